@@ -1,0 +1,26 @@
+"""The average policy network, kept by exponential moving average (paper, §3.3)."""
+
+from __future__ import annotations
+
+import keras
+
+
+def copy_weights(source: keras.Model, target: keras.Model) -> None:
+    """θ_target ← θ_source, for two models of the same architecture.
+
+    Raises:
+        ValueError: the models' variables differ in number or shape.
+    """
+    target.set_weights(source.get_weights())
+
+
+def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
+    """θ_a ← α θ_a + (1 − α) θ, in place, for every trainable variable (§3.3; after each update in Algorithm 2).
+
+    Args:
+        average: the model that holds θ_a.
+        online: the model that holds θ, of the same architecture.
+        decay: α in [0, 1).
+    """
+    for theta_a, theta in zip(average.trainable_variables, online.trainable_variables, strict=True):
+        theta_a.assign(decay * theta_a + (1.0 - decay) * theta)

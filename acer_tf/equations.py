@@ -1,0 +1,188 @@
+"""The paper in code: Wang et al., "Sample Efficient Actor-Critic with Experience Replay", ICLR 2017 (arXiv:1611.01224).
+
+Pure functions on tensors. No network, environment or optimizer is in sight, and nothing is reduced over the batch:
+every result is per state, and reducing is the last thing the learner does. (Dividing a gradient by the batch size
+before the trust-region projection would change what δ means.)
+
+Symbols, with B trajectories of T rows and A actions:
+
+    φ       statistics of the policy f(·|φ(x)); for a categorical the probability vector itself (§3.3)
+    φ_a     statistics of the average policy
+    μ       behaviour policy that chose the stored actions
+    ρ       importance weight f(a|φ(x)) / μ(a|x)
+    Q, V    critic: Q(x, a), and V(x) = Σ_a f(a|φ(x)) Q(x, a)
+    Q_ret   Retrace target (Eq. 5);  Q_opc: the same with a trace of 1 (Eq. 21)
+    c, δ, γ truncation of ρ, radius of the trust region, discount factor
+
+Masked rows (`mask` False: the environment ignored the action) are never read, except that V(x) passes through them, and
+nothing behind a discount of 0 is read. Selection is by `tf.where`, so a NaN there stays there.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+# Smallest density that is divided by: guards against x / 0 alone.
+_TINY = 1e-30
+
+
+def state_value(q: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
+    """V(x) = Σ_a f(a|φ(x)) Q(x, a)  (§2, Algorithm 2).
+
+    Args:
+        q: [..., A] Q(x, ·).
+        probabilities: [..., A] f(·|φ(x)).
+
+    Returns:
+        [...] V(x).
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(q=q, probabilities=probabilities)
+    return tf.reduce_sum(probabilities * q, axis=-1)
+
+
+def importance_weight(density: tf.Tensor, behaviour_density: tf.Tensor) -> tf.Tensor:
+    """ρ = f(a|φ(x)) / μ(a|x)  (§2).
+
+    Args:
+        density: [...] f(a|φ(x)).
+        behaviour_density: [...] μ(a|x). A density that underflowed to 0 gives a huge, finite ρ.
+
+    Returns:
+        [...] ρ ≥ 0.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(density=density, behaviour_density=behaviour_density)
+    return density / tf.maximum(behaviour_density, _TINY)
+
+
+def retrace_coefficient(rho: tf.Tensor) -> tf.Tensor:
+    """ρ̄ = min{1, ρ}, the trace of Retrace (Eq. 5; Algorithm 2 truncates at 1, whatever c is). Shape as `rho`."""
+    return tf.minimum(rho, 1.0)
+
+
+def off_policy_return(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    mask: tf.Tensor,
+    q: tf.Tensor,
+    value: tf.Tensor,
+    bootstrap_value: tf.Tensor,
+    trace: tf.Tensor,
+    *,
+    gamma: float,
+    lambda_: float = 1.0,
+) -> tf.Tensor:
+    """Retrace and Q_opc, one recursion that differs in its trace alone (Eq. 4, 5 and 21; Algorithms 2 and 3).
+
+        G_t = r_t + γ d_t U_{t+1}
+        U_t = V(x_t) + λ c_t [G_t − Q(x_t, a_t)]   on an unmasked row
+        U_t = V(x_t)                               on a masked row, where also G_t = V(x_t)
+        U_T = V(x_T)
+
+    With c_t = min{1, ρ_t} G is Q_ret, with c_t = 1 it is Q_opc. U_{t+1} is not read where d_t = 0.
+
+    Args:
+        reward: [B, T] r_t.
+        discount: [B, T] d_t, 0 where a_t ended the return, else 1. γ is not part of it.
+        mask: [B, T] bool, False on masked rows; of those only `value` is read.
+        q: [B, T] Q(x_t, a_t).
+        value: [B, T] V(x_t).
+        bootstrap_value: [B] V(x_T).
+        trace: [B, T] c_t.
+        gamma: γ.
+        lambda_: λ, a factor on every trace; 1 in the paper (footnote 1).
+
+    Returns:
+        [B, T] G_t.
+
+    Raises:
+        ValueError: an argument has another shape or rank, or T is not known when tracing.
+    """
+    _require_same_shape(reward=reward, discount=discount, mask=mask, q=q, value=value, trace=trace)
+    if reward.shape.rank != 2 or reward.shape[1] is None:
+        raise ValueError(f"reward must be [B, T] with a static T, not {reward.shape}")
+    if bootstrap_value.shape.rank != 1:
+        raise ValueError(f"bootstrap_value must be [B], not {bootstrap_value.shape}")
+    _require_same_shape(**{"bootstrap_value": bootstrap_value, "reward[:, 0]": reward[:, 0]})
+    rewards, discounts, masks, qs, values, traces = (
+        tf.unstack(x, axis=1) for x in (reward, discount, mask, q, value, trace)
+    )
+    returns = []
+    upcoming = bootstrap_value
+    for r, d, m, q_t, v, c in zip(*(reversed(x) for x in (rewards, discounts, masks, qs, values, traces)), strict=True):
+        g = tf.where(m, r + gamma * tf.where(d > 0, d * upcoming, tf.zeros_like(upcoming)), v)
+        upcoming = tf.where(m, v + lambda_ * c * (g - q_t), v)
+        returns.append(g)
+    return tf.stack(returns[::-1], axis=1)
+
+
+def truncated_policy_gradient(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
+    """min{c, ρ} ∇_φ log f(a|φ) (Q_ret − V): the first term of Eq. 9.
+
+    Args:
+        rho: [...] ρ(a) of the taken action.
+        score: [..., D] ∇_φ log f(a|φ) of the taken action.
+        advantage: [...] Q_ret − V (Q_opc − V in the continuous case).
+        c: truncation; `inf` gives plain importance sampling.
+
+    Returns:
+        [..., D] in φ's coordinates, an ascent direction.
+
+    Raises:
+        ValueError: the shapes differ before the last axis of `score`.
+    """
+    _require_same_shape(**{"rho": rho, "advantage": advantage, "score[..., 0]": score[..., 0]})
+    return (tf.minimum(rho, c) * advantage)[..., None] * score
+
+
+def bias_correction(rho: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
+    """Σ_a [1 − c/ρ(a)]_+ f(a|φ) ∇_φ log f(a|φ) (Q(a) − V): the second term of Eq. 9, for a categorical.
+
+    With φ the probability vector, f(a|φ) ∇_φ log f(a|φ) = ∇_φ φ_a = e_a, so that the sum over actions is a vector: its
+    component a is [1 − c/ρ(a)]_+ (Q(a) − V). (Algorithm 2 prints Q(x, a_i) there; Eq. 9 has Q(x, a).)
+
+    Args:
+        rho: [..., A] ρ(a) of every action.
+        advantage: [..., A] Q(x, a) − V(x) of every action.
+        c: truncation; `inf` makes the term vanish.
+
+    Returns:
+        [..., A] in φ's coordinates, an ascent direction.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(rho=rho, advantage=advantage)
+    return tf.maximum(0.0, 1.0 - c / tf.maximum(rho, _TINY)) * advantage
+
+
+def trust_region_projection(g: tf.Tensor, k: tf.Tensor, *, delta: float) -> tf.Tensor:
+    """z* = g − max{0, (kᵀg − δ) / ‖k‖²} k: the closest z to g with kᵀz ≤ δ (Eq. 11 and 12).
+
+    Args:
+        g: [..., D] policy gradient of one state, in φ's coordinates.
+        k: [..., D] ∇_φ KL[f(·|φ_a) ‖ f(·|φ)] of the same state.
+        delta: δ > 0, per state; `inf` leaves g as it is.
+
+    Returns:
+        [..., D] z*.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(g=g, k=k)
+    excess = tf.maximum(0.0, tf.reduce_sum(k * g, axis=-1, keepdims=True) - delta)
+    # k = 0 only where both policies agree to the last bit in every statistic: then nothing can exceed δ.
+    return g - tf.math.divide_no_nan(excess, tf.reduce_sum(k * k, axis=-1, keepdims=True)) * k
+
+
+def _require_same_shape(**tensors: tf.Tensor) -> None:
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    first = next(iter(shapes.values()))
+    if any(shape.rank != first.rank or not shape.is_compatible_with(first) for shape in shapes.values()):
+        raise ValueError("shapes must be equal: " + ", ".join(f"{name} {shape}" for name, shape in shapes.items()))

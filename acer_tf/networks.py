@@ -1,0 +1,227 @@
+"""Keras models: torsos (Nature CNN, small CNN, MLP), and the softmax-policy and Q heads that share one.
+
+A `Network` reads frames in two stages, so that a training batch touches each frame once:
+
+    frames [B, F, *frame]  ── planes() ──►  [B, R, *plane]  ── model() ──►  probabilities, Q
+
+`planes` prepares single frames and stacks S consecutive ones; acting is the case of F = S frames and R = 1 row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from acer_tf.types import EnvironmentSpec
+
+Architecture = Literal["nature", "small", "mlp"]
+Initialization = Literal["orthogonal", "fan_in"]
+Precision = Literal["float32", "bfloat16"]
+
+# The Nature CNN's first layer has 8×8 kernels at stride 4: a 2×2 convolution at stride 1 over patches of 4×4 pixels.
+_PATCH = 4
+
+
+class Network:
+    """A softmax policy f(·|φ(x)) and Q(x, ·) on one torso (paper, §2 and §4).
+
+    Args:
+        spec: the environment's observations and number of actions.
+        architecture: "nature": 84×84 uint8 frames, convolutions 32-64-64 and 512 units (Mnih et al. 2015);
+            "small": [H, W, C] images such as MinAtar's, one 3×3 convolution of 16 and 128 units (Young & Tian 2019);
+            "mlp": flat observations, two layers of 64 tanh units. All scale uint8 to [0, 1], and read bool as 0 and 1.
+        initialization: "orthogonal": √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
+            "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
+        precision: of the torso's products; heads, softmax and all that follows are float32.
+        seed: of the initial weights.
+
+    Raises:
+        ValueError: the architecture cannot read such observations.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        *,
+        architecture: Architecture,
+        initialization: Initialization = "orthogonal",
+        precision: Precision = "float32",
+        seed: int = 0,
+    ) -> None:
+        _check_readable(architecture, spec)
+        self.spec = spec
+        self.architecture = architecture
+        layers = _Layers(initialization, precision, seed)
+        planes = keras.Input(_plane_shape(architecture, spec), dtype=spec.observation_dtype, name="planes")
+        features = layers.torso(architecture, planes)
+        logits = layers.head(spec.num_actions, 0.01, "policy", features)
+        probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
+        q = layers.head(spec.num_actions, 1.0, "q", features)
+        self.model = keras.Model(planes, (probabilities, q), name=architecture)
+
+    def planes(self, frames: tf.Tensor, age: tf.Tensor | None = None) -> tf.Tensor:
+        """Stacks each row's frame behind the S−1 before it, in the layout that `model` reads.
+
+        Args:
+            frames: [B, S−1+R, *frame_shape], consecutive frames of one environment.
+            age: [B, R] rows since the episode's first observation: older planes read as zero, as ALE fills them. None
+                where the environment has done so itself.
+
+        Returns:
+            [B, R, *plane] of the frames' dtype.
+        """
+        stack = self.spec.stack
+        if self.architecture == "nature":
+            frames = _space_to_depth(frames)
+        if stack == 1:
+            return frames
+        rows = frames.shape[1] - stack + 1
+        planes = []
+        for back in range(stack - 1, -1, -1):
+            plane = frames[:, stack - 1 - back : stack - 1 - back + rows]
+            if age is not None and back > 0:
+                exists = tf.cast(age, tf.int32) >= back
+                plane = tf.where(exists[:, :, None, None, None], plane, tf.zeros_like(plane))
+            planes.append(plane)
+        return tf.concat(planes, axis=-1)
+
+    def __call__(self, planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """(probabilities [B, R, A], Q [B, R, A]) of planes [B, R, *plane]; float32."""
+        batch, rows = tf.shape(planes)[0], tf.shape(planes)[1]
+        flat = tf.reshape(planes, tf.concat([[batch * rows], tf.shape(planes)[2:]], axis=0))
+        shape = [batch, rows, self.spec.num_actions]
+        probabilities, q = self.model(flat)
+        return tf.reshape(probabilities, shape), tf.reshape(q, shape)
+
+    def observe(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """(probabilities [N, A], Q [N, A]) of observations [N, *observation_shape] as the environment shows them."""
+        frames = observation if self.spec.stack > 1 else observation[:, None]
+        probabilities, q = self.model(self.planes(frames)[:, 0])
+        return probabilities, q
+
+
+def default_architecture(spec: EnvironmentSpec) -> Architecture:
+    """The architecture that fits the observations: stacked frames "nature", images "small", all else "mlp"."""
+    if spec.stack > 1:
+        return "nature"
+    return "small" if len(spec.frame_shape) == 3 else "mlp"
+
+
+def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
+    shape = spec.frame_shape
+    readable = {
+        "nature": len(shape) == 2
+        and spec.observation_dtype == "uint8"
+        and min(shape) >= 36
+        and all(side % _PATCH == 0 for side in shape),
+        "small": spec.stack == 1 and len(shape) == 3 and min(shape[:2]) >= 3,
+        "mlp": spec.stack == 1,
+    }
+    if not readable.get(architecture, False):
+        raise ValueError(
+            f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
+            f"{spec.observation_dtype}; these can: {[name for name, fits in readable.items() if fits]}"
+        )
+
+
+def _plane_shape(architecture: Architecture, spec: EnvironmentSpec) -> tuple[int, ...]:
+    if architecture != "nature":
+        return spec.frame_shape
+    height, width = spec.frame_shape
+    return (height // _PATCH, width // _PATCH, spec.stack * _PATCH**2)
+
+
+def _space_to_depth(frames: tf.Tensor) -> tf.Tensor:
+    """[B, F, H, W] to patches [B, F, H/4, W/4, 16], still uint8: moved once per frame, not once per stack."""
+    batch, count, height, width = tf.shape(frames)[0], frames.shape[1], frames.shape[2], frames.shape[3]
+    patches = tf.nn.space_to_depth(tf.reshape(frames, [batch * count, height, width, 1]), _PATCH)
+    return tf.reshape(patches, [batch, count, *patches.shape[1:]])
+
+
+class PatchConvolution(keras.layers.Layer):
+    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over uint8 frames given as 4×4 patches.
+
+    The same sum as the ordinary convolution over [H, W, S] images scaled to [0, 1], but in the layout [H/4, W/4, S·16]
+    (frame, then row, then column of the patch), where it is a 2×2 convolution at stride 1. The kernel keeps its
+    ordinary shape [8, 8, S, filters], so that initialization and inspection are the ordinary ones.
+    """
+
+    def __init__(self, filters: int, kernel_initializer: Any, bias_initializer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._filters = filters
+        self._initializers = (kernel_initializer, bias_initializer)
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        frames = input_shape[-1] // _PATCH**2
+        kernel, bias = self._initializers
+        self.kernel = self.add_weight(
+            shape=(2 * _PATCH, 2 * _PATCH, frames, self._filters), initializer=kernel, name="kernel"
+        )
+        self.bias = self.add_weight(shape=(self._filters,), initializer=bias, name="bias")
+
+    def call(self, patches: tf.Tensor) -> tf.Tensor:
+        frames = self.kernel.shape[2]
+        # Scaling the kernel instead of the pixels saves a pass over them, and integers to 255 are exact in bfloat16.
+        kernel = tf.reshape(self.kernel / 255.0, [2, _PATCH, 2, _PATCH, frames, self._filters])
+        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * _PATCH**2, self._filters])
+        sums = tf.nn.conv2d(tf.cast(patches, self.compute_dtype), kernel, strides=1, padding="VALID")
+        return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
+
+
+class _Layers:
+    """Makes layers with one initialization rule, one precision and one sequence of seeds."""
+
+    def __init__(self, initialization: Initialization, precision: Precision, seed: int) -> None:
+        self._initialization = initialization
+        self._precision = precision
+        self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
+
+    def torso(self, architecture: Architecture, x: keras.KerasTensor) -> keras.KerasTensor:
+        if architecture == "nature":
+            initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // _PATCH**2)
+            x = PatchConvolution(32, **initial, dtype=_dtype_policy(self._precision), name="conv1")(x)
+            x = self._convolution(64, 4, 2, "conv2", x)
+            x = self._convolution(64, 3, 1, "conv3", x)
+            return self._hidden(512, "relu", "dense", x)
+        x = keras.layers.Rescaling(1 / 255 if x.dtype == "uint8" else 1, dtype=_dtype_policy(self._precision))(x)
+        if architecture == "small":
+            return self._hidden(128, "relu", "dense", self._convolution(16, 3, 1, "conv", x))
+        return self._hidden(64, "tanh", "dense2", self._hidden(64, "tanh", "dense1", x))
+
+    def head(self, units: int, gain: float, name: str, features: keras.KerasTensor) -> keras.KerasTensor:
+        """A linear layer on float32 features, whatever the torso's precision."""
+        initial = self._initial(gain, features.shape[-1])
+        return keras.layers.Dense(units, **initial, dtype="float32", name=name)(features)
+
+    def _hidden(self, units: int, activation: str, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        x = keras.layers.Flatten(dtype=_dtype_policy(self._precision))(x)
+        initial = self._initial(np.sqrt(2.0), x.shape[-1])
+        return keras.layers.Dense(units, activation, **initial, dtype=_dtype_policy(self._precision), name=name)(x)
+
+    def _convolution(self, filters: int, size: int, stride: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        return keras.layers.Conv2D(
+            filters,
+            size,
+            stride,
+            activation="relu",
+            **self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1]),
+            dtype=_dtype_policy(self._precision),
+            name=name,
+        )(x)
+
+    def _initial(self, gain: float, fan_in: int) -> dict[str, keras.initializers.Initializer]:
+        if self._initialization == "orthogonal":
+            kernel = keras.initializers.Orthogonal(gain, seed=next(self._seeds))
+            return {"kernel_initializer": kernel, "bias_initializer": keras.initializers.Zeros()}
+        limit = fan_in**-0.5
+        kernel, bias = (keras.initializers.RandomUniform(-limit, limit, seed=next(self._seeds)) for _ in range(2))
+        return {"kernel_initializer": kernel, "bias_initializer": bias}
+
+
+def _dtype_policy(precision: Precision) -> str:
+    # Weights, and so the optimizer's state, stay float32 under the mixed policy.
+    return "mixed_bfloat16" if precision == "bfloat16" else "float32"

@@ -1,0 +1,405 @@
+"""Trajectory replay: the latest rows of N environments, and windows of T consecutive rows drawn from them.
+
+Source: "Sample Efficient Actor-Critic with Experience Replay" (Wang et al., 2017), Algorithms 1 and 2: every
+environment keeps a memory of its own, and an off-policy call draws one trajectory of k rows from it. The paper does not
+say how trajectories are cut: here a window may start at any row, or, with `segments_only`, only where a collected
+segment started, as in OpenAI baselines (acer/buffer.py).
+
+Every row has an absolute number, counted from 0 and never reused; row n lies in slot n mod (capacity + 1) of the ring.
+Windows are ranges of absolute numbers among the stored ones, so none can straddle the write head. The newest row is
+*pending*: its observation is known, its action is not yet; it serves windows as their bootstrap observation. Of each
+observation only the newest frame is stored: the older frames are the rows before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
+from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+
+CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
+_SHOWN = ("observation", "age")  # the fields that are known of the pending row too
+
+
+class TrajectoryReplay:
+    """A ring of the last `capacity` rows of each of N environments that move in lockstep.
+
+    The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
+    whose environments start anew, it calls `seam` instead of `start`.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        num_envs: int,
+        capacity: int,
+        unroll_length: int,
+        seed: int,
+        *,
+        segments_only: bool = False,
+    ) -> None:
+        """Allocates the ring; the system commits its memory only as rows fill it.
+
+        Args:
+            spec: what the environments show, and how many actions they take.
+            num_envs: N.
+            capacity: acted rows kept per environment.
+            unroll_length: T, the rows of every window.
+            seed: of the generator that draws the windows; nothing else uses it.
+            segments_only: draw only windows that are the first T rows of a collected segment.
+
+        Raises:
+            ValueError: N or T below 1, or a capacity with which some environment might have no valid window.
+        """
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        if unroll_length < 1:
+            raise ValueError(f"unroll_length must be at least 1, got {unroll_length}")
+        if capacity < unroll_length + spec.stack - 1:
+            raise ValueError(
+                f"capacity must be at least unroll_length + stack - 1 = {unroll_length + spec.stack - 1} rows,"
+                f" got {capacity}"
+            )
+        self._spec = spec
+        self._num_envs = num_envs
+        self._capacity = capacity
+        self._slots = capacity + 1  # one for the pending row
+        self._unroll_length = unroll_length
+        self._segments_only = segments_only
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self._ring = self._allocate()
+        self._rows = 0
+        self._started = False
+        self._segments = np.zeros(0, np.int64)  # absolute rows at which a collected segment starts
+        self._chunks: list[Chunk] = []
+
+    @staticmethod
+    def required_bytes(spec: EnvironmentSpec, num_envs: int, capacity: int) -> int:
+        """Bytes that a full ring of these sizes occupies."""
+        return num_envs * (capacity + 1) * _row_bytes(spec)
+
+    @property
+    def rows(self) -> int:
+        """Acted rows appended so far per environment, masked ones included."""
+        return self._rows
+
+    @property
+    def stored(self) -> int:
+        """Acted rows held now per environment."""
+        return min(self._rows, self._capacity)
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether every environment has a valid window."""
+        starts, low = self._valid_starts()
+        return bool((low < len(starts)).all())
+
+    def start(self, observation: np.ndarray, age: np.ndarray) -> None:
+        """Makes x_0 the pending row.
+
+        Args:
+            observation: [N, *observation_shape] the first observation of every environment's first game, as shown.
+            age: [N] uint8 zeros.
+
+        Raises:
+            RuntimeError: a row is pending already (after `restore`, call `seam`).
+            ValueError: a shape or dtype that is not the specification's, or an age above 0.
+        """
+        if self._started:
+            raise RuntimeError("the replay has a pending row already: call seam() where environments start anew")
+        self._write(self._rows, self._shown(observation, age, oldest=np.zeros_like(age)))
+        self._started = True
+
+    def append(self, action: np.ndarray, behaviour: np.ndarray, step: TimeStep) -> None:
+        """Completes the pending row t; x_{t+1} becomes pending.
+
+        Args:
+            action: [N] integers, a_t.
+            behaviour: [N, A] floats, μ(·|x_t).
+            step: the environments' answer to a_t.
+
+        Raises:
+            RuntimeError: no row is pending.
+            ValueError: a shape or dtype that is not the specification's, or an age that grew by more than 1, whose
+                stack could not be rebuilt. The replay is as before.
+        """
+        self._require_pending()
+        outcome = self._checked(
+            action=action, behaviour=behaviour, reward=step.reward, discount=step.discount, mask=step.mask
+        )
+        age = self._ring["age"][:, self._rows % self._slots]
+        shown = self._shown(step.observation, step.age, oldest=np.minimum(age + 1, self._spec.stack - 1))
+        self._complete(outcome, shown)
+
+    def begin_segment(self) -> None:
+        """Marks the pending row as the start of a collected segment.
+
+        Raises:
+            RuntimeError: no row is pending.
+        """
+        self._require_pending()
+        stored = self._segments[self._segments >= self._rows - self.stored]
+        self._segments = np.union1d(stored, self._rows)
+
+    def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
+        """Joins environments that started anew onto the stored rows, as after an ordinary truncation.
+
+        The pending row becomes a masked one (discount 1, reward 0), and `observation` becomes pending. Where the row
+        before ended its game, this is the masked row that would have followed anyway.
+
+        Args:
+            observation: [N, *observation_shape] what the environments' reset shows.
+            age: [N] uint8 zeros.
+
+        Raises:
+            RuntimeError: no row is pending.
+            ValueError: as `start`.
+        """
+        self._require_pending()
+        shown = self._shown(observation, age, oldest=np.zeros_like(age))
+        # An interrupted actor may have marked this row, but it never chose the segment's first action.
+        self._segments = self._segments[self._segments < self._rows]
+        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": 1 / self._spec.num_actions}
+        self._complete(masked, shown)
+
+    def latest(self) -> Trajectory:
+        """The last T rows of every environment, in fresh arrays: the on-policy batch, B = N.
+
+        Raises:
+            RuntimeError: fewer than T rows are stored.
+        """
+        if self.stored < self._unroll_length:
+            raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
+        return self._windows(np.full(self._num_envs, self._rows - self._unroll_length))
+
+    def sample(self) -> Trajectory:
+        """One window per environment in fresh arrays, B = N: uniform over each environment's valid starts.
+
+        A start is valid if its T rows and its bootstrap observation are stored, and so are the S-1 frames before it or
+        its episode's first one. Planes older than `age` hold other frames, or zeros: the reader blanks them.
+
+        Raises:
+            RuntimeError: some environment has no valid window yet (see `can_sample`).
+        """
+        starts, low = self._valid_starts()
+        if not (low < len(starts)).all():
+            whole = "of one collected segment " if self._segments_only else ""
+            raise RuntimeError(
+                f"sample() needs {self._unroll_length} rows {whole}per environment, {self.stored} rows are stored"
+            )
+        return self._windows(starts[self._generator.integers(low, len(starts))])
+
+    def save(self, folder: Path) -> dict[str, np.ndarray]:
+        """Writes the rows that `folder` lacks as chunk files, and returns the rest of the state as small arrays.
+
+        States saved earlier stay whole, and share the files of the rows that they have in common with this one. Stored
+        rows whose file is gone are written again.
+
+        Raises:
+            OSError: the disk is full, or not writable.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        end = self._rows - self.stored
+        chunks = chunks_from(end, self._chunks, folder)
+        if chunks:
+            end = chunks[-1].last
+        rows_per_chunk = max(1, CHUNK_BYTES // (self._num_envs * _row_bytes(self._spec)))
+        while self._started and (end < self._rows or not chunks):
+            last = min(end + rows_per_chunk, self._rows)
+            arrays = {name: self._gather(name, _rows_held(name, end, last)) for name in self._ring}
+            chunks.append(write_chunk(folder, end, last, arrays))
+            end = last
+        self._chunks = chunks
+        return {
+            "layout": _encode(self._layout()),
+            "rows": np.asarray(self._rows, np.int64),
+            "segments": self._segments.copy(),
+            "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
+            "generator": _encode(self._generator.bit_generator.state),
+        }
+
+    def restore(self, folder: Path, state: Mapping[str, np.ndarray]) -> None:
+        """Brings back what `save` returned and wrote. If it raises, the replay is as before.
+
+        The pending row is back too: environments that start anew are joined on by `seam`.
+
+        Raises:
+            ValueError: the state is of a replay of other sizes.
+            ReplayCorrupt: a chunk file is missing, damaged, or not the one that was saved.
+        """
+        there, here = _decode(state["layout"]), self._layout()
+        differing = [key for key in here if there.get(key) != here[key]]
+        if differing:
+            raise ValueError(
+                "the saved replay has other sizes: "
+                + "; ".join(f"{key} is {there.get(key)} there, {here[key]} here" for key in differing)
+            )
+        rows = int(state["rows"])
+        chunks = [Chunk(*numbers) for numbers in state["chunks"].tolist()]
+        generator = np.random.Generator(np.random.PCG64())
+        generator.bit_generator.state = _decode(state["generator"])
+        ring = self._allocate()
+        first = end = max(0, rows - self._capacity)
+        for chunk in chunks:
+            if chunk.first > end:
+                break
+            for name, values in read_chunk(folder, chunk).items():
+                held = _rows_held(name, chunk.first, chunk.last)
+                stored = held >= first
+                ring[name][:, held[stored] % self._slots] = values[:, stored]
+            end = chunk.last
+        if end != rows:
+            raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
+        self._ring, self._rows, self._started = ring, rows, bool(chunks)
+        self._segments = np.array(state["segments"], np.int64)
+        self._chunks, self._generator = chunks, generator
+
+    @staticmethod
+    def chunk_files(state: Mapping[str, np.ndarray]) -> list[str]:
+        """Names of the chunk files that a state returned by `save` refers to, oldest rows first.
+
+        Whatever else lies in the folder belongs to no state and may be deleted.
+        """
+        return [Chunk(*numbers).name for numbers in state["chunks"].tolist()]
+
+    def check_valid(self) -> None:
+        """Checks every invariant of what is stored; for tests, and for whoever feeds the replay from a new source.
+
+        Raises:
+            AssertionError: naming the invariant that does not hold.
+        """
+        first = self._rows - self.stored
+        age = self._gather("age", np.arange(first, self._rows + 1)).astype(int)
+        row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in _SHOWN}
+        segments, chunks = self._segments, self._chunks
+        for holds, invariant in (
+            (self._started or self._rows == 0, "rows are appended only after start()"),
+            ((age <= self._spec.stack - 1).all(), "age is at most S - 1"),
+            ((np.diff(age, axis=1) <= 1).all(), "age grows by at most 1 per row"),
+            (first > 0 or (age[:, 0] == 0).all(), "the first row begins an episode"),
+            (((row["action"] >= 0) & (row["action"] < self._spec.num_actions)).all(), "actions lie in [0, A)"),
+            (np.isin(row["discount"], (0, 1)).all(), "discounts are 0 or 1"),
+            ((row["reward"][~row["mask"]] == 0).all(), "masked rows have reward 0"),
+            ((row["discount"][~row["mask"]] == 1).all(), "masked rows have discount 1"),
+            ((row["behaviour"] >= 0).all(), "probabilities are not negative"),
+            (np.allclose(row["behaviour"].sum(axis=-1), 1, atol=1e-4), "probabilities sum to 1"),
+            ((np.diff(segments) > 0).all() and (segments <= self._rows).all(), "segments start in order"),
+            (all(a.last == b.first for a, b in zip(chunks, chunks[1:], strict=False)), "chunks leave no gap"),
+            (not chunks or chunks[-1].last <= self._rows, "chunks hold no later rows"),
+        ):
+            if not holds:
+                raise AssertionError(f"replay invariant broken: {invariant}")
+
+    def _allocate(self) -> dict[str, np.ndarray]:
+        # Zeroed memory comes as untouched pages: the ring occupies memory only as it fills.
+        return {
+            name: np.zeros((self._num_envs, self._slots, *shape), dtype)
+            for name, (shape, dtype) in _fields(self._spec).items()
+        }
+
+    def _require_pending(self) -> None:
+        if not self._started:
+            raise RuntimeError("the replay has no pending row: call start() first")
+
+    def _checked(self, **values: np.ndarray) -> dict[str, np.ndarray]:
+        fields = _fields(self._spec)
+        for name, value in values.items():
+            shape, dtype = fields[name]
+            if value.shape != (self._num_envs, *shape):
+                raise ValueError(f"{name} must have shape {(self._num_envs, *shape)}, got {value.shape}")
+            if not np.can_cast(value.dtype, dtype, "same_kind"):
+                raise ValueError(f"{name} must have dtype {dtype}, got {value.dtype}")
+        return values
+
+    def _shown(self, observation: np.ndarray, age: np.ndarray, oldest: np.ndarray) -> dict[str, np.ndarray]:
+        shape = (self._num_envs, *self._spec.observation_shape)
+        if observation.shape != shape:
+            raise ValueError(f"observation must have shape {shape}, got {observation.shape}")
+        shown = self._checked(observation=observation[:, -1] if self._spec.stack > 1 else observation, age=age)
+        if (age > oldest).any():
+            raise ValueError(f"age must be at most {oldest.tolist()} in this row, got {age.tolist()}")
+        return shown
+
+    def _write(self, row: int, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self._ring[name][:, row % self._slots] = value
+
+    def _complete(self, outcome: Mapping[str, Any], shown: Mapping[str, Any]) -> None:
+        self._write(self._rows, outcome)
+        self._write(self._rows + 1, shown)
+        self._rows += 1
+
+    def _gather(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """A copy [N, K, ...] of one field in absolute rows [K], or in each environment's own [N, K]."""
+        values: np.ndarray = self._ring[name][np.arange(self._num_envs)[:, None], rows % self._slots]
+        return values
+
+    def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows [K] at which T stored rows start, in order, and per environment [N] the index of its first valid one."""
+        first, last = self._rows - self.stored, self._rows - self._unroll_length
+        if self._segments_only:
+            lengths = np.diff(self._segments, append=self._rows)
+            starts = self._segments[(self._segments >= first) & (lengths >= self._unroll_length)]
+        else:
+            starts = np.arange(first, last + 1)
+        # As age grows by at most 1 per row, a valid start has only valid ones after it: to count the invalid rows is to
+        # find the first valid one, at most S - 1 rows in.
+        oldest = np.arange(self._spec.stack - 1)
+        whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
+        return starts, np.searchsorted(starts, whole)
+
+    def _windows(self, starts: np.ndarray) -> Trajectory:
+        """The windows that start at the given rows [N], one per environment."""
+        rows = starts[:, None] + np.arange(self._unroll_length)
+        frames = starts[:, None] + np.arange(1 - self._spec.stack, self._unroll_length + 1)
+        observation = self._gather("observation", frames)
+        # The slot of a row that is not stored may hold anything; a restored replay would not hold the same.
+        observation[frames < self._rows - self.stored] = 0
+        return Trajectory(
+            observation=observation,
+            age=self._gather("age", frames[:, self._spec.stack - 1 :]),
+            **{name: self._gather(name, rows) for name in self._ring if name not in _SHOWN},
+        )
+
+    def _layout(self) -> dict[str, Any]:
+        return {
+            "num_envs": self._num_envs,
+            "capacity": self._capacity,
+            **{name: [list(shape), str(dtype)] for name, (shape, dtype) in _fields(self._spec).items()},
+        }
+
+
+def _fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """What is stored per environment and row, under the names of Trajectory."""
+    return {
+        "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
+        "age": ((), np.dtype(np.uint8)),
+        "action": ((), np.dtype(np.int32)),
+        "reward": ((), np.dtype(np.float32)),
+        "discount": ((), np.dtype(np.float32)),
+        "mask": ((), np.dtype(np.bool_)),
+        "behaviour": ((spec.num_actions,), np.dtype(np.float32)),
+    }
+
+
+def _row_bytes(spec: EnvironmentSpec) -> int:
+    return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in _fields(spec).values())
+
+
+def _rows_held(name: str, first: int, last: int) -> np.ndarray:
+    """The rows of which the chunk [first, last) holds a field: the observations go on to the bootstrap one."""
+    return np.arange(first, last + (name in _SHOWN))
+
+
+def _encode(value: Any) -> np.ndarray:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def _decode(array: np.ndarray) -> Any:
+    return json.loads(bytes(array))

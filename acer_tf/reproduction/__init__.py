@@ -1,0 +1,1 @@
+"""The paper's experiments: published data, grids, sweeps, aggregation and report."""

@@ -1,0 +1,1 @@
+"""A run: settings, actor, loop, checkpoints, records, evaluation and export."""

@@ -1,0 +1,82 @@
+"""The actor: steps the environments with the live policy, feeds replay, and keeps the score of whole games."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from acer_tf.envs import VectorEnvironment
+from acer_tf.replay import TrajectoryReplay
+
+# Observations [N, ...] and an int32 seed [2] to actions [N] and the behaviour's statistics [N, A].
+Act = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+# Number of games in the running mean return: the field's "last 100 games".
+RECENT_GAMES = 100
+
+
+class Actor:
+    """Collects rows from N environments that move in lockstep.
+
+    Args:
+        env: the environments, not yet reset.
+        act: the live policy.
+        replay: receives every row. Where it already holds rows (a resumed run), a masked row joins them to the new games,
+            so that the interruption reads as an ordinary truncation.
+        seed: of the sampled actions: the draw of a row depends on this and on the row's number alone.
+    """
+
+    def __init__(self, env: VectorEnvironment, act: Act, replay: TrajectoryReplay, seed: int) -> None:
+        self._env, self._act, self._replay, self._seed = env, act, replay, seed
+        self.steps = 0
+        self.games = 0
+        self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_GAMES)
+        self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_GAMES)
+        self._return = np.zeros(env.num_envs, np.float64)
+        self._length = np.zeros(env.num_envs, np.int64)
+        self._observation: np.ndarray | None = None
+
+    def collect(self, rows: int) -> None:
+        """Appends `rows` rows of every environment to replay, as one segment."""
+        if self._observation is None:
+            first = self._env.reset()
+            begin = self._replay.seam if self._replay.rows else self._replay.start
+            begin(first.observation, first.age)
+            self._observation = first.observation
+        self._replay.begin_segment()
+        for _ in range(rows):
+            seed = np.array([self._seed, self._replay.rows], np.int32)
+            action, behaviour = self._act(self._observation, seed)
+            step = self._env.step(action)
+            self._replay.append(action, behaviour, step)
+            self._observation = step.observation
+            self.steps += int(step.mask.sum())
+            self._return += step.reward
+            self._length += step.mask
+            if step.last.any():
+                self._finish_games(step.last)
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able counters. Games under way are not part of it: a resumed run starts new ones."""
+        return {
+            "steps": self.steps,
+            "games": self.games,
+            "recent_returns": list(self.recent_returns),
+            "recent_lengths": list(self.recent_lengths),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.steps, self.games = state["steps"], state["games"]
+        self.recent_returns.extend(state["recent_returns"])
+        self.recent_lengths.extend(state["recent_lengths"])
+
+    def _finish_games(self, last: np.ndarray) -> None:
+        for env in np.flatnonzero(last):
+            self.recent_returns.append(float(self._return[env]))
+            self.recent_lengths.append(int(self._length[env]))
+        self.games += int(last.sum())
+        self._return[last] = 0.0
+        self._length[last] = 0

@@ -1,0 +1,248 @@
+"""Evaluation: whole games, scored raw, under one protocol for every policy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+
+from acer_tf import envs
+from acer_tf.envs import AtariPreset, VectorEnvironment, env_family
+from acer_tf.training.export import Policy, PolicyError
+
+# The protocol of Mnih et al. (2015), for which the human and random scores of the 57 games are known.
+MAX_NO_OPS = 30
+MAX_FRAMES = 108_000
+
+DEFAULT_NUM_ENVS = 16
+_REPORT_SECONDS = 10.0
+# The console's pictures per second; MinAtar's, at which a person can follow; and gymnasium's for what names none.
+_ATARI_HZ, _MINATAR_FPS, _GYMNASIUM_FPS = 60, 10, 30
+
+
+class EvaluationError(ValueError):
+    """An evaluation was asked for that cannot be done; nothing has been started."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationResult:
+    """The games of one evaluation, ordered by environment, then by time.
+
+    Attributes:
+        env: the environment's id.
+        greedy: whether actions were the most probable, or sampled.
+        seed: of the environments and of the sampled actions.
+        num_envs: environments that played side by side.
+        returns: per game, the sum of raw rewards.
+        steps: per game, its length in agent decisions.
+        frames: per game, its length in emulator frames (steps times frame skip; Atari's random start is not counted).
+    """
+
+    env: str
+    greedy: bool
+    seed: int
+    num_envs: int
+    returns: tuple[float, ...]
+    steps: tuple[int, ...]
+    frames: tuple[int, ...]
+
+    @property
+    def episodes(self) -> int:
+        return len(self.returns)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.returns)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.returns)
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the mean: sample standard deviation / √episodes. None for a single game."""
+        if self.episodes < 2:
+            return None
+        return statistics.stdev(self.returns) / self.episodes**0.5
+
+
+def evaluate(
+    policy: Policy,
+    *,
+    episodes: int = 30,
+    greedy: bool = False,
+    seed: int = 0,
+    num_envs: int | None = None,
+    video: Path | None = None,
+    report: Callable[[str], None] | None = None,
+) -> EvaluationResult:
+    """Plays whole games in the environment that the policy's metadata names, and returns their raw scores.
+
+    Lost lives do not end a game. On Atari a game starts with up to 30 no-ops and is cut at 108,000 frames; frame skip,
+    stickiness, action set and preprocessing are those that the policy was trained with. Elsewhere the environment's own
+    time limit holds.
+
+    Every environment plays a share of the games that is fixed beforehand. To take the first `episodes` games that end
+    would prefer short ones, which are often the bad ones.
+
+    Args:
+        policy: from `load_policy`.
+        episodes: number of games.
+        greedy: the most probable action instead of a sampled one.
+        seed: the same arguments on the same machine give the same result. The environments' seeds are not those that
+            training derives from the same number.
+        num_envs: environments side by side, at most `episodes`; by default 16.
+        video: an .mp4 file of the first game of environment 0; the games are the same as without. Written whole or not
+            at all, as soon as that game ends.
+        report: receives a line of progress every 10 seconds.
+
+    Raises:
+        EvaluationError: episodes or num_envs below 1, a negative seed, or a video file that cannot be written.
+        InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video.
+        PolicyError: the policy does not fit the installed environment, or its probabilities are not finite.
+        OSError: the video could not be written (disk full).
+    """
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
+        if value is not None and value < least:
+            raise EvaluationError(f"--{name}={value}: must be at least {least}")
+    num_envs = min(episodes, num_envs or DEFAULT_NUM_ENVS)
+    quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
+    # A third word of its own: training seeds its environments with (seed, steps).
+    random = np.random.default_rng((seed, 0, 2))
+    games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
+    score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    with contextlib.ExitStack() as stack:
+        recorder = stack.enter_context(_Video(video, _video_fps(policy))) if video is not None else None
+        env = _environment(policy, num_envs, (seed, 0, 1), render=video is not None)
+        stack.callback(env.close)
+        progress = _Progress(episodes, report)
+        step = env.reset()
+        while any(len(played) < share for played, share in zip(games, quota, strict=True)):
+            if recorder is not None and not games[0]:
+                recorder.add(env.render()[0])
+            step = env.step(_choose(policy.probabilities(step.observation), None if greedy else random))
+            score += step.reward
+            length += step.mask
+            for i in np.flatnonzero(step.last):
+                if recorder is not None and i == 0 and not games[0]:
+                    recorder.add(env.render()[0])
+                    recorder.finish()
+                if len(games[i]) < quota[i]:
+                    games[i].append((float(score[i]), int(length[i])))
+                score[i], length[i] = 0.0, 0
+            progress.note(sum(map(len, games)), int(step.mask.sum()))
+    returns, steps = zip(*(game for played in games for game in played), strict=True)
+    return EvaluationResult(
+        env=policy.metadata["env"],
+        greedy=greedy,
+        seed=seed,
+        num_envs=num_envs,
+        returns=returns,
+        steps=steps,
+        frames=tuple(n * policy.spec.frames_per_step for n in steps),
+    )
+
+
+def _environment(policy: Policy, num_envs: int, seed: tuple[int, ...], *, render: bool) -> VectorEnvironment:
+    env_id = policy.metadata["env"]
+    if env_family(env_id) == "atari":
+        env = envs.make(env_id, num_envs, seed, atari_preset=_protocol(policy), render=render)
+    else:
+        env = envs.make(env_id, num_envs, seed, render=render)
+    if env.spec != policy.spec:
+        env.close()
+        raise PolicyError(f"the policy was made for {policy.spec}, but the installed {env_id} has {env.spec}")
+    return env
+
+
+def _protocol(policy: Policy) -> AtariPreset:
+    try:
+        preset = AtariPreset(**policy.metadata["atari_preset_values"])
+    except TypeError as error:
+        raise PolicyError(f"the policy's atari_preset_values are not those of an Atari preset: {error}") from error
+    return dataclasses.replace(preset, max_no_ops=MAX_NO_OPS, max_frames=MAX_FRAMES, life_loss_ends_return=False)
+
+
+def _choose(probabilities: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+    """Actions [N] from probabilities [N, A]: sampled, or the most probable where `random` is None."""
+    if not np.isfinite(probabilities).all():
+        raise PolicyError("the policy's probabilities are not finite")
+    if random is None:
+        return probabilities.argmax(axis=1)
+    below = probabilities.cumsum(axis=1, dtype=np.float64)
+    drawn = random.random(len(below)) * below[:, -1]
+    # The first action whose cumulative probability exceeds the draw, hence never one of probability 0.
+    return (drawn[:, None] < below).argmax(axis=1)
+
+
+class _Progress:
+    def __init__(self, episodes: int, report: Callable[[str], None] | None) -> None:
+        self._episodes, self._report = episodes, report
+        self._steps = 0
+        self._began = self._reported = time.monotonic()
+
+    def note(self, played: int, steps: int) -> None:
+        self._steps += steps
+        now = time.monotonic()
+        if self._report is not None and now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            rate = self._steps / (now - self._began)
+            self._report(f"{played}/{self._episodes} games, {self._steps:,} steps, {rate:,.0f} steps/s")
+
+
+class _Video:
+    """An .mp4 file that appears under its name only when `finish` was called.
+
+    Raises:
+        EvaluationError: `path` is not an .mp4 file that can be written.
+    """
+
+    def __init__(self, path: Path, fps: float) -> None:
+        if path.suffix.lower() != ".mp4":
+            raise EvaluationError(f"--video={path}: must be an .mp4 file")
+        if path.is_dir():
+            raise EvaluationError(f"--video={path}: is a folder")
+        self._path = path
+        # FFmpeg chooses the format by the ending.
+        self._partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
+        try:
+            self._partial.touch()
+        except OSError as error:
+            raise EvaluationError(f"--video={path}: cannot be written: {error.strerror}") from error
+        # No rescaling to multiples of 16 pixels, which would blur the picture.
+        self._writer: Any = imageio.get_writer(
+            self._partial, format="FFMPEG", fps=fps, macro_block_size=1, ffmpeg_log_level="error"
+        )
+
+    def __enter__(self) -> _Video:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # FFmpeg may have died of what went wrong, and then closing complains a second time.
+        with contextlib.suppress(OSError):
+            self._writer.close()
+        self._partial.unlink(missing_ok=True)
+
+    def add(self, picture: np.ndarray) -> None:
+        """Appends [height, width, 3] uint8; odd sides, which the pixel format does not have, get one more line."""
+        height, width = picture.shape[:2]
+        self._writer.append_data(np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
+
+    def finish(self) -> None:
+        self._writer.close()
+        self._partial.replace(self._path)
+
+
+def _video_fps(policy: Policy) -> float:
+    family = env_family(policy.metadata["env"])
+    if family == "atari":
+        return _ATARI_HZ / policy.spec.frames_per_step
+    return _MINATAR_FPS if family == "minatar" else _GYMNASIUM_FPS

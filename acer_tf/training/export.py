@@ -1,0 +1,231 @@
+"""Policies as SavedModels: written from a network, read anywhere.
+
+    <directory>/saved_model.pb, variables/, ...   a SavedModel: `tf.saved_model.load` alone runs it, without acer_tf
+    <directory>/metadata.json                     what it acts in, how that is preprocessed, and where it comes from
+
+The signature `serving_default` takes `observation` [N, *observation_shape] for any N, as the environment shows it, and
+answers `action` [N] int32 (sampled), `greedy_action` [N] int32, `probabilities` [N, A] float32 and `q` [N, A] float32.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from acer_tf.averaging import copy_weights
+from acer_tf.envs import ATARI_PRESETS, env_family
+from acer_tf.networks import Network
+from acer_tf.types import EnvironmentSpec
+
+# Raised when a reader of the old metadata would misunderstand the new.
+FORMAT = 1
+_METADATA = "metadata.json"
+_SIGNATURE = "serving_default"
+_GIVEN = ("env", "atari_preset", "agent", "preset", "steps", "commit", "versions")
+_OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
+_PARTS = (_METADATA, "saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001")
+
+
+class PolicyError(ValueError):
+    """A directory holds no usable policy: the message says what is missing or wrong."""
+
+
+class Policy:
+    """An exported policy f(·|φ(x)) with its Q(x, ·).
+
+    Methods take observations [N, *observation_shape] as the environment shows them, for any N, and raise ValueError for
+    another shape or a dtype that would lose values.
+
+    Attributes:
+        metadata: metadata.json.
+        spec: the observations and actions of its environment, from the metadata.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
+        self.metadata = metadata
+        self.spec = EnvironmentSpec(
+            **{name: metadata[name] for name in _OF_SPEC} | {"observation_shape": tuple(metadata["observation_shape"])}
+        )
+        # A signature does not keep its variables alive; the object that it was loaded with does.
+        self._saved_model = saved_model
+        self._signature = saved_model.signatures[_SIGNATURE]
+        want = _observation_signature(self.spec)
+        have = self._signature.structured_input_signature[1].get("observation")
+        if have != want:
+            raise PolicyError(f"the SavedModel takes {have}, but {_METADATA} says {want}")
+
+    def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
+        """Actions [N] int32: sampled, differently at every call, or the most probable (the first of equals)."""
+        return self._run(observation, "greedy_action" if greedy else "action")
+
+    def probabilities(self, observation: np.ndarray) -> np.ndarray:
+        """f(·|φ(x)) [N, A] float32."""
+        return self._run(observation, "probabilities")
+
+    def q(self, observation: np.ndarray) -> np.ndarray:
+        """Q(x, ·) [N, A] float32, in units of the (for Atari clipped) discounted return."""
+        return self._run(observation, "q")
+
+    def _run(self, observation: np.ndarray, output: str) -> np.ndarray:
+        observation = np.asarray(observation)
+        shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
+        if observation.shape[1:] != shape or observation.ndim == 0:
+            raise ValueError(f"want observations of shape {('N', *shape)}, got {observation.shape}")
+        if not np.can_cast(observation.dtype, dtype, "same_kind"):
+            raise ValueError(f"want {dtype} observations, got {observation.dtype}")
+        return self._signature(observation=tf.constant(observation, dtype))[output].numpy()
+
+
+def export_policy(network: Network, directory: Path, metadata: Mapping[str, Any]) -> None:
+    """Writes `network` as a policy that computes in float32, whatever it was trained in.
+
+    What is in `directory` is replaced, by rename, only when the new policy is whole: whoever opens it finds the old
+    one, or (between two renames) none, or the new one, never a part.
+
+    Args:
+        network: the policy's network.
+        directory: the policy's folder; parents are made.
+        metadata: recorded in metadata.json, which must be able to hold it. Must have "env", "atari_preset" (its name;
+            None outside Atari), "agent", "preset", "steps" (agent decisions in training), "commit" and "versions".
+            "frames" (of training), "atari_preset_values", "network" and the fields of `EnvironmentSpec` are added.
+
+    Raises:
+        ValueError: a missing, unknown or unwritable entry of `metadata`; nothing has been written.
+        OSError: `directory` holds something that is no policy, or writing failed (disk full); `directory` is as it was.
+    """
+    document = _document(network, metadata)
+    directory = Path(directory).resolve()
+    if directory.exists() and not (directory / _METADATA).exists() and not _is_empty_folder(directory):
+        raise FileExistsError(f"{directory} exists and is not a policy (no {_METADATA}): not replaced")
+    # Fixed names, so that what a killed process left behind goes with the next export.
+    new, old = directory.with_name(f".{directory.name}.new"), directory.with_name(f".{directory.name}.old")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        new.mkdir(parents=True)
+        (new / _METADATA).write_text(document, encoding="utf-8")
+        module = _module(network)
+        tf.saved_model.save(module, str(new), signatures={_SIGNATURE: module.act})
+        _swap(new, directory, old)
+    except tf.errors.OpError as error:
+        raise OSError(f"policy not written to {directory}: {error.message}") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def load_policy(directory: str | Path) -> Policy:
+    """The policy that `export_policy` wrote to `directory`.
+
+    Raises:
+        PolicyError: `directory` is not a policy, is damaged, or is of a format that this version does not know.
+    """
+    directory = Path(directory)
+    metadata = _read_metadata(directory)
+    try:
+        return Policy(metadata, tf.saved_model.load(str(directory)))
+    except PolicyError as error:
+        raise PolicyError(f"{directory} is not a usable policy: {error}") from error
+    except Exception as error:  # damaged bytes fail in any way: no list of exceptions would be complete
+        raise PolicyError(f"the policy in {directory} is damaged: {_first_line(error)}") from error
+
+
+def _document(network: Network, metadata: Mapping[str, Any]) -> str:
+    if missing := [name for name in _GIVEN if name not in metadata]:
+        raise ValueError(f"the policy's metadata lacks {missing}")
+    preset, values = metadata["atari_preset"], None
+    if env_family(metadata["env"]) == "atari":
+        if preset not in ATARI_PRESETS:
+            raise ValueError(f"the policy's atari_preset is {preset!r}, not one of {', '.join(ATARI_PRESETS)}")
+        # By value: a later version may mean something else by the name.
+        values = dataclasses.asdict(ATARI_PRESETS[preset])
+    document = {
+        "format": FORMAT,
+        **metadata,
+        "frames": metadata["steps"] * network.spec.frames_per_step,
+        "atari_preset_values": values,
+        "network": network.architecture,
+        **dataclasses.asdict(network.spec),
+    }
+    try:
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the policy's metadata cannot be written as JSON: {error}") from error
+
+
+def _module(network: Network) -> tf.Module:
+    # The weights come from the copy. Float32, so that it runs the same on machines without fast bfloat16.
+    twin = Network(network.spec, architecture=network.architecture, initialization="fan_in", precision="float32")
+    copy_weights(network.model, twin.model)
+    module = tf.Module()
+    # The variables, and not the Keras model too: a module that holds both stores the weights twice.
+    module.weights = [variable.value for variable in twin.model.variables]
+
+    @tf.function(input_signature=[_observation_signature(network.spec)])
+    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
+        probabilities, q = twin.observe(observation)
+        # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would take over
+        # the training process's global seed, and then every user would see the same sequence of actions.
+        action = tf.raw_ops.Multinomial(
+            logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
+        )
+        return {
+            "action": action[:, 0],
+            "greedy_action": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
+            "probabilities": probabilities,
+            "q": q,
+        }
+
+    module.act = act
+    return module
+
+
+def _observation_signature(spec: EnvironmentSpec) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
+
+
+def _swap(new: Path, directory: Path, old: Path) -> None:
+    shutil.rmtree(old, ignore_errors=True)
+    if directory.exists():
+        directory.rename(old)
+    try:
+        new.rename(directory)
+    except BaseException:
+        if old.exists():
+            old.rename(directory)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _read_metadata(directory: Path) -> dict[str, Any]:
+    if not directory.is_dir():
+        raise PolicyError(f"{directory} is not a policy: {'a file' if directory.exists() else 'it does not exist'}")
+    if missing := [name for name in _PARTS if not (directory / name).is_file()]:
+        inside = [path.parent for path in sorted(directory.glob(f"*/{_METADATA}"))]
+        hint = f"; did you mean {inside[0]}?" if inside else ""
+        raise PolicyError(f"{directory} is not a policy: it has no {', no '.join(missing)}{hint}")
+    path = directory / _METADATA
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PolicyError(f"{path} cannot be read: {error}") from error
+    if not isinstance(metadata, dict) or "format" not in metadata:
+        raise PolicyError(f"{path} is not the metadata of a policy: it names no format")
+    if metadata["format"] != FORMAT:
+        raise PolicyError(f"{path} is of format {metadata['format']!r}; this version of acer_tf reads format {FORMAT}")
+    if missing := [name for name in (*_GIVEN, *_OF_SPEC, "frames", "atari_preset_values") if name not in metadata]:
+        raise PolicyError(f"{path} lacks {', '.join(missing)}")
+    return metadata
+
+
+def _is_empty_folder(directory: Path) -> bool:
+    return directory.is_dir() and not any(directory.iterdir())
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

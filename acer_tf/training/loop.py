@@ -1,0 +1,95 @@
+"""Algorithm 1: an on-policy update, then Poisson(replay ratio) updates from replay, again and again."""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from acer_tf.agents.acer import Acer
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.training.actor import Actor
+
+
+class NonFiniteError(ArithmeticError):
+    """A loss, gradient or diagnostic became NaN or infinite: the message names the first, in the order of computation."""
+
+
+class Loop:
+    """One iteration is one unroll of every environment with the updates that follow it.
+
+    Args:
+        actor: collects the rows.
+        agent: learns from them.
+        replay: where the actor puts them.
+        unroll_length: k, rows per environment in one iteration.
+        replay_ratio: mean number r of replayed updates per on-policy update.
+        replay_start: rows per environment that must be stored before any is replayed.
+        seed: of the Poisson draws.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        agent: Acer,
+        replay: TrajectoryReplay,
+        *,
+        unroll_length: int,
+        replay_ratio: float,
+        replay_start: int,
+        seed: int,
+    ) -> None:
+        self.actor, self.agent, self.replay = actor, agent, replay
+        self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
+        self._generator = np.random.default_rng(seed)
+        self.updates = {"on_policy": 0, "replay": 0}
+        self._sums: dict[str, float] = collections.defaultdict(float)
+        self._counts: dict[str, int] = collections.defaultdict(int)
+
+    def iterate(self) -> None:
+        """Raises NonFiniteError as soon as an update's diagnostics are not finite; the weights are then not to be kept."""
+        self.actor.collect(self._unroll_length)
+        self._update("on_policy", self.replay.latest())
+        if self.replay.rows >= self._replay_start and self.replay.can_sample:
+            for _ in range(self._generator.poisson(self._replay_ratio)):
+                self._update("replay", self.replay.sample())
+
+    def take_diagnostics(self) -> dict[str, float]:
+        """Means since the last call (maxima of those named so), as "on_policy/..." and "replay/..."."""
+        means = {name: total / self._counts[name] for name, total in self._sums.items()}
+        self._sums.clear()
+        self._counts.clear()
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able: counters, the generator, and the diagnostics of the interval under way."""
+        return {
+            "updates": self.updates,
+            "generator": json.dumps(self._generator.bit_generator.state),
+            "sums": dict(self._sums),
+            "counts": dict(self._counts),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.updates = dict(state["updates"])
+        self._generator.bit_generator.state = json.loads(state["generator"])
+        self._sums.update(state["sums"])
+        self._counts.update(state["counts"])
+
+    def _update(self, kind: str, trajectory: Any) -> None:
+        diagnostics = self.agent.update(trajectory)
+        self.updates[kind] += 1
+        for name, value in diagnostics.items():
+            if not math.isfinite(value):
+                raise NonFiniteError(
+                    f"{name} is {value} in {kind} update {self.updates[kind]:,}, at step {self.actor.steps:,}"
+                )
+            key = f"{kind}/{name}"
+            if name.endswith("_max"):
+                self._sums[key], self._counts[key] = max(self._sums[key], value), 1
+            else:
+                self._sums[key] += value
+                self._counts[key] += 1

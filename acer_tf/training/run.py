@@ -1,0 +1,318 @@
+"""A run: settings and a folder in, a trained policy out; continues where an earlier process of the same run stopped.
+
+    <run_dir>/run.json        what the run is and where it was made
+    <run_dir>/progress.csv    one row per log interval
+    <run_dir>/tensorboard/    the same as events
+    <run_dir>/checkpoints/    see training.checkpoint
+    <run_dir>/policy/         the SavedModel
+    <run_dir>/lock            held while a process works here
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from acer_tf import envs
+from acer_tf.agents.acer import Acer
+from acer_tf.training.actor import Actor
+from acer_tf.training.build import derive_seed, make_agent, make_network, make_replay, resolve
+from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.export import export_policy
+from acer_tf.training.loop import Loop
+from acer_tf.training.records import (
+    Lock,
+    Progress,
+    RunFolderError,
+    git_commit,
+    jsonable,
+    package_versions,
+    progress_line,
+    run_document,
+    write_json,
+)
+from acer_tf.training.settings import Settings, differences, make_settings
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM stopped the run, behind a checkpoint; the same command continues it."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal.Signals(signal_number).name)
+        self.signal_number = signal_number
+
+
+def train(
+    settings: Settings, run_dir: Path, *, checkpoint_minutes: float = 10.0, threads: int = 0, quiet: bool = False
+) -> Path:
+    """Trains to `settings.total_steps`, or continues the run in `run_dir` up to there.
+
+    Args:
+        settings: what to compute.
+        run_dir: the run's own folder; made where it does not exist.
+        checkpoint_minutes: minutes between checkpoints.
+        threads: of ALE's emulators; 0 for one per core.
+        quiet: no progress lines.
+
+    Returns:
+        The folder of the exported policy.
+
+    Raises:
+        InvalidEnvironment, SettingsError: bad input; nothing was started or written.
+        RunFolderError: the folder is in use, or holds another run.
+        Interrupted: a signal asked to stop; a checkpoint was written.
+        NonFiniteError: learning diverged; the last checkpoint is from before.
+        CheckpointError: none could be written, or none read.
+    """
+    spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+    settings = resolve(settings, spec)
+    make_network(settings, spec)
+    replay = make_replay(settings, spec)
+    _require_same_run(settings, run_dir)
+    lock = Lock(run_dir)
+    try:
+        # Once more behind the lock: another process may have begun a run here in the meantime.
+        if _require_same_run(settings, run_dir).get("finished"):
+            _say(quiet, f"{run_dir} holds this run, finished already")
+            return run_dir / "policy"
+        agent = make_agent(settings, spec)
+        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), threads)
+        try:
+            with _StopRequest() as stop:
+                run.advance(stop, checkpoint_minutes * 60.0, quiet)
+            return run.finish()
+        finally:
+            run.close()
+    finally:
+        lock.release()
+
+
+def export_run(run_dir: Path, directory: Path) -> int:
+    """Exports the policy of the newest whole checkpoint in `run_dir`, also while the run goes on.
+
+    Returns:
+        The steps that the policy was trained for.
+
+    Raises:
+        RunFolderError: there is no run, or no checkpoint yet.
+        CheckpointError: no checkpoint is whole.
+    """
+    document = _read_document(run_dir)
+    if document is None:
+        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
+    settings = make_settings({k: _from_json(v) for k, v in document["settings"].items()})
+    snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
+    if snapshot is None:
+        raise RunFolderError(f"{run_dir} has no checkpoint yet")
+    agent = make_agent(settings, envs.spec(settings.env, atari_preset=settings.atari_preset))
+    _assign(agent, snapshot.arrays)
+    steps = snapshot.state["actor"]["steps"]
+    export_policy(agent.network, directory, _policy_metadata(settings, steps))
+    return steps
+
+
+class _Run:
+    """The live objects of one process's share of a run."""
+
+    def __init__(
+        self, settings: Settings, folder: Path, agent: Acer, replay: Any, checkpoints: Checkpoints, threads: int
+    ) -> None:
+        self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
+        self._checkpoints = checkpoints
+        snapshot = checkpoints.restore(replay)
+        state = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
+        steps = state["actor"]["steps"]
+        if snapshot is None:
+            env_details = {"environment": dataclasses.asdict(envs.spec(settings.env, atari_preset=settings.atari_preset))}
+            if settings.env.startswith("atari/"):
+                env_details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
+            write_json(folder / "run.json", run_document(dataclasses.asdict(settings), env_details))
+        self._progress = Progress(folder, steps, state["position"])
+        self._env = envs.make(
+            settings.env,
+            settings.num_envs,
+            (settings.seed, steps),
+            atari_preset=settings.atari_preset,
+            threads=threads,
+        )
+        actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
+        self._loop = Loop(
+            actor,
+            agent,
+            replay,
+            unroll_length=settings.unroll_length,
+            replay_ratio=settings.replay_ratio,
+            replay_start=settings.replay_start,
+            seed=derive_seed(settings, "poisson"),
+        )
+        if snapshot is not None:
+            _assign(agent, snapshot.arrays)
+            actor.restore(snapshot.state["actor"])
+            self._loop.restore(snapshot.state["loop"])
+        self._seconds_before = state["seconds"]
+        self._began = time.monotonic()
+        self._logged = (steps, self._seconds())
+
+    @property
+    def steps(self) -> int:
+        return self._loop.actor.steps
+
+    def advance(self, stop: _StopRequest, checkpoint_seconds: float, quiet: bool) -> None:
+        settings = self._settings
+        if self.steps:
+            _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
+        saved = time.monotonic()
+        while self.steps < settings.total_steps:
+            interval = self.steps // settings.log_interval
+            self._loop.iterate()
+            if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
+                row = self._row()
+                self._progress.write(row)
+                _say(quiet, progress_line(row, settings.total_steps))
+            if stop.signal_number is not None:
+                self._save()
+                raise Interrupted(stop.signal_number)
+            if time.monotonic() - saved >= checkpoint_seconds:
+                self._save()
+                saved = time.monotonic()
+
+    def finish(self) -> Path:
+        self._save(with_replay=False)
+        policy = self._folder / "policy"
+        export_policy(self._agent.network, policy, _policy_metadata(self._settings, self.steps))
+        document = _read_document(self._folder) or {}
+        write_json(
+            self._folder / "run.json",
+            document | {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)},
+        )
+        return policy
+
+    def close(self) -> None:
+        self._env.close()
+        self._progress.close()
+
+    def _save(self, *, with_replay: bool = True) -> None:
+        state = {
+            "actor": self._loop.actor.state(),
+            "loop": self._loop.state(),
+            "seconds": self._seconds(),
+            "position": self._progress.position(),
+        }
+        arrays = {name: np.asarray(variable.value) for name, variable in self._agent.variables().items()}
+        self._checkpoints.save(Snapshot(arrays, state), self._replay if with_replay else None, self.steps)
+
+    def _row(self) -> dict[str, float | int | None]:
+        actor, (steps, seconds) = self._loop.actor, self._logged
+        self._logged = (self.steps, self._seconds())
+        diagnostics = self._loop.take_diagnostics()
+        return {
+            "steps": self.steps,
+            "frames": self.steps * self._env.spec.frames_per_step,
+            "seconds": round(self._logged[1], 3),
+            "steps_per_second": round((self.steps - steps) / max(self._logged[1] - seconds, 1e-9), 1),
+            "games": actor.games,
+            "mean_return": float(np.mean(actor.recent_returns)) if actor.recent_returns else None,
+            "mean_length": float(np.mean(actor.recent_lengths)) if actor.recent_lengths else None,
+            "on_policy_updates": self._loop.updates["on_policy"],
+            "replay_updates": self._loop.updates["replay"],
+            "stored_rows": self._replay.stored,
+            **{
+                f"{kind}/{name}": diagnostics.get(f"{kind}/{name}")
+                for kind in self._loop.updates
+                for name in self._agent.diagnostic_names
+            },
+        }
+
+    def _seconds(self) -> float:
+        return self._seconds_before + time.monotonic() - self._began
+
+
+class _StopRequest:
+    """Notes SIGINT and SIGTERM instead of dying of them; a second one acts as usual."""
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> _StopRequest:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.signal_number = number
+        self.__exit__()
+        print(f"{signal.Signals(number).name}: writing a checkpoint, then stopping", file=sys.stderr, flush=True)
+
+
+def _require_same_run(settings: Settings, run_dir: Path) -> dict[str, Any]:
+    """run.json of `run_dir`, empty where there is none yet; refuses another run's folder."""
+    if run_dir.exists() and not run_dir.is_dir():
+        raise RunFolderError(f"--run_dir={run_dir} is not a folder")
+    document = _read_document(run_dir)
+    if document is None:
+        for name in ("progress.csv", "checkpoints"):
+            if (run_dir / name).exists():
+                raise RunFolderError(f"--run_dir={run_dir} has a {name} but no run.json: choose another folder")
+        return {}
+    lines = differences(document["settings"], jsonable(dataclasses.asdict(settings)))
+    if lines:
+        raise RunFolderError(
+            f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
+            "give those flags the values there to continue it, or choose another folder"
+        )
+    return document
+
+
+def _read_document(run_dir: Path) -> dict[str, Any] | None:
+    path = run_dir / "run.json"
+    if not path.exists():
+        return None
+    try:
+        document = json.loads(path.read_text())
+        return document | {"settings": dict(document["settings"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"{path} cannot be read as a run's record ({error}): choose another folder") from error
+
+
+def _from_json(value: Any) -> Any:
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def _assign(agent: Acer, arrays: dict[str, np.ndarray]) -> None:
+    variables = agent.variables()
+    shapes = {name: tuple(v.shape) for name, v in variables.items()}
+    if shapes != {name: array.shape for name, array in arrays.items()}:
+        raise CheckpointError("the checkpoint's variables are not those of this agent: it comes from other code")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def _policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
+    return {
+        "env": settings.env,
+        "atari_preset": settings.atari_preset if settings.env.startswith("atari/") else None,
+        "agent": settings.agent,
+        "preset": settings.preset,
+        "steps": steps,
+        "settings": jsonable(dataclasses.asdict(settings)),
+        "commit": git_commit(),
+        "versions": package_versions(),
+    }
+
+
+def _say(quiet: bool, line: str) -> None:
+    if not quiet:
+        print(line, flush=True)

@@ -1,0 +1,199 @@
+"""What a run is: one frozen dataclass, the presets, and the check of every value before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from acer_tf.agents.acer import AcerHyperparameters
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: the message names it, its value, and what would be right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that decides what a run computes. A run folder belongs to one such value.
+
+    The names are those of the flags of `experiments.train`. Steps are agent decisions, counted over all environments
+    unless said otherwise.
+    """
+
+    env: str
+    agent: str = "acer"
+    preset: str = "baselines"
+    seed: int = 0
+    total_steps: int = 10_000_000
+    log_interval: int = 10_000
+
+    atari_preset: str = "acer2016"
+    num_envs: int = 16
+    unroll_length: int = 20
+
+    replay_ratio: float = 4.0
+    replay_start: int = 10_000
+    replay_capacity: int = 50_000
+    replay_segments_only: bool = False
+
+    network: str = "auto"
+    precision: str = "auto"
+    initialization: str = "orthogonal"
+
+    learning_rate: float = 7e-4
+    rmsprop_decay: float = 0.99
+    rmsprop_epsilon: float = 1e-5
+    rmsprop_initial_accumulator: float = 1.0
+    max_gradient_norm: float = 10.0
+
+    gamma: float = 0.99
+    retrace_lambda: float = 1.0
+    importance_truncation: float = 10.0
+    trust_region_delta: float = 1.0
+    average_decay: float = 0.99
+    entropy_weight: float = 0.01
+    entropy_in_trust_region: bool = True
+    critic_weight: float = 0.5
+    reduction: str = "mean"
+    reward_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, (holds, wanted) in _CHECKS.items():
+            value = getattr(self, name)
+            # A comparison with NaN is False, so NaN is refused everywhere.
+            if not holds(value):
+                raise SettingsError(f"--{name}={value}: must be {wanted}")
+        for name, value in AGENTS[self.agent].items():
+            if getattr(self, name) != value:
+                raise SettingsError(
+                    f"--{name}={getattr(self, name)}: --agent={self.agent} is ACER with {name} {value}; use --agent=acer"
+                )
+        if self.replay_capacity < self.unroll_length:
+            raise SettingsError(
+                f"--replay_capacity={self.replay_capacity}: must be at least --unroll_length={self.unroll_length}"
+            )
+        if self.replay_ratio > 0 and self.replay_start > self.replay_capacity:
+            raise SettingsError(
+                f"--replay_start={self.replay_start}: replay would never start; must be at most "
+                f"--replay_capacity={self.replay_capacity} (both in steps per environment)"
+            )
+
+    @property
+    def hyperparameters(self) -> AcerHyperparameters:
+        """The part that the update rule reads."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(AcerHyperparameters)}
+        return AcerHyperparameters(**values | {"reward_clip": self.effective_reward_clip})
+
+    @property
+    def effective_reward_clip(self) -> float:
+        """`reward_clip`, or where it is not given ±1 on Atari (Mnih et al. 2015) and none elsewhere."""
+        if self.reward_clip is not None:
+            return self.reward_clip
+        return 1.0 if self.env.startswith("atari/") else math.inf
+
+
+# Each is complete for what it names: a value not listed is the dataclass default, shared by all presets.
+PRESETS: dict[str, dict[str, Any]] = {
+    # OpenAI baselines' ACER, the public implementation to match.
+    "baselines": {},
+    # The paper's §4, and where it is silent A3C as its authors described it (RMSProp ε 0.1 presumes summed gradients).
+    "paper": {
+        "entropy_weight": 0.001,
+        "rmsprop_epsilon": 0.1,
+        "rmsprop_initial_accumulator": 0.0,
+        "max_gradient_norm": math.inf,
+        "critic_weight": 1.0,
+        "initialization": "fan_in",
+        "reduction": "sum",
+        "replay_start": 0,
+    },
+}
+
+# The paper calls replay ratio 0 A3C (§4): the same update, without the trust region or with it.
+AGENTS: dict[str, dict[str, Any]] = {
+    "acer": {},
+    "a3c": {"replay_ratio": 0.0, "trust_region_delta": math.inf},
+    "trust_a3c": {"replay_ratio": 0.0},
+}
+
+
+def make_settings(given: Mapping[str, Any]) -> Settings:
+    """Settings from the preset, then the agent, then what was given by name, the later over the earlier.
+
+    Raises:
+        SettingsError: an unknown name, preset or agent, or a value out of range.
+    """
+    defaults = {f.name: f.default for f in dataclasses.fields(Settings)}
+    if unknown := set(given) - set(defaults):
+        raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(defaults)}")
+    if "env" not in given:
+        raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
+    layers = []
+    for name, table in (("preset", PRESETS), ("agent", AGENTS)):
+        chosen = given.get(name, defaults[name])
+        if chosen not in table:
+            raise SettingsError(f"--{name}={chosen}: must be one of {', '.join(table)}")
+        layers.append(table[chosen])
+    return Settings(**{**layers[0], **layers[1], **given})
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """A line for each setting whose value differs: "name: old value, new value"."""
+    missing = object()
+    return [
+        f"{name}: {old.get(name, '(absent)')} there, {new.get(name, '(absent)')} here"
+        for name in sorted({*old, *new})
+        if old.get(name, missing) != new.get(name, missing)
+    ]
+
+
+def setting_types() -> dict[str, type]:
+    """The Python type of each setting, for the flags: int, float, bool or str (an optional float counts as float)."""
+    hints = get_type_hints(Settings)
+    return {f.name: float if hints[f.name] == float | None else hints[f.name] for f in dataclasses.fields(Settings)}
+
+
+def _at_least(low: float) -> tuple[Any, str]:
+    return (lambda x: low <= x < math.inf), f"at least {low} and finite"
+
+
+def _one_of(*choices: str) -> tuple[Any, str]:
+    return (lambda x: x in choices), "one of " + ", ".join(choices)
+
+
+_POSITIVE = ((lambda x: 0 < x < math.inf), "above 0 and finite")
+_POSITIVE_OR_INFINITE = ((lambda x: x > 0), "above 0 (inf turns it off)")
+_UNIT_INTERVAL = ((lambda x: 0 <= x <= 1), "in [0, 1]")
+_BELOW_ONE = ((lambda x: 0 <= x < 1), "in [0, 1)")
+
+_CHECKS: dict[str, tuple[Any, str]] = {
+    "agent": ((lambda x: x in AGENTS), "one of " + ", ".join(AGENTS)),
+    "preset": ((lambda x: x in PRESETS), "one of " + ", ".join(PRESETS)),
+    "seed": _at_least(0),
+    "total_steps": _at_least(1),
+    "log_interval": _at_least(1),
+    "num_envs": _at_least(1),
+    "unroll_length": _at_least(1),
+    "replay_ratio": _at_least(0),
+    "replay_start": _at_least(0),
+    "replay_capacity": _at_least(1),
+    "network": _one_of("auto", "nature", "small", "mlp"),
+    "precision": _one_of("auto", "float32", "bfloat16"),
+    "initialization": _one_of("orthogonal", "fan_in"),
+    "learning_rate": _POSITIVE,
+    "rmsprop_decay": _BELOW_ONE,
+    "rmsprop_epsilon": _POSITIVE,
+    "rmsprop_initial_accumulator": _at_least(0),
+    "max_gradient_norm": _POSITIVE_OR_INFINITE,
+    "gamma": _UNIT_INTERVAL,
+    "retrace_lambda": _UNIT_INTERVAL,
+    "importance_truncation": ((lambda x: x >= 0), "at least 0 (inf turns truncation off)"),
+    "trust_region_delta": _POSITIVE_OR_INFINITE,
+    "average_decay": _BELOW_ONE,
+    "entropy_weight": _at_least(0),
+    "critic_weight": _at_least(0),
+    "reduction": _one_of("mean", "sum"),
+    "reward_clip": ((lambda x: x is None or x > 0), "above 0 (inf turns clipping off)"),
+}

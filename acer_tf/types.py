@@ -1,0 +1,70 @@
+"""The data that flows through the package: every field's shape, dtype and time index.
+
+Notation: N environments, B trajectories, T rows, S stacked frames, A actions. Row t holds what was known when a_t was
+chosen, and what the environment answered to a_t. All arrays are batch-major.
+
+Reset convention (NEXT_STEP): after a_t ends a game, x_{t+1} is the game's true final observation. Row t+1 is a *masked*
+row: the environment ignores its action and answers with the next game's first observation x_{t+2}.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentSpec:
+    """What an agent must know of an environment to act in it.
+
+    Attributes:
+        observation_shape: one observation as the environment shows it; with frame stacking [S, height, width], oldest
+            first.
+        observation_dtype: NumPy name of its dtype: "uint8" (pixels: networks scale them to [0, 1]), "bool" or
+            "float32".
+        stack: S, the number of stacked frames; 1 where the environment does not stack.
+        num_actions: A, the number of discrete actions.
+        frames_per_step: emulator frames in one agent step (4 for Atari, else 1).
+    """
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    stack: int
+    num_actions: int
+    frames_per_step: int = 1
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """The newest part of one observation: what replay stores per step."""
+        return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
+
+
+class TimeStep(NamedTuple):
+    """The answer of N environments to one action each: the rest of row t, and x_{t+1}.
+
+    After `reset()` only `observation` and `age` have a meaning.
+    """
+
+    observation: np.ndarray  # [N, *observation_shape] x_{t+1}, frames stacked as the environment shows them
+    age: np.ndarray  # [N] uint8: rows since x_{t+1}'s episode began, capped at S - 1
+    reward: np.ndarray  # [N] float32 raw r_t; 0 on masked rows
+    discount: np.ndarray  # [N] float32: 0 where a_t ended the return (terminated, or life lost by preset), else 1
+    mask: np.ndarray  # [N] bool: False where the environment ignored a_t
+    last: np.ndarray  # [N] bool: x_{t+1} is the final observation of a whole game, so row t+1 will be masked
+
+
+class Trajectory(NamedTuple):
+    """B windows of T consecutive rows, each of one environment, with the bootstrap observation x_T.
+
+    NumPy arrays as replay gives them, or tensors of the same shapes inside a compiled update.
+    """
+
+    observation: Any  # [B, S-1+T+1, *frame_shape]: single frames, the S-1 frames before x_0 first
+    age: Any  # [B, T+1] uint8: rows since the episode's first observation, capped at S - 1
+    action: Any  # [B, T] int32
+    reward: Any  # [B, T] float32, raw
+    discount: Any  # [B, T] float32, 0 or 1; γ is applied in the equations
+    mask: Any  # [B, T] bool
+    behaviour: Any  # [B, T, A] float32: the statistics φ of μ(·|x_t); for a categorical its probability vector

@@ -1,0 +1,76 @@
+"""Packaging of acer_tf. Tool settings are in pyproject.toml, the exact tested versions in requirements.lock."""
+
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).resolve().parent
+
+
+def read(name: str) -> str:
+    path = ROOT / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def version() -> str:
+    found = re.search(r'^__version__ = "([^"]+)"$', read("acer_tf/__init__.py"), re.MULTILINE)
+    if not found:
+        raise RuntimeError("acer_tf/__init__.py does not define __version__")
+    return found.group(1)
+
+
+# Lower bounds: the oldest versions that the tests have passed with. Upper bounds: the next that may break things.
+INSTALL_REQUIRES = [
+    "tensorflow>=2.21,<2.22",
+    "keras>=3.15,<4",
+    "tf_keras>=2.21,<2.22",  # TensorFlow Probability does not import without it
+    "tensorflow-probability>=0.25,<0.26",
+    "tensorboard>=2.21,<2.22",  # tf.summary; TensorFlow itself no longer brings it
+    "numpy>=2.4,<3",
+    "gymnasium>=1.4,<2",
+    "ale-py>=0.12.1,<0.13",  # brings the ROMs of all 57 games
+    "absl-py>=2.3,<3",
+    "psutil>=7,<8",
+    "matplotlib>=3.10,<4",
+    "imageio>=2.37,<3",
+    "imageio-ffmpeg>=0.6,<1",  # mp4 videos without a system ffmpeg
+]
+
+EXTRAS_REQUIRE = {
+    # MuJoCo and the DeepMind Control Suite. MuJoCo 4 breaks dm_control 1.0.50.
+    "control": [
+        "gymnasium[mujoco]>=1.4,<2",
+        "mujoco>=3.17,<4",
+        "dm_control>=1.0.50,<2",
+        "shimmy[dm-control]>=2.0.1,<3",
+    ],
+    "minatar": ["minatar>=1.0.15,<2"],
+    "ray": ["ray>=2.60,<3"],
+    # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
+    "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8"],
+    "dev": ["pytest>=9,<10", "ruff>=0.17,<0.18", "mypy>=2.4,<3", "types-psutil>=7,<8"],
+}
+
+setup(
+    name="acer_tf",
+    version=version(),
+    description="ACER (Sample Efficient Actor-Critic with Experience Replay) in TensorFlow 2 and Keras 3",
+    long_description=read("README.md"),
+    long_description_content_type="text/markdown",
+    author="The acer_tf authors",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11,<3.12",
+    packages=find_packages(include=["acer_tf", "acer_tf.*"]),
+    package_data={"acer_tf": ["py.typed"], "acer_tf.reproduction": ["data/*.csv"]},
+    zip_safe=False,
+    install_requires=INSTALL_REQUIRES,
+    extras_require=EXTRAS_REQUIRE,
+    classifiers=[
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,140 @@
+"""What bad input gives: InvalidEnvironment, a sentence that says what to do, and nothing started."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from acer_tf import envs
+
+
+def refused(env_id, num_envs=1, **settings):
+    with pytest.raises(envs.InvalidEnvironment) as error:
+        envs.make(env_id, num_envs, 0, **settings)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "asked, meant",
+    [
+        ("atari/pong", "atari/Pong"),
+        ("atari/Ms_Pacman", "atari/MsPacman"),
+        ("atari/SpaceInvader", "atari/SpaceInvaders"),
+        ("Atari/Breakout", "atari/Breakout"),
+        ("Pong", "atari/Pong"),
+        ("breakout", "atari/Breakout"),
+        ("minatar/Breakout", "minatar/breakout"),
+        ("minatar/spaceinvaders", "minatar/space_invaders"),
+        ("CartPole-v7", "CartPole-v1"),
+        ("CartPole", "CartPole-v1"),
+        ("Cartpole-v1", "CartPole-v1"),
+    ],
+)
+def test_an_unknown_name_names_the_nearest(asked, meant):
+    message = refused(asked)
+    assert f"no environment '{asked}'" in message and f"{meant} or" in message + " or" .replace("?", "")
+
+
+@pytest.mark.parametrize("asked", ["", "zzzzzz", "atari/", "qqq/QQQQQQ-v0"])
+def test_a_name_near_nothing(asked):
+    assert f"no environment {asked!r}" in refused(asked)
+
+
+def test_a_continuous_action_space_names_the_agent():
+    message = refused("Pendulum-v1")
+    assert "Pendulum-v1 has the continuous action space Box(-2.0, 2.0, (1,), float32)" in message
+    assert "--agent=acer_continuous" in message
+
+
+def test_an_observation_that_is_no_box():
+    assert "FrozenLake-v1 has the observation space Discrete(16)" in refused("FrozenLake-v1")
+
+
+class Blank(gymnasium.Env):
+    observation_space = spaces.Box(0, 1, (1,))
+    action_space = spaces.Discrete(2)
+    made = 0
+
+    def __init__(self, needs=None, actions=None, render_mode=None):
+        Blank.made += 1
+        self.render_mode = render_mode
+        self.action_space = actions or self.action_space
+        if needs:
+            raise needs
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def render(self):
+        raise gymnasium.error.DependencyNotInstalled("pygame is not installed")
+
+
+@pytest.fixture
+def blank():
+    def register(**kwargs):
+        gymnasium.register("Blank-v0", Blank, kwargs=kwargs)
+        Blank.made = 0
+
+    yield register
+    gymnasium.registry.pop("Blank-v0", None)
+
+
+def test_other_action_spaces(blank):
+    blank(actions=spaces.MultiDiscrete([2, 2]))
+    assert "only a Discrete" in refused("Blank-v0", num_envs=4)
+    assert Blank.made == 1
+
+
+@pytest.mark.parametrize("needs", [gymnasium.error.DependencyNotInstalled("Box2D is missing"), ImportError("Box2D")])
+def test_a_package_that_is_not_installed(blank, needs):
+    blank(needs=needs)
+    message = refused("Blank-v0", num_envs=4)
+    assert "Blank-v0 needs a package that is not installed" in message and "Box2D" in message
+    assert Blank.made == 1
+
+
+def test_a_module_that_is_not_installed():
+    assert "not installed" in refused("no_such_module:Thing-v0")
+
+
+def test_pictures_whose_package_is_not_installed(blank):
+    blank()
+    envs.make("Blank-v0", 1, 0)
+    message = refused("Blank-v0", render=True)
+    assert "draw Blank-v0" in message and "pygame" in message
+
+
+def test_minatar_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    assert "pip install acer_tf[minatar]" in refused("minatar/breakout")
+
+
+@pytest.mark.parametrize("num_envs", [0, -3])
+@pytest.mark.parametrize("env_id", ["atari/Pong", "CartPole-v1"])
+def test_no_environments(env_id, num_envs):
+    assert "num_envs must be at least 1" in refused(env_id, num_envs=num_envs)
+
+
+def test_an_unknown_atari_preset():
+    message = refused("atari/Pong", atari_preset="acer2017")
+    assert "'acer2017'" in message and "acer2016, machado2018" in message
+
+
+def test_a_negative_seed():
+    with pytest.raises(ValueError, match="non-negative"):
+        envs.make("CartPole-v1", 1, -1)
+
+
+def test_spec_refuses_as_make_does():
+    with pytest.raises(envs.InvalidEnvironment):
+        envs.spec("atari/pong")
+
+
+@pytest.mark.parametrize(
+    "env_id, family", [("atari/Pong", "atari"), ("minatar/breakout", "minatar"), ("CartPole-v1", "gymnasium"),
+                       ("atari", "gymnasium"), ("ALE/Pong-v5", "gymnasium")]
+)
+def test_family(env_id, family):
+    assert envs.env_family(env_id) == family

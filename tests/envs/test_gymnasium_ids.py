@@ -1,0 +1,121 @@
+"""gymnasium's own environments: time limits, seeds, pictures, and arrays that stay as they were returned."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from acer_tf import envs
+
+
+class Corridor(gymnasium.Env):
+    """Walk to the right end; actions are -1 and 1, observations float64."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    action_space = gymnasium.spaces.Discrete(2, start=3)
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return np.array([0.0]), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.at += {3: -1, 4: 1}[int(action)]
+        return np.array([float(self.at)]), float(self.at), self.at == 3, False, {}
+
+    def render(self):
+        return np.full((4, 4, 3), 40 * self.at, np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def corridor():
+    gymnasium.register("Corridor-v0", Corridor, max_episode_steps=5)
+    yield
+    del gymnasium.registry["Corridor-v0"]
+
+
+def test_termination_and_time_limit():
+    env = envs.make("Corridor-v0", 2, 0)
+    env.reset()
+    steps = [env.step(np.array([1, step % 2])) for step in range(7)]
+    np.testing.assert_array_equal([s.observation[:, 0] for s in steps],
+                                  [[1, -1], [2, 0], [3, -1], [0, 0], [1, -1], [2, 0], [3, -1]])
+    np.testing.assert_array_equal([s.reward for s in steps],
+                                  [[1, -1], [2, 0], [3, -1], [0, 0], [1, -1], [2, 0], [3, -1]])
+    np.testing.assert_array_equal([s.last for s in steps],
+                                  [[0, 0], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [1, 0]])
+    np.testing.assert_array_equal([s.mask for s in steps],
+                                  [[1, 1], [1, 1], [1, 1], [0, 1], [1, 1], [1, 0], [1, 1]])
+    np.testing.assert_array_equal([s.discount for s in steps],
+                                  [[1, 1], [1, 1], [0, 1], [1, 1], [1, 1], [1, 1], [0, 1]])
+    assert steps[0].observation.dtype == np.float32
+
+
+def test_cartpole_balanced_to_its_limit_is_truncated_and_dropped_is_terminated():
+    env = envs.make("CartPole-v1", 2, 0)
+    step = env.reset()
+    for t in range(500):
+        balance = (step.observation[0, 2:] @ [1.0, 1.0] > 0).astype(int)
+        step = env.step(np.array([balance, 0]))
+        if t == 20:
+            fell = True
+    assert fell and step.last[0] and step.discount[0] == 1
+    env.reset()
+    while not step.last[1]:
+        step = env.step(np.array([0, 0]))
+    assert step.discount[1] == 0
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "minatar/seaquest"])
+def test_seeds(env_id):
+    def play(seed, num_envs=8):
+        env = envs.make(env_id, num_envs, seed)
+        env.reset()
+        return np.stack([env.step(np.full(num_envs, t % 2)).observation for t in range(40)], axis=1)
+
+    np.testing.assert_array_equal(play(0), play(0))
+    # One game of a run, of its neighbour's or of its own resumption is never another's.
+    games = np.concatenate([play(0), play(1), play((0, 1)), play((0, 2))]).reshape(32, -1)
+    assert len(np.unique(games, axis=0)) == 32
+    np.testing.assert_array_equal(play(0, num_envs=3), play(0)[:3])
+
+
+@pytest.mark.parametrize("env_id", ["Corridor-v0", "CartPole-v1", "minatar/breakout", "atari/Pong"])
+def test_returned_arrays_are_never_written_to_again(env_id):
+    env = envs.make(env_id, 2, 0)
+    kept = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(30)]
+    copies = [[array.copy() for array in step] for step in kept]
+    for _ in range(30):
+        env.step(np.array([1, 0]))
+    env.reset()
+    for step, copy in zip(kept, copies, strict=True):
+        for array, as_returned in zip(step, copy, strict=True):
+            np.testing.assert_array_equal(array, as_returned)
+    for earlier, later in zip(kept, kept[1:], strict=False):
+        assert not any(np.shares_memory(a, b) for a, b in zip(earlier, later, strict=True))
+
+
+def test_pictures():
+    env = envs.make("Corridor-v0", 2, 0, render=True)
+    env.reset()
+    env.step(np.array([1, 0]))
+    env.step(np.array([1, 1]))
+    pictures = env.render()
+    assert pictures.shape == (2, 160, 160, 3) and pictures.dtype == np.uint8
+    assert (pictures[0] == 80).all() and (pictures[1] == 0).all()
+
+
+def test_the_spec_is_the_environments():
+    assert envs.spec("Corridor-v0") == envs.make("Corridor-v0", 3, 0).spec
+    assert envs.spec("CartPole-v1").observation_shape == (4,) and envs.spec("CartPole-v1").num_actions == 2
+    assert envs.spec("Corridor-v0").frame_shape == (1,)
+
+
+def test_close():
+    env = envs.make("Corridor-v0", 1, 0)
+    env.close()
+    env.close()

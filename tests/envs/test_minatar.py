@@ -1,0 +1,68 @@
+"""MinAtar through our door is MinAtar itself."""
+
+import numpy as np
+import pytest
+
+from acer_tf import envs
+from acer_tf.envs import minatar as our_minatar
+
+minatar = pytest.importorskip("minatar")
+
+CHANNELS_AND_ACTIONS = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6),
+                        "space_invaders": (6, 4)}
+
+
+def play(env, steps):
+    actions = np.random.default_rng(0).integers(0, env.spec.num_actions, (steps, env.num_envs))
+    return [env.reset()] + [env.step(action) for action in actions], actions
+
+
+@pytest.mark.parametrize("game", envs.MINATAR_GAMES)
+def test_equals_the_bare_game(game):
+    env = envs.make(f"minatar/{game}", 2, 7)
+    channels, num_actions = CHANNELS_AND_ACTIONS[game]
+    assert env.spec.observation_shape == (10, 10, channels) and env.spec.observation_dtype == "uint8"
+    assert env.spec.num_actions == num_actions and env.spec.stack == 1 and env.spec.frames_per_step == 1
+    steps, actions = play(env, 3000 if game == "freeway" else 1000)
+    for i, word in enumerate(np.random.SeedSequence(7).generate_state(2)):
+        bare = minatar.Environment(game)
+        bare.seed(int(word >> 1))
+        bare.reset()
+        legal, over, games = bare.minimal_action_set(), False, 0
+        np.testing.assert_array_equal(steps[0].observation[i], bare.state())
+        for step, action in zip(steps[1:], actions[:, i], strict=True):
+            assert step.mask[i] == (not over)
+            if over:
+                bare.reset()
+                reward, over = 0, False
+            else:
+                reward, over = bare.act(legal[action])
+            games += over
+            assert step.reward[i] == reward and step.last[i] == over and step.discount[i] == (not over)
+            np.testing.assert_array_equal(step.observation[i], bare.state())
+            assert step.age[i] == 0
+        assert games > 0
+
+
+def test_resets_go_on_with_the_generator():
+    """Breakout's ball starts on one of two sides: a generator that began anew at each reset would never change side."""
+    steps, _ = play(envs.make("minatar/breakout", 1, 0), 1000)
+    starts = [step.observation[0, 3, 0, 1] for step in steps[1:] if not step.mask[0]]
+    assert set(starts) == {0, 1}
+
+
+def test_the_time_limit_truncates(monkeypatch):
+    monkeypatch.setattr(our_minatar, "MINATAR_MAX_STEPS", 5)
+    steps, _ = play(envs.make("minatar/freeway", 1, 0), 7)
+    assert [s.last.item() for s in steps[1:]] == [False] * 4 + [True, False, False]
+    assert all(s.discount.all() for s in steps[1:])
+
+
+def test_pictures_can_be_seen():
+    env = envs.make("minatar/breakout", 2, 0, render=True)
+    step = env.reset()
+    pictures = env.render()
+    assert pictures.shape == (2, 160, 160, 3) and pictures.dtype == np.uint8
+    lit = pictures[:, 8::16, 8::16].any(axis=-1)
+    np.testing.assert_array_equal(lit, step.observation.any(axis=-1))
+    assert pictures.max() > 100

@@ -1,0 +1,185 @@
+"""The rules of TimeStep, on tapes whose every row is written by hand."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from acer_tf.envs import VectorEnvironment
+
+
+class Tape(VectorEnv):
+    """Plays recorded answers; row 0 is the reset's. Remembers the seeds and actions it was given."""
+
+    render_mode = None
+
+    def __init__(self, rows, num_envs=1, observation=np.uint8, actions=gymnasium.spaces.Discrete(3)):
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.num_envs = num_envs
+        self.single_observation_space = gymnasium.spaces.Box(0, 1, (4, 2, 2), observation)
+        self.single_action_space = actions
+        self._rows = iter(rows)
+        self.seeds = []
+        self.actions = []
+
+    def _answer(self):
+        reward, terminated, truncated, lives = (np.reshape(x, self.num_envs) for x in next(self._rows))
+        observation = np.ones((self.num_envs, 4, 2, 2), self.single_observation_space.dtype)
+        return observation, reward, terminated.astype(bool), truncated.astype(bool), {"lives": lives}
+
+    def reset(self, *, seed=None, options=None):
+        self.seeds.append(seed)
+        answer = self._answer()
+        return answer[0], answer[4]
+
+    def step(self, actions):
+        self.actions.append(actions)
+        return self._answer()
+
+
+def play(rows, **settings):
+    """The TimeSteps of one environment whose tape is `rows`: (reward, terminated, truncated, lives)."""
+    env = VectorEnvironment(Tape(rows), seeds=None, stack=4, **settings)
+    env.reset()
+    steps = [env.step(np.array([0])) for _ in rows[1:]]
+    return {field: [getattr(step, field)[0].item() for step in steps] for field in steps[0]._fields[1:]}
+
+
+GAME = [
+    (0.0, 0, 0, 2),  # the reset
+    (5.0, 0, 0, 2),
+    (7.0, 0, 0, 1),  # a life is lost
+    (-3.0, 0, 0, 1),
+    (0.5, 0, 0, 1),
+    (2.0, 1, 0, 0),  # game over
+    (9.0, 0, 0, 2),  # the next game's first observation; whatever else it says is void
+    (1.0, 0, 0, 3),  # a life is won
+    (4.0, 0, 0, 2),  # and lost
+    (6.0, 0, 1, 2),  # time limit
+    (0.0, 0, 0, 1),  # reset to fewer lives: no life is lost here
+    (8.0, 0, 0, 1),
+]
+
+
+def test_a_life_a_game_over_and_a_time_limit():
+    steps = play(GAME, life_loss_ends_return=True)
+    assert steps["mask"] == [True] * 5 + [False] + [True] * 3 + [False, True]
+    assert steps["last"] == [False] * 4 + [True] + [False] * 3 + [True, False, False]
+    assert steps["reward"] == [5, 7, -3, 0.5, 2, 0, 1, 4, 6, 0, 8]
+    assert steps["discount"] == [1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1]
+    assert steps["age"] == [1, 2, 3, 3, 3, 0, 1, 2, 3, 0, 1]
+
+
+def test_without_the_life_rule_only_termination_ends_the_return():
+    steps = play(GAME, life_loss_ends_return=False)
+    assert steps["discount"] == [1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
+
+
+def test_termination_at_the_time_limit_ends_the_return():
+    steps = play([(0, 0, 0, 1), (1, 1, 1, 1)])
+    assert steps["discount"] == [0] and steps["last"] == [True]
+
+
+def test_a_life_lost_at_the_time_limit_ends_the_return():
+    steps = play([(0, 0, 0, 2), (1, 0, 1, 1)], life_loss_ends_return=True)
+    assert steps["discount"] == [0] and steps["last"] == [True]
+
+
+def test_environments_are_independent():
+    rows = [([0, 0], [0, 0], [0, 0], [3, 3])] + [([1, 2], [k == 1, 0], [0, k == 2], [3, 3]) for k in range(4)]
+    env = VectorEnvironment(Tape(rows, num_envs=2), seeds=None, stack=4)
+    env.reset()
+    steps = [env.step(np.array([0, 0])) for _ in range(4)]
+    np.testing.assert_array_equal([s.last for s in steps], [[0, 0], [1, 0], [0, 1], [0, 0]])
+    np.testing.assert_array_equal([s.mask for s in steps], [[1, 1], [1, 1], [0, 1], [1, 0]])
+    np.testing.assert_array_equal([s.age for s in steps], [[1, 1], [2, 2], [0, 3], [1, 0]])
+    np.testing.assert_array_equal([s.discount for s in steps], [[1, 1], [0, 1], [1, 1], [1, 1]])
+
+
+def test_shapes_and_dtypes():
+    env = VectorEnvironment(Tape([([0] * 5,) * 4] * 2, num_envs=5), seeds=None, stack=4)
+    dtypes = dict(observation="uint8", age="uint8", reward="float32", discount="float32", mask="bool", last="bool")
+    for step in (env.reset(), env.step(np.zeros(5, np.int32))):
+        assert {field: str(getattr(step, field).dtype) for field in step._fields} == dtypes
+        assert step.observation.shape == (5, 4, 2, 2)
+        assert all(getattr(step, field).shape == (5,) for field in step._fields[1:])
+
+
+def test_an_unstacked_observation_has_age_zero():
+    env = VectorEnvironment(Tape(GAME), seeds=None)
+    assert env.reset().age == 0
+    assert [env.step(np.array([0])).age.item() for _ in GAME[1:]] == [0] * (len(GAME) - 1)
+
+
+@pytest.mark.parametrize(
+    "given, kept", [("float64", "float32"), ("float32", "float32"), ("uint8", "uint8"), ("bool", "uint8"),
+                    ("int64", "float32")]
+)
+def test_observations_are_uint8_or_float32(given, kept):
+    env = VectorEnvironment(Tape(GAME, observation=np.dtype(given).type), seeds=None)
+    assert env.spec.observation_dtype == env.reset().observation.dtype == kept
+
+
+def test_actions_are_shifted_to_the_spaces_own_start():
+    tape = Tape(GAME, actions=gymnasium.spaces.Discrete(3, start=-1))
+    env = VectorEnvironment(tape, seeds=None)
+    env.reset()
+    env.step(np.array([0]))
+    env.step(np.array([2]))
+    assert env.spec.num_actions == 3 and [a.item() for a in tape.actions] == [-1, 1]
+
+
+def test_seeds_go_to_the_first_reset_only():
+    tape = Tape(GAME)
+    env = VectorEnvironment(tape, seeds=[11])
+    env.reset()
+    env.reset()
+    assert tape.seeds == [[11], None]
+
+
+def test_a_second_reset_forgets_the_game_before():
+    env = VectorEnvironment(Tape([GAME[0], GAME[5], GAME[0], GAME[1]]), seeds=None, stack=4, life_loss_ends_return=True)
+    env.reset()
+    assert env.step(np.array([0])).last
+    env.reset()
+    step = env.step(np.array([0]))
+    assert step.mask and step.reward == 5 and step.age == 1
+
+
+@pytest.mark.parametrize("action", [np.array([3]), np.array([-1]), np.array([0, 0]), np.array(0), np.array([0.0])])
+def test_bad_actions_are_refused(action):
+    env = VectorEnvironment(Tape(GAME), seeds=None)
+    env.reset()
+    with pytest.raises(ValueError, match="actions"):
+        env.step(action)
+
+
+def test_a_step_before_reset_is_refused():
+    with pytest.raises(RuntimeError, match="reset"):
+        VectorEnvironment(Tape(GAME), seeds=None).step(np.array([0]))
+
+
+def test_another_autoreset_mode_is_refused():
+    tape = Tape(GAME)
+    tape.metadata["autoreset_mode"] = AutoresetMode.SAME_STEP
+    with pytest.raises(ValueError, match="NEXT_STEP"):
+        VectorEnvironment(tape, seeds=None)
+
+
+def test_pictures_must_be_asked_for():
+    with pytest.raises(RuntimeError, match="render=True"):
+        VectorEnvironment(Tape(GAME), seeds=None).render()
+
+
+@pytest.mark.parametrize("picture, size", [((10, 10), 160), ((7, 100), 161), ((210, 160), 210)])
+def test_small_pictures_are_enlarged(picture, size):
+    tape = Tape(GAME)
+    tape.render_mode = "rgb_array"
+    height, width = picture
+    first = np.linspace(0, 1, height * width * 3).reshape(height, width, 3)
+    tape.render = lambda: (first,)
+    pictures = VectorEnvironment(tape, seeds=None).render()
+    scale = size // height
+    assert pictures.dtype == np.uint8 and pictures.shape == (1, height * scale, width * scale, 3)
+    np.testing.assert_array_equal(pictures[0, ::scale, ::scale], np.rint(255 * first))
+    np.testing.assert_array_equal(pictures[0, scale - 1 :: scale, scale - 1 :: scale], np.rint(255 * first))

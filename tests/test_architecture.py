@@ -1,0 +1,275 @@
+"""The rules that keep the package readable: which part may import which, what is never loaded, what is never committed.
+
+Each rule is a function from source text to the list of its violations, so that tests show it finding one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The parts of the package from the ground up. A part imports any part of an earlier layer; within a layer only those of
+# its own group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it.
+LAYERS: list[list[set[str]]] = [
+    [{"types"}],
+    [{"equations", "distributions"}],
+    [{"networks", "averaging"}, {"replay"}, {"envs"}],
+    [{"agents"}],
+    [{"training"}],
+    [{"reproduction"}],
+    [{"experiments"}],
+]
+
+# Narrower than the layers: these import nothing of the package but what is named here.
+ONLY: dict[str, set[str]] = {"types": set(), "equations": set(), "replay": {"types"}, "envs": {"types"}}
+
+TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "keras", "tensorboard"}
+SIMULATORS = {"gymnasium", "ale_py", "minatar", "mujoco", "dm_control", "shimmy"}
+FORBIDDEN: dict[str, set[str]] = {"types": TENSORFLOW, "replay": TENSORFLOW, "envs": TENSORFLOW}
+EQUATIONS_MAY_IMPORT = {"tensorflow", "__future__", "typing", "collections"}
+
+PICKLES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+
+class Import(NamedTuple):
+    line: int
+    module: str  # dotted and absolute: acer_tf.replay.chunks, tensorflow
+
+
+def sources() -> list[Path]:
+    return sorted(path for folder in ("acer_tf", "experiments") for path in (ROOT / folder).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(source: str, package: str) -> Iterator[Import]:
+    """Every import at any depth, in functions and under TYPE_CHECKING too. `package` resolves the relative ones."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            # `from acer_tf import envs` imports a part; `from acer_tf.envs import make` a name of one.
+            for alias in node.names:
+                yield Import(node.lineno, f"{base}.{alias.name}" if base == "acer_tf" else base)
+
+
+def part_of(module: str) -> str | None:
+    """The part a module belongs to; "" for the front door, None for what is not ours."""
+    top, *rest = module.split(".")
+    if top == "experiments":
+        return "experiments"
+    if top == "acer_tf":
+        return rest[0] if rest else ""
+    return None
+
+
+def allowed_parts(part: str) -> set[str]:
+    if part in ONLY:
+        return ONLY[part] | {part}
+    allowed: set[str] = set()
+    for layer in LAYERS:
+        for group in layer:
+            if part in group:
+                return allowed | group
+        allowed.update(*layer)
+    raise KeyError(part)
+
+
+def import_violations(source: str, module: str, is_package: bool = False) -> list[str]:
+    part = part_of(module)
+    if not part:
+        return []
+    try:
+        allowed = allowed_parts(part)
+    except KeyError:
+        return [f"{module}: the part '{part}' has no place in LAYERS"]
+    everything = {part for layer in LAYERS for group in layer for part in group}
+    found = []
+    for line, target in imports(source, module if is_package else module.rpartition(".")[0]):
+        where = f"{module}:{line} imports {target}"
+        top, target_part = target.split(".")[0], part_of(target)
+        if target_part is not None:
+            front_door = target_part not in everything
+            if front_door and part != "experiments" and target != "acer_tf.__version__":
+                found.append(f"{where}: a part imports parts, not the front door")
+            elif not front_door and target_part not in allowed:
+                found.append(f"{where}: {part} may import {sorted(allowed - {part})}")
+        elif top in FORBIDDEN.get(part, set()):
+            found.append(f"{where}: {part} never imports TensorFlow or Keras")
+        elif top in SIMULATORS and part != "envs":
+            found.append(f"{where}: only envs knows the simulators")
+        elif part == "equations" and top not in EQUATIONS_MAY_IMPORT:
+            found.append(f"{where}: equations imports TensorFlow alone")
+    return found
+
+
+def loading_violations(source: str) -> list[str]:
+    """Ways to run code out of a data file: any pickle module, and np.load without allow_pickle=False."""
+    found = [f"line {line} imports {name}" for line, name in imports(source, "") if name.split(".")[0] in PICKLES]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "numpy" and any(a.name == "load" for a in node.names):
+            found.append(f"line {node.lineno} imports load from numpy: write np.load")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
+            said = {keyword.arg: keyword.value for keyword in node.keywords}.get("allow_pickle")
+            if not (isinstance(said, ast.Constant) and said.value is False):
+                found.append(f"line {node.lineno} calls np.load without allow_pickle=False")
+    return found
+
+
+LOCAL_PATH = re.compile(rb"(?<![\w.~*])/(?:home|root|work|Users)/[\w.-]|\.\./shared\b|file:/{3}")
+
+
+def local_paths(content: bytes) -> list[str]:
+    """What only makes sense on the machine it was written on."""
+    return [match.group().decode() for match in LOCAL_PATH.finditer(content)]
+
+
+def repository_files() -> list[Path]:
+    """What is tracked or would be by `git add`."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+def test_imports_run_downwards():
+    modules = [(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py") for path in sources()]
+    assert len(modules) > 20
+    assert [violation for module in modules for violation in import_violations(*module)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("acer_tf.types", "from acer_tf import equations", "types may import []"),
+        ("acer_tf.types", "import keras", "never imports TensorFlow"),
+        ("acer_tf.equations", "from acer_tf.types import Trajectory", "equations may import []"),
+        ("acer_tf.equations", "import numpy as np", "TensorFlow alone"),
+        ("acer_tf.distributions", "import acer_tf.networks", "distributions may import"),
+        ("acer_tf.replay.trajectories", "def f():\n    import tensorflow as tf", "replay never imports"),
+        ("acer_tf.replay.trajectories", "from acer_tf.equations import retrace", "replay may import ['types']"),
+        ("acer_tf.replay.trajectories", "from ..envs import make", "replay may import ['types']"),
+        ("acer_tf.envs.atari", "from keras import ops", "envs never imports"),
+        ("acer_tf.networks", "from acer_tf import replay", "networks may import"),
+        ("acer_tf.networks", "import gymnasium", "only envs knows"),
+        ("acer_tf.agents.acer", "if TYPE_CHECKING:\n    import acer_tf.training.run", "agents may import"),
+        ("acer_tf.training.loop", "from ..reproduction import report", "training may import"),
+        ("acer_tf.training.loop", "import experiments.train", "training may import"),
+        ("acer_tf.training.loop", "from acer_tf import load_policy", "front door"),
+        ("acer_tf.training.loop", "import acer_tf", "front door"),
+        ("acer_tf.surprise", "", "no place in LAYERS"),
+    ],
+)
+def test_an_upward_or_foreign_import_is_found(module, source, complaint):
+    (violation,) = import_violations(source, module)
+    assert complaint in violation
+
+
+def test_a_relative_import_in_a_package_file_is_resolved():
+    assert import_violations("from .trajectories import TrajectoryReplay", "acer_tf.replay", is_package=True) == []
+    (violation,) = import_violations("from ..agents import acer", "acer_tf.replay", is_package=True)
+    assert "imports acer_tf.agents" in violation
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("acer_tf", "from acer_tf.training.export import load_policy"),
+        ("acer_tf.equations", "from __future__ import annotations\nfrom typing import NamedTuple\nimport tensorflow"),
+        ("acer_tf.networks", "import keras\nfrom acer_tf import averaging, equations, types"),
+        ("acer_tf.replay.trajectories", "import numpy\nfrom acer_tf.types import Trajectory\nfrom . import chunks"),
+        ("acer_tf.training.run", "from acer_tf import __version__, agents, envs, replay"),
+        ("experiments.train", "from acer_tf import load_policy\nfrom acer_tf.reproduction import report"),
+    ],
+)
+def test_a_downward_import_is_not(module, source):
+    assert import_violations(source, module) == []
+
+
+@pytest.mark.parametrize("module", ["types", "replay", "envs"])
+def test_importing_it_loads_no_tensorflow(module):
+    """What the source shows part by part, checked on the whole: the front door must not load TensorFlow either."""
+    code = f"import sys, acer_tf.{module}; print(*sorted({TENSORFLOW!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_nothing_is_unpickled():
+    found = {module_name(path): loading_violations(path.read_text(encoding="utf-8")) for path in sources()}
+    assert {module: violations for module, violations in found.items() if violations} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "def f():\n    from pickle import loads",
+        "import numpy as np\nnp.load('a.npz')",
+        "import numpy as np\nnp.load('a.npz', allow_pickle=True)",
+        "import numpy as np\nnp.load('a.npz', allow_pickle=flag)",
+        "from numpy import load",
+    ],
+)
+def test_an_unsafe_load_is_found(source):
+    assert len(loading_violations(source)) == 1
+
+
+def test_a_safe_load_is_not():
+    assert loading_violations("import numpy as np\nnp.load('a.npz', mmap_mode='r', allow_pickle=False)") == []
+
+
+def test_no_file_names_a_place_on_somebodys_machine():
+    found = {str(path.relative_to(ROOT)): local_paths(path.read_bytes()) for path in repository_files()}
+    assert found
+    assert {name: paths for name, paths in found.items() if paths} == {}
+
+
+def test_a_local_path_is_found():
+    for folder in ("home", "root", "work", "Users"):
+        assert local_paths(f'run_dir = "/{folder}/somebody/runs"'.encode()) == [f"/{folder}/s"]
+    assert local_paths(b"see " + b"../" + b"shared/DESIGN.md")
+    assert local_paths(b"--find-links " + b"file:" + b"///opt/wheels")
+
+
+def test_an_address_or_a_relative_path_is_not():
+    assert local_paths(b"https://example.org/home/index.html runs/work/0 ~/work/runs and/or /tmp/run") == []
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in lines if line and not line.startswith("#")]
+    malformed = [line for line in pinned if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)]
+    assert malformed == []
+    return {canonical(name): version for name, version in (line.split("==") for line in pinned)}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_lock_holds_a_fitting_version_of_everything_that_setup_names():
+    requirements = [Requirement(text) for text in metadata.requires("acer_tf") or []]
+    assert {"tensorflow", "ray", "mujoco", "minatar", "pytest", "rliable"} <= {r.name.lower() for r in requirements}
+    locked = pins()
+    assert [str(r) for r in requirements if not r.specifier.contains(locked.get(canonical(r.name), "0"))] == []
