@@ -35,6 +35,7 @@ class Actor:
         self.games = 0
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_GAMES)
         self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_GAMES)
+        self._new_returns: list[float] = []
         self._return = np.zeros(env.num_envs, np.float64)
         self._length = np.zeros(env.num_envs, np.int64)
         self._observation: np.ndarray | None = None
@@ -59,6 +60,11 @@ class Actor:
             if step.last.any():
                 self._finish_games(step.last)
 
+    def take_returns(self) -> list[float]:
+        """Returns of the games that ended since the last call."""
+        returns, self._new_returns = self._new_returns, []
+        return returns
+
     def state(self) -> dict[str, Any]:
         """JSON-able counters. Games under way are not part of it: a resumed run starts new ones."""
         return {
@@ -66,16 +72,19 @@ class Actor:
             "games": self.games,
             "recent_returns": list(self.recent_returns),
             "recent_lengths": list(self.recent_lengths),
+            "new_returns": list(self._new_returns),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.steps, self.games = state["steps"], state["games"]
         self.recent_returns.extend(state["recent_returns"])
         self.recent_lengths.extend(state["recent_lengths"])
+        self._new_returns.extend(state["new_returns"])
 
     def _finish_games(self, last: np.ndarray) -> None:
         for env in np.flatnonzero(last):
             self.recent_returns.append(float(self._return[env]))
+            self._new_returns.append(float(self._return[env]))
             self.recent_lengths.append(int(self._length[env]))
         self.games += int(last.sum())
         self._return[last] = 0.0

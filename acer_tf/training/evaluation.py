@@ -80,7 +80,7 @@ def evaluate(
     episodes: int = 30,
     greedy: bool = False,
     seed: int = 0,
-    num_envs: int | None = None,
+    num_envs: int = DEFAULT_NUM_ENVS,
     video: Path | None = None,
     report: Callable[[str], None] | None = None,
 ) -> EvaluationResult:
@@ -99,7 +99,7 @@ def evaluate(
         greedy: the most probable action instead of a sampled one.
         seed: the same arguments on the same machine give the same result. The environments' seeds are not those that
             training derives from the same number.
-        num_envs: environments side by side, at most `episodes`; by default 16.
+        num_envs: environments side by side; not more than `episodes` are made.
         video: an .mp4 file of the first game of environment 0; the games are the same as without. Written whole or not
             at all, as soon as that game ends.
         report: receives a line of progress every 10 seconds.
@@ -111,9 +111,9 @@ def evaluate(
         OSError: the video could not be written (disk full).
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
-        if value is not None and value < least:
+        if value < least:
             raise EvaluationError(f"--{name}={value}: must be at least {least}")
-    num_envs = min(episodes, num_envs or DEFAULT_NUM_ENVS)
+    num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
     # A third word of its own: training seeds its environments with (seed, steps).
     random = np.random.default_rng((seed, 0, 2))

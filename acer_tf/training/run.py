@@ -213,6 +213,7 @@ class _Run:
         actor, (steps, seconds) = self._loop.actor, self._logged
         self._logged = (self.steps, self._seconds())
         diagnostics = self._loop.take_diagnostics()
+        new_returns = actor.take_returns()
         return {
             "steps": self.steps,
             "frames": self.steps * self._env.spec.frames_per_step,
@@ -220,6 +221,7 @@ class _Run:
             "steps_per_second": round((self.steps - steps) / max(self._logged[1] - seconds, 1e-9), 1),
             "games": actor.games,
             "mean_return": float(np.mean(actor.recent_returns)) if actor.recent_returns else None,
+            "interval_return": float(np.mean(new_returns)) if new_returns else None,
             "mean_length": float(np.mean(actor.recent_lengths)) if actor.recent_lengths else None,
             "on_policy_updates": self._loop.updates["on_policy"],
             "replay_updates": self._loop.updates["replay"],

@@ -1,0 +1,114 @@
+"""Learning curves of finished and unfinished runs: read from their folders, summarised, drawn."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+
+from acer_tf.reproduction.published import PublishedCurve, baselines_acer_curve
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+
+class CurveError(ValueError):
+    """A run folder cannot be read: the message names the file and what is wrong."""
+
+
+class RunCurve(NamedTuple):
+    """One run's training score, by log interval."""
+
+    env: str
+    seed: int
+    total_steps: int  # that the run was asked for
+    steps: np.ndarray  # [P] agent decisions at the end of each interval
+    games: np.ndarray  # [P] games that had ended by then
+    mean_return: np.ndarray  # [P] raw, mean of the last 100 games; NaN before the first
+    interval_return: np.ndarray  # [P] raw, mean of the games that ended in the interval; NaN where none did
+
+
+def read_run(folder: Path) -> RunCurve:
+    """The curve in `folder`.
+
+    Raises:
+        CurveError: run.json or progress.csv is missing or cannot be read.
+    """
+    try:
+        settings = json.loads((folder / "run.json").read_text())["settings"]
+        with (folder / "progress.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = {
+            name: np.array([float(row[name] or "nan") for row in rows])
+            for name in ("steps", "games", "mean_return", "interval_return")
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
+    if not rows:
+        raise CurveError(f"{folder / 'progress.csv'} has no rows yet")
+    return RunCurve(settings["env"], settings["seed"], settings["total_steps"], **columns)
+
+
+def final_return(run: RunCurve, share: float = 0.1) -> float:
+    """Mean raw return of all games that ended in the last `share` of the steps done; NaN where none did."""
+    games = np.diff(run.games, prepend=0.0)
+    counts = np.where(np.isnan(run.interval_return), 0.0, games) * (run.steps > (1.0 - share) * run.steps[-1])
+    total = np.sum(np.nan_to_num(run.interval_return) * counts)
+    return float(total / counts.sum()) if counts.sum() else float("nan")
+
+
+def return_at(run: RunCurve, steps: float) -> float:
+    """Mean return of the last 100 games at the first log row at or behind `steps`; NaN where the run did not get there."""
+    reached = np.flatnonzero(run.steps >= steps)
+    return float(run.mean_return[reached[0]]) if len(reached) else float("nan")
+
+
+def draw(groups: Mapping[str, Sequence[RunCurve]], path: Path, *, title: str) -> None:
+    """Draws each group's mean over its runs, the runs themselves thin, and the published curve of their game behind.
+
+    Args:
+        groups: label to runs of one environment, each a curve of the same colour.
+        path: .png or .svg.
+        title: above the axes.
+
+    Raises:
+        CurveError: the runs are not of one environment.
+    """
+    environments = {run.env for runs in groups.values() for run in runs}
+    if len(environments) != 1:
+        raise CurveError(f"one figure shows one environment, not {sorted(environments)}")
+    figure, axes = plt.subplots(figsize=(7.5, 4.5), constrained_layout=True)
+    longest = max(run.steps[-1] for runs in groups.values() for run in runs)
+    if (published := baselines_acer_curve(environments.pop())) is not None:
+        _draw_published(axes, published, longest)
+    for colour, (label, runs) in enumerate(groups.items()):
+        for run in runs:
+            axes.plot(run.steps, run.mean_return, color=f"C{colour}", alpha=0.3 if len(runs) > 1 else 1.0, linewidth=1)
+        shared = min(run.steps[-1] for run in runs)
+        grid = np.linspace(0.0, shared, 200)
+        mean = np.mean([_interpolate(run, grid) for run in runs], axis=0)
+        name = f"{label} (mean of {len(runs)} seeds)" if len(runs) > 1 else label
+        axes.plot(grid, mean, color=f"C{colour}", linewidth=2, label=name)
+    axes.set(xlabel="environment steps (agent decisions)", ylabel="mean return of the last 100 games", title=title)
+    axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
+    axes.grid(alpha=0.25)
+    axes.legend(loc="best")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
+    known = ~np.isnan(run.mean_return)
+    return np.interp(grid, run.steps[known], run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
+
+
+def _draw_published(axes: plt.Axes, curve: PublishedCurve, longest: float) -> None:
+    shown = curve.steps <= 1.5 * longest
+    axes.fill_between(curve.steps[shown], curve.low[shown], curve.high[shown], color="0.8")
+    axes.plot(curve.steps[shown], curve.mean[shown], color="0.45", linewidth=2, label=curve.label)

@@ -1,0 +1,235 @@
+"""The whole update against two derivations of its parameter gradient that share nothing with it but the definitions.
+
+One is float64 autodiff of the written-out surrogate through a hand-written MLP, with g and k themselves by autodiff.
+The other is float64 NumPy finite differences of everything, on a linear-softmax model.
+"""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf.agents.acer import Acer, AcerHyperparameters
+from acer_tf.networks import Network
+from acer_tf.types import EnvironmentSpec, Trajectory
+from tests import oracles
+
+ACTIONS, SIZE = 3, 4
+SPEC = EnvironmentSpec((SIZE,), "float32", stack=1, num_actions=ACTIONS)
+
+
+class LinearNetwork(Network):
+    """softmax(x W + b) and x W' + b'."""
+
+    def __init__(self):
+        self.spec, self.architecture = SPEC, "mlp"
+        x = keras.Input((SIZE,))
+        logits = keras.layers.Dense(ACTIONS, name="policy")(x)
+        self.model = keras.Model(x, (keras.layers.Softmax()(logits), keras.layers.Dense(ACTIONS, name="q")(x)))
+
+
+def agent_of(make_network, rng, scale, **hyperparameters):
+    """An agent whose online and average weights are random and differ: no policy is near uniform or near another."""
+    network, average = make_network(), make_network()
+    agent = Acer(network, average, keras.optimizers.SGD(), AcerHyperparameters(**hyperparameters))
+    for model in (network.model, average.model):
+        for variable in model.trainable_variables:
+            variable.assign(scale * rng.normal(size=variable.shape))
+    return agent
+
+
+def per_state(probabilities, q, trajectory, h):
+    """The constants of the surrogate, [n] or [n, A] over the unmasked rows: ρ(·), Q_ret, V, Q(·) and the action."""
+    value = np.sum(probabilities * q, axis=-1)
+    rho = probabilities[:, :-1] / trajectory.behaviour
+    take = trajectory.action[..., None]
+    rho_taken = np.take_along_axis(rho, take, axis=-1)[..., 0]
+    q_ret = oracles.off_policy_return(
+        np.clip(trajectory.reward, -h.reward_clip, h.reward_clip),
+        trajectory.discount,
+        trajectory.mask,
+        np.take_along_axis(q[:, :-1], take, axis=-1)[..., 0],
+        value[:, :-1],
+        value[:, -1],
+        np.minimum(rho_taken, 1),
+        gamma=h.gamma,
+        lambda_=h.retrace_lambda,
+    )
+    m = trajectory.mask
+    return rho[m], q_ret[m], value[:, :-1][m], q[:, :-1][m], trajectory.action[m]
+
+
+def weight_of(trajectory, h):
+    return 1 / (trajectory.mask.sum() if h.reduction == "mean" else len(trajectory.mask))
+
+
+def check_data(rho, action, g, k, h):
+    """The case is worth testing: ρ on both sides of a finite c, states inside and outside of a finite δ."""
+    taken = rho[np.arange(len(rho)), action]
+    assert (taken < 1).any()
+    assert (taken > 1).any()
+    if np.isfinite(h.importance_truncation):
+        assert (taken < h.importance_truncation).any()
+        assert (taken > h.importance_truncation).any()
+    if h.trust_region:
+        assert 0.1 < np.mean(np.sum(k * g, axis=1) > h.trust_region_delta) < 0.9
+
+
+def mlp(weights, observation):
+    """(log f, Q) of the two tanh layers, from the weights in Keras' order."""
+    w1, b1, w2, b2, w_policy, b_policy, w_q, b_q = weights
+    x = tf.tanh(tf.tanh(observation @ w1 + b1) @ w2 + b2)
+    return tf.nn.log_softmax(x @ w_policy + b_policy), x @ w_q + b_q
+
+
+def gradients_by_autodiff(agent, trajectory):
+    h = agent.hyperparameters
+    online, average = (
+        [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
+        for network in (agent.network, agent.average)
+    )
+    observation = tf.constant(trajectory.observation, tf.float64)
+    probabilities, q = tf.exp(mlp(online, observation)[0]).numpy(), mlp(online, observation)[1].numpy()
+    rho, q_ret, value, q_rows, action = per_state(probabilities, q, trajectory, h)
+    chosen, c = np.eye(ACTIONS)[action], h.importance_truncation
+    phi_rows = probabilities[:, :-1][trajectory.mask]
+    corrected = np.maximum(0, 1 - c / rho) * phi_rows * (q_rows - value[:, None])
+    truncated = chosen * (np.minimum(np.sum(chosen * rho, axis=1), c) * (q_ret - value))[:, None]
+
+    def objective(log_phi):
+        """What the policy climbs, but for the entropy: Eq. 9 as a function whose gradient it is."""
+        return tf.reduce_sum((truncated + corrected) * log_phi)
+
+    def entropy(log_phi):
+        return -tf.reduce_sum(tf.exp(log_phi) * log_phi)
+
+    inside = h.entropy_weight if h.entropy_in_trust_region else 0.0
+    phi = tf.constant(phi_rows)
+    average_rows = tf.boolean_mask(tf.exp(mlp(average, observation)[0])[:, :-1], trajectory.mask)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(phi)
+        climbed = objective(tf.math.log(phi)) + inside * entropy(tf.math.log(phi))
+        divergence = tf.reduce_sum(average_rows * tf.math.log(average_rows / phi))
+    g, k = tape.gradient(climbed, phi).numpy(), tape.gradient(divergence, phi).numpy()
+    check_data(rho, action, g, k, h)
+
+    with tf.GradientTape() as tape:
+        tape.watch(online)
+        log_all, q_all = mlp(online, observation)
+        log_phi = tf.boolean_mask(log_all[:, :-1], trajectory.mask)
+        q_taken = tf.reduce_sum(chosen * tf.boolean_mask(q_all[:, :-1], trajectory.mask), axis=1)
+        if h.trust_region:
+            z = np.array([oracles.projection(*pair, h.trust_region_delta) for pair in zip(g, k, strict=True)])
+            gain = tf.reduce_sum(z * tf.exp(log_phi)) + (h.entropy_weight - inside) * entropy(log_phi)
+        else:
+            gain = objective(log_phi) + h.entropy_weight * entropy(log_phi)
+        critic_loss = h.critic_weight * 0.5 * tf.reduce_sum((q_ret - q_taken) ** 2)
+        loss = weight_of(trajectory, h) * (critic_loss - gain)
+    return tape.gradient(loss, online)
+
+
+# δ, entropy inside the trust region, reduction, c
+CASES = list(itertools.product([0.3, np.inf], [True, False], ["mean", "sum"], [0.5, 10.0, np.inf]))
+
+
+@pytest.mark.parametrize(("delta", "inside", "reduction", "c"), CASES)
+def test_gradient_equals_autodiff_of_the_surrogate(delta, inside, reduction, c):
+    rng = np.random.default_rng(0)
+    agent = agent_of(
+        lambda: Network(SPEC, architecture="mlp"),
+        rng,
+        0.4,
+        gamma=0.95,
+        retrace_lambda=0.9,
+        importance_truncation=c,
+        trust_region_delta=delta,
+        entropy_weight=0.3,
+        entropy_in_trust_region=inside,
+        critic_weight=0.7,
+        reduction=reduction,
+        reward_clip=1.5,
+    )
+    trajectory = oracles.random_trajectory(rng, 8, 12, ACTIONS, SIZE)
+    gradients, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    for variable, ours, expected in zip(
+        agent.network.model.trainable_variables, gradients, gradients_by_autodiff(agent, trajectory), strict=True
+    ):
+        expected = expected.numpy()
+        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=2e-5 * np.abs(expected).max(), err_msg=variable.path)
+
+
+def linear(parameters, observation):
+    """(logits, Q) from the flat parameter vector, in Keras' order."""
+    sizes = np.cumsum([SIZE * ACTIONS, ACTIONS, SIZE * ACTIONS])
+    w_policy, b_policy, w_q, b_q = np.split(parameters, sizes)
+    w_policy, w_q = w_policy.reshape(SIZE, ACTIONS), w_q.reshape(SIZE, ACTIONS)
+    return observation @ w_policy + b_policy, observation @ w_q + b_q
+
+
+def gradients_by_finite_differences(agent, trajectory):
+    h = agent.hyperparameters
+    flat, flat_average = (
+        np.concatenate([v.numpy().ravel() for v in network.model.trainable_variables]).astype(np.float64)
+        for network in (agent.network, agent.average)
+    )
+    observation = trajectory.observation.astype(np.float64)
+    rows = observation[:, :-1][trajectory.mask]
+    logits, q = linear(flat, observation)
+    rho, q_ret, value, q_rows, action = per_state(oracles.softmax(logits), q, trajectory, h)
+    phi, average = oracles.softmax(linear(flat, rows)[0]), oracles.softmax(linear(flat_average, rows)[0])
+    c = h.importance_truncation
+    count = len(action)
+
+    def row_objective(i, x, constant):
+        """Row i's ½-less surrogate at statistics x: Eq. 9, where `constant` is the policy that only weighs."""
+        correction = sum(
+            max(0.0, 1 - c / rho[i, a]) * constant[a] * np.log(x[a]) * (q_rows[i, a] - value[i]) for a in range(ACTIONS)
+        )
+        return min(c, rho[i, action[i]]) * np.log(x[action[i]]) * (q_ret[i] - value[i]) + correction
+
+    def entropy(x):
+        return -np.sum(x * np.log(x))
+
+    inside = h.entropy_weight if h.entropy_in_trust_region else 0.0
+    g = [
+        oracles.finite_differences(lambda x, i=i: row_objective(i, x, phi[i]) + inside * entropy(x), phi[i])
+        for i in range(count)
+    ]
+    k = [
+        oracles.finite_differences(lambda x, i=i: np.sum(average[i] * np.log(average[i] / x)), phi[i])
+        for i in range(count)
+    ]
+    check_data(rho, action, np.array(g), np.array(k), h)
+    z = [oracles.projection(g[i], k[i], h.trust_region_delta) for i in range(count)]
+
+    def loss(parameters):
+        logits, q = linear(parameters, rows)
+        x = oracles.softmax(logits)
+        policy = sum(z[i] @ x[i] + (h.entropy_weight - inside) * entropy(x[i]) for i in range(count))
+        critic = 0.5 * np.sum((q_ret - q[np.arange(count), action]) ** 2)
+        return weight_of(trajectory, h) * (h.critic_weight * critic - policy)
+
+    return oracles.finite_differences(loss, flat)
+
+
+@pytest.mark.parametrize(("delta", "inside", "reduction", "c"), [case for case in CASES if case[3] != 0.5])
+def test_gradient_equals_finite_differences(delta, inside, reduction, c):
+    rng = np.random.default_rng(1)
+    agent = agent_of(
+        LinearNetwork,
+        rng,
+        0.8,
+        gamma=0.9,
+        importance_truncation=c if np.isinf(c) else 2.0,
+        trust_region_delta=delta,
+        entropy_weight=0.2,
+        entropy_in_trust_region=inside,
+        critic_weight=0.5,
+        reduction=reduction,
+    )
+    trajectory = oracles.random_trajectory(rng, 5, 6, ACTIONS, SIZE)
+    gradients, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    ours = np.concatenate([np.ravel(g) for g in gradients])
+    np.testing.assert_allclose(ours, gradients_by_finite_differences(agent, trajectory), rtol=1e-3, atol=1e-4)

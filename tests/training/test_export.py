@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import acer_tf
+from acer_tf.networks import Network, default_architecture
+from acer_tf.training import export
+from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.types import EnvironmentSpec
+
+SPECS = {
+    "atari/Pong": EnvironmentSpec((4, 84, 84), "uint8", 4, 6, 4),
+    "minatar/breakout": EnvironmentSpec((10, 10, 4), "bool", 1, 3),
+    "CartPole-v1": EnvironmentSpec((4,), "float32", 1, 2),
+}
+BIN = Path(sys.executable).parent
+
+
+def make_network(env: str, **arguments: Any) -> Network:
+    return Network(SPECS[env], architecture=default_architecture(SPECS[env]), seed=1, **arguments)
+
+
+def make_metadata(env: str, **changes: Any) -> dict[str, Any]:
+    preset = "acer2016" if env.startswith("atari/") else None
+    given = {"agent": "acer", "preset": "baselines", "steps": 1000, "commit": "0a1b2c3", "versions": {"keras": "3.15.1"}}
+    return {"env": env, "atari_preset": preset, **given, **changes}
+
+
+def make_observations(env: str, count: int) -> np.ndarray:
+    spec, random = SPECS[env], np.random.default_rng(count)
+    high = 256 if spec.observation_dtype == "uint8" else 2
+    return random.integers(0, high, (count, *spec.observation_shape)).astype(spec.observation_dtype)
+
+
+def set_policy(network: Network, probabilities: list[float]) -> None:
+    """Makes the policy the same in every state."""
+    head = network.model.get_layer("policy")
+    head.kernel.assign(tf.zeros_like(head.kernel))
+    head.bias.assign(np.log(np.float32(probabilities)))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A whole policy per environment; tests read them or copy them."""
+    directories = {}
+    for env in SPECS:
+        directories[env] = tmp_path_factory.mktemp("exported") / "policy"
+        export_policy(make_network(env), directories[env], make_metadata(env))
+    return directories
+
+
+@pytest.fixture
+def cartpole(exported: dict[str, Path], tmp_path: Path) -> Path:
+    """A policy that a test may damage."""
+    return Path(shutil.copytree(exported["CartPole-v1"], tmp_path / "policy"))
+
+
+def run_python(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], cwd=cwd, capture_output=True, text=True, check=True)
+
+
+# What is computed
+
+
+@pytest.mark.parametrize("env", SPECS)
+def test_it_computes_what_the_network_does_for_any_batch_size(exported: dict[str, Path], env: str) -> None:
+    network, policy = make_network(env), load_policy(exported[env])
+    assert policy.spec == network.spec
+    for count in (1, 3, 17, 0):
+        observation = make_observations(env, count)
+        probabilities, q = (tensor.numpy() for tensor in network.observe(tf.constant(observation)))
+        np.testing.assert_allclose(policy.probabilities(observation), probabilities, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(policy.q(observation), q, rtol=1e-4, atol=1e-5)
+        greedy = policy(observation, greedy=True)
+        np.testing.assert_array_equal(greedy, policy.probabilities(observation).argmax(axis=1))
+        assert greedy.dtype == policy(observation).dtype == np.int32
+        assert policy(observation).shape == (count,)
+
+
+@pytest.mark.parametrize("env", SPECS)
+def test_a_network_trained_in_bfloat16_is_exported_in_float32(tmp_path: Path, env: str) -> None:
+    trained, twin = make_network(env, precision="bfloat16"), make_network(env, precision="float32")
+    twin.model.set_weights(trained.model.get_weights())
+    export_policy(trained, tmp_path / "policy", make_metadata(env))
+    policy, observation = load_policy(tmp_path / "policy"), make_observations(env, 8)
+    np.testing.assert_allclose(policy.q(observation), twin.observe(tf.constant(observation))[1], rtol=1e-4, atol=1e-5)
+    assert np.abs(policy.q(observation) - trained.observe(tf.constant(observation))[1]).max() > 1e-4
+    assert policy.q(observation).dtype == policy.probabilities(observation).dtype == np.float32
+
+
+def test_actions_are_sampled_from_the_probabilities(tmp_path: Path) -> None:
+    network = Network(EnvironmentSpec((2,), "float32", 1, 4), architecture="mlp")
+    set_policy(network, [0.5, 0.3, 0.2, 0.0])
+    export_policy(network, tmp_path / "policy", make_metadata("Any-v0"))
+    policy, observation = load_policy(tmp_path / "policy"), np.zeros((40_000, 2), np.float32)
+    share = np.bincount(policy(observation), minlength=4) / len(observation)
+    np.testing.assert_allclose(share, [0.5, 0.3, 0.2, 0.0], atol=0.0125)  # 5 standard errors
+    assert share[3] == 0
+    assert (policy(observation, greedy=True) == 0).all()
+
+
+def test_the_sampled_sequence_is_not_that_of_the_exporting_process_seed(tmp_path: Path) -> None:
+    """An operation that takes over the global seed would play the same "random" games in every process."""
+    observation, drawn = np.zeros((200, 4), np.float32), []
+    for _ in range(2):
+        tf.random.set_seed(1)
+        export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
+        drawn.append(load_policy(tmp_path / "policy")(observation))
+    assert not np.array_equal(*drawn)
+
+
+def test_the_weights_are_stored_once(exported: dict[str, Path]) -> None:
+    weights = sum(4 * int(np.prod(v.shape)) for v in make_network("atari/Pong").model.variables)
+    stored = sum(path.stat().st_size for path in exported["atari/Pong"].rglob("*") if path.is_file())
+    assert weights < stored < 1.02 * weights
+
+
+# Where it runs
+
+WITHOUT_ACER_TF = """
+import sys
+sys.modules["acer_tf"] = None  # any import of it now fails
+import numpy as np, tensorflow as tf
+loaded = tf.saved_model.load(sys.argv[1])
+observation = np.load(sys.argv[2])
+for count in (1, 5):
+    out = loaded.signatures["serving_default"](observation=tf.constant(observation[:count]))
+    assert set(out) == {"action", "greedy_action", "probabilities", "q"}
+    assert out["action"].shape == out["greedy_action"].shape == (count,)
+np.save(sys.argv[3], out["probabilities"].numpy())
+"""
+
+
+def test_tensorflow_alone_runs_it(exported: dict[str, Path], tmp_path: Path) -> None:
+    observation = make_observations("atari/Pong", 5)
+    np.save(tmp_path / "observation.npy", observation)
+    policy = exported["atari/Pong"]
+    run_python(WITHOUT_ACER_TF, str(policy), "observation.npy", "probabilities.npy", cwd=tmp_path)
+    probabilities = np.load(tmp_path / "probabilities.npy", allow_pickle=False)
+    np.testing.assert_allclose(probabilities, load_policy(policy).probabilities(observation), rtol=1e-5)
+
+
+def test_saved_model_cli_runs_it(exported: dict[str, Path], tmp_path: Path) -> None:
+    np.save(tmp_path / "observation.npy", make_observations("minatar/breakout", 3))
+    command = [BIN / "saved_model_cli", "run", "--dir", exported["minatar/breakout"], "--tag_set", "serve"]
+    command += ["--signature_def", "serving_default", "--inputs", "observation=observation.npy", "--outdir", tmp_path]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    shapes = {
+        name: np.load(tmp_path / f"{name}.npy", allow_pickle=False).shape
+        for name in ("action", "greedy_action", "probabilities", "q")
+    }
+    assert shapes == {"action": (3,), "greedy_action": (3,), "probabilities": (3, 3), "q": (3, 3)}
+
+
+@pytest.mark.slow
+def test_saved_model_cli_shows_it(exported: dict[str, Path], tmp_path: Path) -> None:
+    command = [BIN / "saved_model_cli", "show", "--dir", exported["atari/Pong"], "--all"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    for line in ("inputs['observation'] tensor_info", "dtype: DT_UINT8", "shape: (-1, 4, 84, 84)", "shape: (-1, 6)"):
+        assert line in shown
+    assert "dtype: DT_BFLOAT16" not in shown
+
+
+def test_the_package_itself_offers_load_policy(exported: dict[str, Path]) -> None:
+    policy = acer_tf.load_policy(exported["CartPole-v1"])
+    assert isinstance(policy, Policy)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = acer_tf.nonsense
+
+
+# Metadata
+
+
+def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
+    metadata = dict(load_policy(exported["atari/Pong"]).metadata)
+    values = metadata.pop("atari_preset_values")
+    assert (values["frame_skip"], values["sticky_probability"], values["full_action_set"]) == (4, 0.0, False)
+    assert metadata == make_metadata("atari/Pong") | {
+        "format": 1,
+        "frames": 4000,
+        "network": "nature",
+        "observation_shape": [4, 84, 84],
+        "observation_dtype": "uint8",
+        "stack": 4,
+        "num_actions": 6,
+        "frames_per_step": 4,
+    }
+    assert load_policy(exported["CartPole-v1"]).metadata["atari_preset_values"] is None
+
+
+@pytest.mark.parametrize("name", make_metadata("CartPole-v1"))
+def test_metadata_must_be_complete(tmp_path: Path, name: str) -> None:
+    metadata = make_metadata("CartPole-v1")
+    del metadata[name]
+    with pytest.raises(ValueError, match=f"lacks \\['{name}'\\]"):
+        export_policy(make_network("CartPole-v1"), tmp_path / "policy", metadata)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "changes", "message"),
+    [
+        ("atari/Pong", {"atari_preset": "acer2017"}, "'acer2017', not one of acer2016, machado2018"),
+        ("atari/Pong", {"atari_preset": None}, "None, not one of"),
+        ("CartPole-v1", {"settings": {"learning_rate": float("nan")}}, "cannot be written as JSON"),
+        ("CartPole-v1", {"settings": {"path": Path()}}, "cannot be written as JSON"),
+    ],
+)
+def test_metadata_must_be_usable(tmp_path: Path, env: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        export_policy(make_network(env), tmp_path / "policy", make_metadata(env, **changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+# Whole or not at all
+
+
+def test_a_new_policy_replaces_the_old_and_leaves_nothing_else(cartpole: Path) -> None:
+    for leftover in (".policy.new", ".policy.old"):  # of an export that was killed
+        (cartpole.parent / leftover / "variables").mkdir(parents=True)
+    before = load_policy(cartpole)
+    network, observation = make_network("CartPole-v1"), np.zeros((1, 4), np.float32)
+    set_policy(network, [0.9, 0.1])
+    export_policy(network, cartpole, make_metadata("CartPole-v1", steps=2000))
+    after = load_policy(cartpole)
+    np.testing.assert_allclose(after.probabilities(observation), [[0.9, 0.1]], rtol=1e-5)
+    assert (before.metadata["steps"], after.metadata["steps"]) == (1000, 2000)
+    assert before.probabilities(observation).shape == (1, 2)  # what was loaded goes on
+    assert os.listdir(cartpole.parent) == ["policy"]
+
+
+def half_a_save(module: Any, directory: str, **_: Any) -> None:
+    (Path(directory) / "saved_model.pb").write_bytes(b"half")
+    raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+
+def no_rename_to_policy(rename: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+    def fail(source: Path, target: Path) -> Path:
+        if source.name == ".policy.new":
+            raise OSError("No space left on device")
+        return rename(source, target)
+
+    return fail
+
+
+@pytest.mark.parametrize("stage", ["save", "rename"])
+def test_a_failed_export_leaves_the_old_policy(cartpole: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        if stage == "save":
+            patch.setattr(tf.saved_model, "save", half_a_save)
+        else:
+            patch.setattr(Path, "rename", no_rename_to_policy(Path.rename))
+        export_policy(make_network("CartPole-v1"), cartpole, make_metadata("CartPole-v1", steps=2000))
+    assert load_policy(cartpole).metadata["steps"] == 1000
+    assert os.listdir(cartpole.parent) == ["policy"]
+
+
+def test_an_interrupted_export_leaves_the_old_policy(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tf.saved_model, "save", interrupt)
+        export_policy(make_network("CartPole-v1"), cartpole, make_metadata("CartPole-v1", steps=2000))
+    assert load_policy(cartpole).metadata["steps"] == 1000
+    assert os.listdir(cartpole.parent) == ["policy"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_policy_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    thesis = tmp_path / "policy" if kind == "file" else tmp_path / "policy" / "thesis.tex"
+    thesis.parent.mkdir(exist_ok=True)
+    thesis.write_text("five years")
+    with pytest.raises(FileExistsError, match="is not a policy"):
+        export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
+    assert thesis.read_text() == "five years"
+
+
+def test_an_empty_folder_and_missing_parents_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for directory in (tmp_path / "empty", tmp_path / "a" / "b" / "policy"):
+        export_policy(make_network("CartPole-v1"), directory, make_metadata("CartPole-v1"))
+        assert load_policy(directory).metadata["steps"] == 1000
+
+
+# What is not a policy
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="nowhere is not a policy: it does not exist"):
+        load_policy(tmp_path / "nowhere")
+
+
+def test_a_file_is_not_a_policy(cartpole: Path) -> None:
+    with pytest.raises(PolicyError, match="a file"):
+        load_policy(cartpole / "metadata.json")
+
+
+def test_the_folder_around_a_policy_leads_to_it(cartpole: Path) -> None:
+    with pytest.raises(PolicyError, match=f"no metadata.json, .*; did you mean {cartpole}"):
+        load_policy(cartpole.parent)
+
+
+@pytest.mark.parametrize("part", export._PARTS)
+def test_a_missing_part_is_named(cartpole: Path, part: str) -> None:
+    (cartpole / part).unlink()
+    with pytest.raises(PolicyError, match=f"is not a policy: it has no {part}$"):
+        load_policy(cartpole)
+
+
+@pytest.mark.parametrize("part", export._PARTS)
+def test_a_truncated_part_is_refused(cartpole: Path, part: str) -> None:
+    content = (cartpole / part).read_bytes()
+    (cartpole / part).write_bytes(content[: len(content) // 2])
+    with pytest.raises(PolicyError, match="damaged|cannot be read"):
+        load_policy(cartpole)
+
+
+def test_a_flipped_bit_of_the_weights_is_refused(cartpole: Path) -> None:
+    path = cartpole / "variables/variables.data-00000-of-00001"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(PolicyError, match="damaged"):
+        load_policy(cartpole)
+
+
+def rewrite(directory: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    path = directory / "metadata.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda metadata: metadata | {"format": 2}, "of format 2; this version of acer_tf reads format 1"),
+        (lambda metadata: {"steps": 1}, "names no format"),
+        (lambda metadata: ["format"], "names no format"),
+        (lambda metadata: {k: v for k, v in metadata.items() if k not in ("env", "stack")}, "lacks env, stack"),
+        (lambda metadata: metadata | {"observation_shape": [5]}, "takes TensorSpec.*4.*says TensorSpec.*5"),
+        (lambda metadata: metadata | {"observation_dtype": "uint8"}, "takes TensorSpec.*float32.*says.*uint8"),
+        (lambda metadata: metadata | {"observation_shape": 4}, "damaged"),
+    ],
+)
+def test_metadata_that_does_not_fit_is_refused(
+    cartpole: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    rewrite(cartpole, change)
+    with pytest.raises(PolicyError, match=message):
+        load_policy(cartpole)
+
+
+def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Path) -> None:
+    other = tf.Module()
+    other.v = tf.Variable(1.0)
+    tf.saved_model.save(other, str(tmp_path / "other"))
+    shutil.copy(cartpole / "metadata.json", tmp_path / "other")
+    with pytest.raises(PolicyError, match="other is damaged"):
+        load_policy(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (np.zeros(4, np.float32), r"want observations of shape \('N', 4\), got \(4,\)"),
+        (np.zeros((1, 3), np.float32), r"got \(1, 3\)"),
+        (np.float32(0), r"got \(\)"),
+        (np.zeros((1, 4), np.complex64), "want float32 observations, got complex64"),
+    ],
+)
+def test_an_observation_of_another_kind_is_refused(
+    exported: dict[str, Path], observation: np.ndarray, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_policy(exported["CartPole-v1"]).probabilities(observation)
+
+
+def test_pixels_as_floats_are_refused(exported: dict[str, Path]) -> None:
+    """Those are often scaled to [0, 1] already, and would be cut to 0 without a word."""
+    with pytest.raises(ValueError, match="want uint8 observations, got float32"):
+        load_policy(exported["atari/Pong"])(np.zeros((1, 4, 84, 84), np.float32))
