@@ -1,0 +1,70 @@
+"""The README's examples run, and its tables say what the code says."""
+
+import dataclasses
+import importlib
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from acer_tf.training.settings import PRESETS, Settings, make_settings
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_python_examples_run_in_order_in_an_empty_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(blocks) == 4
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(block, namespace)
+    printed = capsys.readouterr().out
+    assert "CartPole-v1" in printed
+    assert (tmp_path / "runs/cartpole/policy/saved_model.pb").exists()
+
+
+def test_the_table_of_presets_is_the_code():
+    section = README.split("## Presets, side by side")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    assert rows[0] == ["setting", *PRESETS]
+    written = {row[0].strip("`"): row[1:] for row in rows[2:]}
+    presets = {name: dataclasses.asdict(make_settings({"env": "atari/Pong", "preset": name})) for name in PRESETS}
+    shown = {field.name for field in dataclasses.fields(Settings)} - {"env", "agent", "preset", "seed", "total_steps"}
+    assert set(written) == shown
+    for name, cells in written.items():
+        baselines = presets["baselines"][name]
+        assert cells[0] == _cell(baselines), name
+        for cell, preset in zip(cells[1:], list(PRESETS)[1:], strict=True):
+            assert cell == ("" if presets[preset][name] == baselines else _cell(presets[preset][name])), name
+
+
+@pytest.mark.parametrize("row", re.findall(r"^\|[^|\n]*(?:\\\|[^|\n]*)*\| `?(\w+\.[\w.]+)`?[^\n]*\|$", README, flags=re.MULTILINE))
+def test_every_function_in_the_equation_table_exists(row):
+    module, *names = row.split(".")
+    parts = [module] if module != "agents" and module != "training" else [module, names.pop(0)]
+    found = importlib.import_module("acer_tf." + ".".join(parts))
+    for name in names:
+        found = getattr(found, name)
+
+
+def test_every_flag_that_the_readme_names_exists():
+    from experiments import demo, evaluate, export, learning_curves, train
+
+    known = {name for script in (demo, evaluate, export, learning_curves, train) for name in script.FLAGS}
+    others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
+    named = set(re.findall(r"--(\w+)", README))
+    assert {n for n in named if n not in known and n.removeprefix("no") not in known} <= others
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "by environment"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else f"{value:g}"
+    return str(value)
