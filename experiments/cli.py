@@ -16,12 +16,14 @@ def new_flags() -> flags.FlagValues:
 
 
 def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, required: tuple[str, ...] = ()) -> None:
-    """Fills `values` from `argv` (the program's name first); silences TensorFlow's notices.
+    """Fills `values` from `argv` (the program's name first); also silences TensorFlow's Python notices.
 
     Raises:
         SystemExit: with 0 behind --help, with 2 and one line on standard error for a bad or missing flag.
     """
     logging.set_verbosity(logging.WARNING)
+    for name in values:
+        values[name].unparse()  # `main` may be called more than once in a process
     try:
         rest = values(argv)[1:]
         if values.help:

@@ -9,7 +9,6 @@ Exit status: 0 done, 1 failed while running, 2 bad input, 130 interrupted.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,26 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from experiments import cli
+
 if TYPE_CHECKING:
     from acer_tf.training.evaluation import EvaluationResult
 
 
+FLAGS = cli.new_flags()
+flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
+flags.DEFINE_integer("episodes", 30, "number of whole games", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
+flags.DEFINE_integer(
+    "seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS
+)
+flags.DEFINE_integer(
+    "num_envs", 16, "environments side by side; at most one per game", lower_bound=1, flag_values=FLAGS
+)
+flags.DEFINE_string("video", None, ".mp4 file for the first game of the first environment", flag_values=FLAGS)
+flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
+
+
 def main(argv: list[str]) -> int:
     """Runs the script with `argv` (the program's name first) and returns its exit status."""
-    args = _define_flags()
+    cli.parse(FLAGS, argv, __doc__, required=("policy",))
     try:
-        if rest := args(argv)[1:]:
-            raise flags.Error(f"not a flag: {rest[0]}")
-        if args.help:
-            print(f"{__doc__}{args.get_help()}")
-            return 0
-        if args.policy is None:
-            raise flags.Error("--policy is required, such as --policy=runs/pong/policy")
-    except flags.Error as error:
-        return _fail(2, error)
-
-    try:
-        return _evaluate(args)
+        return _evaluate(FLAGS)
     except KeyboardInterrupt:
         # The games that have ended so far are the shorter ones: their mean would mislead.
         print("interrupted before the last game ended: no score", file=sys.stderr)
@@ -45,7 +49,6 @@ def main(argv: list[str]) -> int:
 
 def _evaluate(args: flags.FlagValues) -> int:
     # Loaded here, because it takes seconds: bad flags and --help are answered at once.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from acer_tf.envs import InvalidEnvironment
     from acer_tf.training.evaluation import EvaluationError, evaluate
     from acer_tf.training.export import PolicyError, load_policy
@@ -62,9 +65,9 @@ def _evaluate(args: flags.FlagValues) -> int:
             report=lambda line: print(line, file=sys.stderr, flush=True),
         )
     except (PolicyError, InvalidEnvironment, EvaluationError) as error:
-        return _fail(2, error)
+        return cli.fail(2, error)
     except OSError as error:
-        return _fail(1, error)
+        return cli.fail(1, error)
     summary = summarize(result, policy.metadata)
     print(json.dumps(summary, indent=2, allow_nan=False) if args.json else _text(summary, args.video))
     return 0
@@ -114,25 +117,6 @@ def _text(summary: dict[str, Any], video: str | None) -> str:
     if video is not None:
         lines.append(f"  video   {video}")
     return "\n".join(lines)
-
-
-def _define_flags() -> flags.FlagValues:
-    # A set of its own: several scripts are imported by one test process, and absl's global set takes each name once.
-    own: Any = {"flag_values": flags.FlagValues()}
-    flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", **own)
-    flags.DEFINE_integer("episodes", 30, "number of whole games", lower_bound=1, **own)
-    flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", **own)
-    flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, **own)
-    flags.DEFINE_integer("num_envs", 16, "environments side by side; at most one per game", lower_bound=1, **own)
-    flags.DEFINE_string("video", None, ".mp4 file for the first game of the first environment", **own)
-    flags.DEFINE_bool("json", False, "print one JSON object instead of text", **own)
-    flags.DEFINE_bool("help", False, "print this and exit", **own)
-    return own["flag_values"]
-
-
-def _fail(status: int, error: BaseException) -> int:
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    return status
 
 
 if __name__ == "__main__":

@@ -245,14 +245,13 @@ class TrajectoryReplay:
         generator = np.random.Generator(np.random.PCG64())
         generator.bit_generator.state = _decode(state["generator"])
         ring = self._allocate()
-        first = end = max(0, rows - self._capacity)
+        end = max(0, rows - self._capacity)
         for chunk in chunks:
             if chunk.first > end:
                 break
             for name, values in read_chunk(folder, chunk).items():
-                held = _rows_held(name, chunk.first, chunk.last)
-                stored = held >= first
-                ring[name][:, held[stored] % self._slots] = values[:, stored]
+                # Rows that were no longer stored give way to later ones, as they did when these were appended.
+                ring[name][:, _rows_held(name, chunk.first, chunk.last) % self._slots] = values
             end = chunk.last
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
@@ -341,11 +340,11 @@ class TrajectoryReplay:
         return values
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows [K] at which T stored rows start, in order, and per environment [N] the index of its first valid one."""
+        """Rows [K] at which T acted rows start, in order, and per environment [N] the index of its first valid one."""
         first, last = self._rows - self.stored, self._rows - self._unroll_length
         if self._segments_only:
             lengths = np.diff(self._segments, append=self._rows)
-            starts = self._segments[(self._segments >= first) & (lengths >= self._unroll_length)]
+            starts = self._segments[lengths >= self._unroll_length]
         else:
             starts = np.arange(first, last + 1)
         # As age grows by at most 1 per row, a valid start has only valid ones after it: to count the invalid rows is to

@@ -261,6 +261,19 @@ def test_no_flipped_bit_goes_unseen(tmp_path: Path) -> None:
     assert refused > harmless > 0
 
 
+def test_an_array_that_claims_to_be_shorter_is_refused(tmp_path: Path) -> None:
+    spec = spec_of(4, frame=(50, 50))  # larger than what zipfile reads ahead, and so checks by chance
+    replay = new_replay(spec=spec)
+    play(replay, tape_of(World(spec, SIZES["num_envs"], 0), 6))
+    state = replay.save(tmp_path)
+    (path,) = tmp_path.iterdir()
+    whole, shape = path.read_bytes(), b"'shape': (3, 7, 50, 50)"
+    assert whole.count(shape) == 1
+    path.write_bytes(whole.replace(shape, shape.replace(b"7", b"1")))
+    with pytest.raises(ReplayCorrupt, match=path.name):
+        new_replay(spec=spec).restore(tmp_path, state)
+
+
 def test_a_chunk_of_the_same_rows_from_elsewhere_is_refused(tmp_path: Path) -> None:
     _, state, (path,) = saved_replay(tmp_path / "saved")
     other = new_replay()

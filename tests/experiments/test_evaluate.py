@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absl import flags
+
+from acer_tf import envs
+from acer_tf.networks import Network, default_architecture
+from acer_tf.training import evaluation
+from acer_tf.training.export import export_policy
+from experiments import evaluate
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def export(folder: Path, env: str, preset: str | None = None) -> Path:
+    """A random network's policy."""
+    spec = envs.spec(env, atari_preset=preset or "acer2016")
+    given = {"agent": "acer", "preset": "baselines", "steps": 12, "commit": None, "versions": {}}
+    network = Network(spec, architecture=default_architecture(spec))
+    export_policy(network, folder / "policy", {"env": env, "atari_preset": preset, **given})
+    return folder / "policy"
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(tmp_path_factory.mktemp("cartpole"), "CartPole-v1")
+
+
+def change_metadata(policy: Path, **changes: Any) -> None:
+    path = policy / "metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def run(*arguments: object) -> int:
+    try:
+        return evaluate.main(["evaluate", *map(str, arguments)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def expect_error(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 2) -> str:
+    """Runs the script and returns the one line that it says."""
+    assert run(*arguments) == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    *before, line = said.err.splitlines()
+    assert before == [] and line.startswith("error: ")
+    return line
+
+
+def test_it_prints_the_score(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"--policy={cartpole}", "--episodes=3", "--seed=4") == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "CartPole-v1, 3 games, sampled actions, seed 4"
+    for part in (" ± ", "(mean ± standard error)", "median ", "min ", "max ", " steps, "):
+        assert any(part in line for line in rest)
+    assert not any("human" in line for line in rest)
+
+
+def test_one_greedy_game_has_no_standard_error(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"--policy={cartpole}", "--episodes=1", "--greedy") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("CartPole-v1, 1 game, greedy actions, seed 0\n")
+    assert "±" not in printed
+
+
+def test_json(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"--policy={cartpole}", "--episodes=3", "--json", "--num_envs=2") == 0
+    summary = json.loads(capsys.readouterr().out)
+    returns = summary["returns"]
+    assert len(returns) == summary["episodes"] == 3
+    assert summary["mean"] == pytest.approx(sum(returns) / 3)
+    assert (summary["min"], summary["max"]) == (min(returns), max(returns))
+    assert summary["steps"] == summary["frames"] == returns
+    assert (summary["env"], summary["num_envs"], summary["greedy"]) == ("CartPole-v1", 2, False)
+    assert (summary["atari_preset"], summary["human_normalized"]) == (None, None)
+    assert summary["policy"] == {"agent": "acer", "preset": "baselines", "steps": 12, "frames": 12, "commit": None}
+
+
+def test_json_of_one_game_is_strict(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"--policy={cartpole}", "--episodes=1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["standard_error"] is None
+
+
+def test_atari_has_a_human_normalised_score_and_a_video(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluation, "MAX_FRAMES", 400)
+    policy, video = export(tmp_path, "atari/Pong", "acer2016"), tmp_path / "pong.mp4"
+    assert run(f"--policy={policy}", "--episodes=2", f"--video={video}") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("atari/Pong acer2016, 2 games,")
+    assert f"video   {video}" in printed and video.stat().st_size > 1000
+    assert run(f"--policy={policy}", "--episodes=2", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["human_normalized"] == pytest.approx((summary["mean"] + 20.7) / (14.6 + 20.7))
+    assert f"human-normalised  {summary['human_normalized']:.3f}" in printed
+
+
+def test_help_describes_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    printed = capsys.readouterr().out
+    for name in ("policy", "episodes", "[no]greedy", "seed", "num_envs", "video", "[no]json"):
+        assert f"--{name}: " in printed
+
+
+def test_its_flags_are_its_own() -> None:
+    """Another script defines --seed too, in the same process when tests import both."""
+    assert "episodes" not in flags.FLAGS
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--episodes=0", "episodes"),
+        ("--episodes=many", "episodes"),
+        ("--seed=-1", "seed"),
+        ("--num_envs=0", "num_envs"),
+        ("--greedy=perhaps", "greedy"),
+        ("--episode=3", "Did you mean: episodes"),
+        ("policy", "not a flag: policy"),
+    ],
+)
+def test_a_bad_flag(cartpole: Path, capsys: pytest.CaptureFixture[str], argument: str, message: str) -> None:
+    assert message in expect_error(capsys, f"--policy={cartpole}", argument)
+
+
+def test_no_policy_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--policy is required" in expect_error(capsys)
+
+
+def test_a_directory_that_is_no_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nowhere is not a policy" in expect_error(capsys, f"--policy={tmp_path / 'nowhere'}")
+    assert "no metadata.json, no saved_model.pb" in expect_error(capsys, f"--policy={tmp_path}")
+
+
+def test_an_environment_that_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = export(tmp_path, "minatar/breakout")
+    monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    assert "pip install acer_tf[minatar]" in expect_error(capsys, f"--policy={policy}")
+
+
+def test_an_environment_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = export(tmp_path, "CartPole-v1")
+    change_metadata(policy, env="CartPool-v1")
+    assert "did you mean CartPole-v1" in expect_error(capsys, f"--policy={policy}")
+
+
+def test_another_environment_than_the_policy_was_made_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = export(tmp_path, "CartPole-v1")
+    change_metadata(policy, env="Acrobot-v1")
+    assert "the installed Acrobot-v1 has" in expect_error(capsys, f"--policy={policy}")
+
+
+def test_a_video_that_cannot_be_written(cartpole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = tmp_path / "film.avi"
+    assert "must be an .mp4 file" in expect_error(capsys, f"--policy={cartpole}", f"--video={video}")
+
+
+def test_a_full_disk_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(evaluation._Video, "add", fail)
+    policy = export(tmp_path, "minatar/breakout")
+    line = expect_error(capsys, f"--policy={policy}", f"--video={tmp_path / 'film.mp4'}", status=1)
+    assert "No space left on device" in line
+    assert os.listdir(tmp_path) == ["policy"]
+
+
+def test_an_interruption_gives_no_score(
+    cartpole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "_choose", interrupt)
+    assert run(f"--policy={cartpole}") == 130
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "interrupted before the last game ended: no score\n")
+
+
+def test_a_bad_flag_is_answered_without_loading_tensorflow() -> None:
+    code = (
+        "import sys; from experiments.evaluate import main; status = main(['evaluate', '--episodes=0'])\n"
+        "sys.exit(3 if 'tensorflow' in sys.modules else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+def test_as_a_program() -> None:
+    command = [sys.executable, "-m", "experiments.evaluate", "--episodes=3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --policy is required; --help says what it takes\n"

@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+from acer_tf import envs
+from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
+from acer_tf.networks import Network, default_architecture
+from acer_tf.training import evaluation
+from acer_tf.training.evaluation import EvaluationError, EvaluationResult, evaluate
+from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.types import EnvironmentSpec, TimeStep
+
+SPEC = EnvironmentSpec((1,), "float32", 1, 2, 3)
+
+
+class FakePolicy:
+    """Equal probabilities, or what it is given, without a SavedModel."""
+
+    def __init__(self, env: str, spec: EnvironmentSpec = SPEC, preset: AtariPreset | None = None) -> None:
+        values = dataclasses.asdict(preset) if preset else None
+        self.metadata = {"env": env, "atari_preset_values": values}
+        self.spec = spec
+        self.answer = np.full(spec.num_actions, 1 / spec.num_actions, np.float32)
+        self.calls = 0
+
+    def probabilities(self, observation: np.ndarray) -> np.ndarray:
+        self.calls += 1
+        return np.tile(self.answer, (len(observation), 1))
+
+
+class ScriptedEnvironment:
+    """Environment i plays games of `lengths[i]` steps for ever; each step is worth 10·i + 1, and every second one costs
+    a life (discount 0)."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.spec, self.num_envs = SPEC, len(lengths)
+        self._lengths = np.array(lengths)
+        self._step = np.zeros(self.num_envs, np.int64)
+        self.closed = False
+
+    def reset(self) -> TimeStep:
+        return self._answer(np.zeros(self.num_envs, bool))
+
+    def step(self, action: np.ndarray) -> TimeStep:
+        assert action.shape == (self.num_envs,) and ((action >= 0) & (action < 2)).all()
+        mask = self._step < self._lengths
+        self._step = np.where(mask, self._step + 1, 0)
+        return self._answer(mask)
+
+    def _answer(self, mask: np.ndarray) -> TimeStep:
+        last = self._step == self._lengths
+        return TimeStep(
+            observation=np.zeros((self.num_envs, 1), np.float32),
+            age=np.zeros(self.num_envs, np.uint8),
+            reward=np.where(mask, 10 * np.arange(self.num_envs) + 1, 0).astype(np.float32),
+            discount=(mask & (self._step % 2 == 1) & ~last).astype(np.float32),
+            mask=mask,
+            last=last,
+        )
+
+    def render(self) -> np.ndarray:
+        return np.full((self.num_envs, 161, 211, 3), self._step[0], np.uint8)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEnvironment]:
+    """Makes `evaluate` play scripted games of 1, 2, 3, ... steps; the list fills with the environments it made."""
+    made: list[ScriptedEnvironment] = []
+
+    def make(env_id: str, num_envs: int, seed: Any, **_: Any) -> ScriptedEnvironment:
+        made.append(ScriptedEnvironment(list(range(1, num_envs + 1))))
+        return made[-1]
+
+    monkeypatch.setattr(envs, "make", make)
+    return made
+
+
+def run(policy: Any, **arguments: Any) -> EvaluationResult:
+    return evaluate(policy, **arguments)
+
+
+def real_policy(folder: Path, env: str, preset: str | None = None) -> Policy:
+    """A random network's policy, by way of the SavedModel."""
+    spec = envs.spec(env, atari_preset=preset or "acer2016")
+    given = {"agent": "acer", "preset": "baselines", "steps": 0, "commit": None, "versions": {}}
+    network = Network(spec, architecture=default_architecture(spec))
+    export_policy(network, folder / "policy", {"env": env, "atari_preset": preset, **given})
+    return load_policy(folder / "policy")
+
+
+# Games and scores
+
+
+def test_each_environment_plays_a_fixed_share_of_whole_games(scripted: list[ScriptedEnvironment]) -> None:
+    """Environment 0 could play all 7 games while environment 2 plays 2: the mean would be far too low."""
+    result = run(FakePolicy("Any-v0"), episodes=7, num_envs=3)
+    assert result.returns == (1, 1, 1, 22, 22, 63, 63)
+    assert result.steps == (1, 1, 1, 2, 2, 3, 3)
+    assert result.frames == (3, 3, 3, 6, 6, 9, 9)
+    assert (result.env, result.episodes, result.num_envs) == ("Any-v0", 7, 3)
+    assert scripted[0].closed
+
+
+def test_no_more_environments_than_games(scripted: list[ScriptedEnvironment]) -> None:
+    assert run(FakePolicy("Any-v0"), episodes=2, num_envs=16).num_envs == scripted[0].num_envs == 2
+
+
+def test_statistics() -> None:
+    returns = (1.0, 2.0, 3.0, 10.0)
+    result = EvaluationResult("Any-v0", False, 0, 1, returns, (1,) * 4, (1,) * 4)
+    assert (result.mean, result.median) == (4.0, 2.5)
+    assert result.standard_error == pytest.approx((50 / 3) ** 0.5 / 2)  # 50 = 9 + 4 + 1 + 36
+    assert dataclasses.replace(result, returns=(5.0,)).standard_error is None
+
+
+def test_real_games_are_reproducible(tmp_path: Path) -> None:
+    policy = real_policy(tmp_path, "CartPole-v1")
+    first, again, other, greedy = (
+        evaluate(policy, episodes=5, num_envs=2, seed=seed, greedy=greedy)
+        for seed, greedy in ((0, False), (0, False), (1, False), (0, True))
+    )
+    assert first == again
+    assert first.returns == first.steps == first.frames  # 1 a step
+    assert len({first.returns, other.returns, greedy.returns}) == 3
+    assert evaluate(policy, episodes=5, num_envs=2, greedy=True) == greedy
+
+
+def test_minatar(tmp_path: Path) -> None:
+    result = evaluate(real_policy(tmp_path, "minatar/breakout"), episodes=3)
+    assert all(r >= 0 for r in result.returns) and all(n > 1 for n in result.steps)
+
+
+# Actions
+
+
+def test_actions_are_drawn_from_the_probabilities() -> None:
+    random = np.random.default_rng(0)
+    probabilities = np.tile(np.array([0, 0.5, 0, 0.3, 0.2, 0], np.float32), (40_000, 1))
+    share = np.bincount(evaluation._choose(probabilities, random), minlength=6) / 40_000
+    np.testing.assert_allclose(share, probabilities[0], atol=0.0125)  # 5 standard errors
+    assert (share[[0, 2, 5]] == 0).all()
+
+
+def test_a_sum_just_below_one_needs_no_care() -> None:
+    class Highest(np.random.Generator):
+        def random(self, *_: Any, **__: Any) -> Any:
+            return np.array([np.nextafter(1.0, 0.0)])
+
+    random = Highest(np.random.PCG64(0))
+    assert evaluation._choose(np.array([[0.3333, 0.3333, 0.3333, 0.0]], np.float32), random) == [2]
+
+
+def test_greedy_takes_the_first_of_the_most_probable() -> None:
+    assert evaluation._choose(np.array([[0.2, 0.4, 0.4], [1, 0, 0]], np.float32), None).tolist() == [1, 0]
+
+
+def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironment]) -> None:
+    policy = FakePolicy("Any-v0")
+    policy.answer = np.array([np.nan, 1.0], np.float32)
+    for greedy in (False, True):
+        with pytest.raises(PolicyError, match="not finite"):
+            run(policy, greedy=greedy)
+    assert all(env.closed for env in scripted)
+
+
+# Atari
+
+
+@pytest.mark.parametrize("name", ATARI_PRESETS)
+def test_atari_is_played_as_trained_but_under_the_evaluation_protocol(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def make(env_id: str, num_envs: int, seed: Any, *, atari_preset: Any, render: bool) -> ScriptedEnvironment:
+        seen.update(env=env_id, preset=atari_preset, render=render, seed=seed)
+        return ScriptedEnvironment([1])
+
+    monkeypatch.setattr(envs, "make", make)
+    trained = dataclasses.replace(ATARI_PRESETS[name], max_frames=1000, life_loss_ends_return=True)
+    run(FakePolicy("atari/Pong", preset=trained), episodes=1, seed=5)
+    expected = dataclasses.replace(trained, max_no_ops=30, max_frames=108_000, life_loss_ends_return=False)
+    assert seen["preset"] == expected
+    assert (seen["env"], seen["render"]) == ("atari/Pong", False)
+    # Training's seeds are (seed, steps), which NumPy fills up with zeros.
+    assert seen["seed"][0] == 5 and any(seen["seed"][2:])
+
+
+@pytest.mark.parametrize("preset", ATARI_PRESETS)
+def test_a_long_game_is_cut_at_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+    monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
+    policy = real_policy(tmp_path, "atari/Pong", preset)
+    result = evaluate(policy, episodes=3, num_envs=2)
+    assert result.frames == (120,) * 3 and result.steps == (30,) * 3
+    assert policy.spec.num_actions == (18 if preset == "machado2018" else 6)
+
+
+def test_a_preset_of_other_fields_is_refused() -> None:
+    policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
+    policy.metadata["atari_preset_values"] = {"frame_skip": 4, "colour": True}
+    with pytest.raises(PolicyError, match="not those of an Atari preset.*colour"):
+        run(policy)
+
+
+# Video
+
+
+def pictures(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
+    reader: Any
+    with imageio.get_reader(path) as reader:
+        return list(reader.iter_data()), reader.get_meta_data()
+
+
+def test_atari_video_shows_the_first_game_of_the_first_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
+    policy = real_policy(tmp_path, "atari/Pong", "acer2016")
+    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "pong.mp4")
+    frames, about = pictures(tmp_path / "pong.mp4")
+    assert len(frames) == result.steps[0] + 1
+    assert (about["fps"], about["size"]) == (15, (160, 210))
+    assert np.ptp(frames[0].astype(int), axis=2).max() > 50  # in colour
+    assert result == evaluate(policy, episodes=3, num_envs=2)
+
+
+def test_minatar_video(tmp_path: Path) -> None:
+    policy = real_policy(tmp_path, "minatar/breakout")
+    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.MP4")
+    frames, about = pictures(tmp_path / "film.MP4")
+    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 10, (160, 160))
+    assert result == evaluate(policy, episodes=3, num_envs=2)
+
+
+def test_gymnasium_video(tmp_path: Path) -> None:
+    pytest.importorskip("pygame")
+    policy = real_policy(tmp_path, "CartPole-v1")
+    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.mp4")
+    frames, about = pictures(tmp_path / "film.mp4")
+    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 30, (600, 400))
+    assert result == evaluate(policy, episodes=3, num_envs=2)
+
+
+def test_an_environment_that_cannot_draw_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(InvalidEnvironment, match=r"pygame.*gymnasium\[classic-control\]"):
+        run(FakePolicy("CartPole-v1", EnvironmentSpec((4,), "float32", 1, 2)), video=tmp_path / "film.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_video_has_every_picture_once_and_even_sides(scripted: list[ScriptedEnvironment], tmp_path: Path) -> None:
+    run(FakePolicy("Any-v0"), episodes=4, num_envs=2, video=tmp_path / "film.mp4")
+    frames, about = pictures(tmp_path / "film.mp4")
+    assert (len(frames), about["size"]) == (2, (212, 162))
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("film.gif", "must be an .mp4 file"),
+        ("film", "must be an .mp4 file"),
+        ("folder.mp4", "is a folder"),
+        ("missing/film.mp4", "cannot be written: No such file"),
+        ("file/film.mp4", "cannot be written: Not a directory"),
+    ],
+)
+def test_a_video_that_cannot_be_written_is_refused_before_anything_starts(
+    scripted: list[ScriptedEnvironment], tmp_path: Path, name: str, message: str
+) -> None:
+    (tmp_path / "folder.mp4").mkdir()
+    (tmp_path / "file").touch()
+    policy = FakePolicy("Any-v0")
+    with pytest.raises(EvaluationError, match=f"--video=.*{name}: {message}"):
+        run(policy, video=tmp_path / name)
+    assert (scripted, policy.calls) == ([], 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.mp4"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_what_stops_an_evaluation_leaves_a_whole_video_or_none(
+    scripted: list[ScriptedEnvironment],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+    calls: int,
+) -> None:
+    """Environment 0's game, the one in the video, ends with the first step."""
+    video, policy, step = tmp_path / "film.mp4", FakePolicy("Any-v0"), ScriptedEnvironment.step
+
+    def stop(self: ScriptedEnvironment, action: np.ndarray) -> TimeStep:
+        if policy.calls == calls:
+            raise error("stop")
+        return step(self, action)
+
+    monkeypatch.setattr(ScriptedEnvironment, "step", stop)
+    video.write_text("an earlier one")
+    with pytest.raises(error):
+        run(policy, episodes=2, num_envs=2, video=video)
+    assert scripted[0].closed
+    assert list(tmp_path.iterdir()) == [video]
+    if calls == 1:
+        assert video.read_text() == "an earlier one"
+    else:
+        assert len(pictures(video)[0]) == 2
+
+
+# What cannot be evaluated
+
+
+@pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1)])
+def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
+    with pytest.raises(EvaluationError, match=f"--{name}={value}: must be at least {value + 1}"):
+        run(FakePolicy("Any-v0"), **{name: value})
+    assert scripted == []
+
+
+def test_an_environment_other_than_the_trained_one_is_refused(scripted: list[ScriptedEnvironment]) -> None:
+    policy = FakePolicy("Any-v0", dataclasses.replace(SPEC, num_actions=3))
+    with pytest.raises(PolicyError, match="num_actions=3.*the installed Any-v0 has.*num_actions=2"):
+        run(policy)
+    assert scripted[0].closed
+
+
+def test_an_unknown_environment_is_refused() -> None:
+    with pytest.raises(InvalidEnvironment, match="CartPole"):
+        run(FakePolicy("CartPool-v1"))
+
+
+def test_progress_is_reported(scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
+    assert lines == []  # it took less than 10 seconds
+    monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
+    run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
+    assert [line.rpartition(", ")[0] for line in lines] == ["1/2 games, 2 steps", "2/2 games, 3 steps"]
