@@ -26,9 +26,7 @@ FLAGS = cli.new_flags()
 flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
 flags.DEFINE_integer("episodes", 30, "number of whole games", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
-flags.DEFINE_integer(
-    "seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS
-)
+flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer(
     "num_envs", 16, "environments side by side; at most one per game", lower_bound=1, flag_values=FLAGS
 )

@@ -1,4 +1,4 @@
-r"""Lays the learning curves of runs in one environment beside each other, and beside the published one where there is one.
+r"""Lays the learning curves of runs in one environment beside each other, and beside the published one if there is one.
 
 python -m experiments.learning_curves --output=results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
@@ -22,7 +22,9 @@ from experiments import cli
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
-flags.DEFINE_multi_integer("at_steps", [], "also tabulate the mean of the last 100 games at this step", flag_values=FLAGS)
+flags.DEFINE_multi_integer(
+    "at_steps", [], "also tabulate the mean of the last 100 games at this step", flag_values=FLAGS
+)
 flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
 
 

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
-import tensorflow as tf
-from absl import app, flags, logging
+from absl import flags
 
 from acer_tf.envs import InvalidEnvironment
-from acer_tf.training.checkpoint import CheckpointError
-from acer_tf.training.loop import NonFiniteError
-from acer_tf.training.records import RunFolderError
-from acer_tf.training.run import Interrupted, train
 from acer_tf.training.settings import PRESETS, Settings, SettingsError, make_settings, setting_types
+from experiments import cli
 
 _HELP = {
     "env": "environment: atari/<Game>, minatar/<game>, or a gymnasium id such as CartPole-v1",
@@ -51,44 +48,58 @@ _HELP = {
     "reduction": "mean over rows, or sum over rows and mean over trajectories",
     "reward_clip": "learning clips rewards to ± this; by default 1 on Atari and inf elsewhere",
 }
-_DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
-_DEFAULTS = {name: field.default for name, field in Settings.__dataclass_fields__.items()}
+_DEFINE: dict[type, Any] = {
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+    str: flags.DEFINE_string,
+}
 
+FLAGS = cli.new_flags()
 for _name, _type in setting_types().items():
-    _default = _DEFAULTS[_name] if _name != "env" else None
-    _shown = "" if _default is None else f" (preset baselines: {_default})"
-    _DEFINE[_type](_name, None, _HELP[_name] + _shown)
+    _default = getattr(Settings, _name, None)
+    _presets = "".join(f"; preset {preset}: {values[_name]}" for preset, values in PRESETS.items() if _name in values)
+    _shown = "" if _default is None else f" (default: {_default}{_presets})"
+    _DEFINE[_type](_name, None, _HELP[_name] + _shown, flag_values=FLAGS)
+flags.DEFINE_string("run_dir", None, "folder of this run; the same command continues it", flag_values=FLAGS)
+flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "threads", 0, "threads of TensorFlow and of ALE; 0 for one per core", lower_bound=0, flag_values=FLAGS
+)
 
-_RUN_DIR = flags.DEFINE_string("run_dir", None, "folder of this run; the same command continues it")
-_CHECKPOINT_MINUTES = flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
-_THREADS = flags.DEFINE_integer("threads", 0, "threads of TensorFlow and of ALE; 0 for one per core", lower_bound=0)
 
-
-def main(_: list[str]) -> int:
-    logging.set_verbosity(logging.WARNING)
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__, required=("run_dir",))
     try:
-        if _RUN_DIR.value is None:
-            raise SettingsError("--run_dir is required, such as --run_dir=runs/pong")
-        given = {name: flags.FLAGS[name].value for name in setting_types() if flags.FLAGS[name].value is not None}
-        settings = make_settings(given)
+        settings = make_settings({name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None})
     except SettingsError as error:
-        return _fail(2, error)
-    return run(settings, Path(_RUN_DIR.value), _CHECKPOINT_MINUTES.value, _THREADS.value)
+        return cli.fail(2, error)
+    return run(settings, Path(FLAGS.run_dir), FLAGS.checkpoint_minutes, FLAGS.threads)
 
 
 def run(settings: Settings, run_dir: Path, checkpoint_minutes: float, threads: int) -> int:
     """Trains and turns what went wrong into a line on standard error and an exit code: 2 bad input, 1 failure."""
+    # Loaded here, because it takes seconds: bad flags and --help are answered at once.
+    import tensorflow as tf
+
+    from acer_tf.training.actor import NonFiniteError
+    from acer_tf.training.checkpoint import CheckpointError
+    from acer_tf.training.records import RunFolderError
+    from acer_tf.training.run import Interrupted, train
+
     if threads:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     try:
         policy = train(settings, run_dir, checkpoint_minutes=checkpoint_minutes, threads=threads)
     except (InvalidEnvironment, SettingsError, RunFolderError) as error:
-        return _fail(2, error)
+        return cli.fail(2, error)
     except NonFiniteError as error:
-        return _fail(1, f"stopped: {error}; the last checkpoint in {run_dir} is from before")
+        return cli.fail(1, f"stopped: {error}; checkpoints in {run_dir} are from before")
     except CheckpointError as error:
-        return _fail(1, error)
+        return cli.fail(1, error)
+    except OSError as error:
+        return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")
     except Interrupted as interrupted:
         print(f"stopped by {interrupted}; the same command continues from here", file=sys.stderr)
         return 128 + interrupted.signal_number
@@ -96,10 +107,5 @@ def run(settings: Settings, run_dir: Path, checkpoint_minutes: float, threads: i
     return 0
 
 
-def _fail(code: int, error: object) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return code
-
-
 if __name__ == "__main__":
-    app.run(main)
+    sys.exit(main(sys.argv))

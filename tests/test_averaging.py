@@ -10,7 +10,7 @@ from acer_tf.averaging import copy_weights, update_average
 def model(seed):
     inputs = keras.Input((3,))
     normal = keras.initializers.RandomNormal(seed=seed)
-    return keras.Model(inputs, keras.layers.Dense(4, kernel_initializer=normal, bias_initializer="ones")(inputs))
+    return keras.Model(inputs, keras.layers.Dense(4, kernel_initializer=normal, bias_initializer=normal)(inputs))
 
 
 def weights(of):

@@ -96,8 +96,8 @@ def test_an_underflowed_probability_leaves_everything_finite():
     assert phi[0, 1] == 0.0
     assert 0 < phi[0, 2] < PROBABILITY_FLOOR
     policy, average = Categorical(phi), Categorical(tf.constant([[0.2, 0.5, 0.3]]))
-    floor = np.float32(PROBABILITY_FLOOR)
-    np.testing.assert_allclose(policy.score(tf.constant([1])), [[0.0, 1 / floor, 0.0]])
+    floor = PROBABILITY_FLOOR
+    np.testing.assert_allclose(policy.score(tf.constant([1])), [[0.0, 1 / floor, 0.0]], rtol=1e-6)
     np.testing.assert_allclose(policy.kl_gradient(average), [[-0.2, -0.5 / floor, -0.3 / floor]], rtol=1e-5)
     np.testing.assert_allclose(policy.entropy_gradient(), [[-1.0, -np.log(floor) - 1, -np.log(floor) - 1]], rtol=1e-5)
     for diagnostic in (policy.entropy(), policy.kl_from(average), average.kl_from(policy)):

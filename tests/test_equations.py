@@ -14,9 +14,7 @@ RLAX_Q = np.array(
 RLAX_ACTION = np.array([[0, 1, 0, 0], [1, 0, 0, 1]])
 RLAX_REWARD = np.array([[-1.3, -1.3, 2.3], [1.3, 5.3, -3.3]])
 RLAX_DISCOUNT = np.array([[0.0, 0.89, 0.85], [0.88, 1.0, 0.83]])
-RLAX_PI = np.array(
-    [[[0.5, 0.5], [0.2, 0.8], [0.6, 0.4], [0.9, 0.1]], [[0.1, 0.9], [1.0, 0.0], [0.3, 0.7], [0.7, 0.3]]]
-)
+RLAX_PI = np.array([[[0.5, 0.5], [0.2, 0.8], [0.6, 0.4], [0.9, 0.1]], [[0.1, 0.9], [1.0, 0.0], [0.3, 0.7], [0.7, 0.3]]])
 RLAX_MU = np.array([[0.5, 0.1, 0.9, 0.3], [0.4, 0.6, 1.0, 0.9]])
 RLAX_PREDICTION = np.array([[1.1, 1.1, 3.1], [3.1, 9.5, -2.1]])  # Q(x_t, a_t) of the network that is trained
 RLAX_LOSS = np.array([[2.8800001, 3.8934109, 4.5942383], [0.31121615, 20.253206, 0.0031601219]])
@@ -73,9 +71,7 @@ def test_retrace_reproduces_the_numbers_of_rlax():
     np.testing.assert_allclose(0.5 * (target - RLAX_PREDICTION) ** 2, RLAX_LOSS, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("last_lambda", "loss"), [(0.9, RLAX_CONTINUOUS_LOSS), (0.0, RLAX_CONTINUOUS_TERMINAL_LOSS)]
-)
+@pytest.mark.parametrize(("last_lambda", "loss"), [(0.9, RLAX_CONTINUOUS_LOSS), (0.0, RLAX_CONTINUOUS_TERMINAL_LOSS)])
 def test_retrace_reproduces_the_numbers_of_rlax_with_given_values_and_ratios(last_lambda, loss):
     rho = equations.retrace_coefficient(tf.exp(constant(RLAX_CONTINUOUS_LOG_RHO)))
     trace = tf.concat([tf.ones([2, 1], tf.float64), rho[:, :1] * 0.9, rho[:, 1:] * last_lambda], axis=1)
@@ -347,7 +343,7 @@ def test_projection_is_the_closest_point_of_the_half_space(seed):
     rng = np.random.default_rng(seed)
     g, k = rng.normal(size=3), rng.normal(size=3)
     k *= np.sign(k @ g)
-    delta = (0.3 if seed % 2 else 1.5) * (k @ g)  # binding, not binding
+    delta = float(k @ g) * (0.3 if seed % 2 else 1.5)  # binding, not binding
     z = equations.trust_region_projection(constant(g), constant(k), delta=delta).numpy()
     assert k @ z <= delta + 1e-12
     distance = np.linalg.norm(g - z)

@@ -135,9 +135,7 @@ def test_acting_and_training_see_the_same(architecture):
 def test_the_batch_size_may_be_unknown_when_compiling():
     network = Network(ATARI, architecture="nature")
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, 6, 84, 84], tf.uint8), tf.TensorSpec([None, 3], tf.uint8)]
-    )
+    @tf.function(input_signature=[tf.TensorSpec([None, 6, 84, 84], tf.uint8), tf.TensorSpec([None, 3], tf.uint8)])
     def forward(frames, age):
         return network(network.planes(frames, age))
 
@@ -171,7 +169,7 @@ def test_orthogonal_kernels_have_the_gain_of_their_layer(architecture):
     for layer in layers:
         kernel = layer.kernel.numpy().reshape(-1, layer.kernel.shape[-1])
         gram = kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
-        gain = {"policy": 0.01, "q": 1.0}.get(layer.name, np.sqrt(2))
+        gain = {"policy": 0.01, "q": 1.0}.get(layer.name, 2**0.5)
         np.testing.assert_allclose(gram / gain**2, np.eye(len(gram)), atol=1e-5)
         np.testing.assert_array_equal(layer.bias, 0.0)
 

@@ -40,7 +40,9 @@ def test_the_table_of_presets_is_the_code():
             assert cell == ("" if presets[preset][name] == baselines else _cell(presets[preset][name])), name
 
 
-@pytest.mark.parametrize("row", re.findall(r"^\|[^|\n]*(?:\\\|[^|\n]*)*\| `?(\w+\.[\w.]+)`?[^\n]*\|$", README, flags=re.MULTILINE))
+@pytest.mark.parametrize(
+    "row", re.findall(r"^\|[^|\n]*(?:\\\|[^|\n]*)*\| `?(\w+\.[\w.]+)`?[^\n]*\|$", README, flags=re.MULTILINE)
+)
 def test_every_function_in_the_equation_table_exists(row):
     module, *names = row.split(".")
     parts = [module] if module != "agents" and module != "training" else [module, names.pop(0)]

@@ -11,8 +11,9 @@ def rmsprop(
 ) -> keras.optimizers.RMSprop:
     """RMSProp for `model`: v ← decay·v + (1 − decay)·g², θ ← θ − learning_rate·g / √(v + ε), ε inside the root.
 
-    The accumulator's start decides the first steps: with decay 0.99 and a small ε, the first one moves a weight by about
-    10·learning_rate whatever g is from 0 (Keras, Torch), by learning_rate·g from 1 (TensorFlow 1, so OpenAI baselines).
+    The accumulator's start decides the first steps: with decay 0.99 and a small ε, the first one moves a weight by
+    about 10·learning_rate whatever g is from 0 (Keras, Torch), by learning_rate·g from 1 (TensorFlow 1, and so OpenAI
+    baselines).
 
     Args:
         model: whose trainable variables it moves; its slots are made at once, so that they can be restored.

@@ -16,8 +16,8 @@ def make_minatar(game: str, num_envs: int, seeds: list[int], *, render: bool) ->
     """`num_envs` copies of a MinAtar game ("space_invaders"): its v1 ids, at most 10,000 steps a game.
 
     That is the minimal action set, with MinAtar's defaults: sticky actions (probability 0.1) and rising difficulty.
-    Observations are bool [10, 10, channels]. One generator per environment draws its sticky actions and its
-    game, and carries over from game to game.
+    Observations are bool [10, 10, channels]. One generator per environment draws its sticky actions and its game, and
+    carries over from game to game.
 
     gymnasium's SyncVectorEnv over MinAtar's own wrapper steps 270,000 times a second where a bare loop over
     `minatar.Environment` makes 430,000: neither is felt in training, so the simpler stands.

@@ -24,7 +24,7 @@ class InvalidEnvironment(ValueError):
 
 
 def env_family(env_id: str) -> str:
-    """"atari", "minatar", or "gymnasium" for an id without one of these prefixes. Does not check that it exists."""
+    """The prefix "atari" or "minatar" of an id, "gymnasium" without one. Does not check that the id exists."""
     prefix, slash, _ = env_id.partition("/")
     return prefix if slash and prefix in ("atari", "minatar") else "gymnasium"
 

@@ -63,7 +63,7 @@ def final_return(run: RunCurve, share: float = 0.1) -> float:
 
 
 def return_at(run: RunCurve, steps: float) -> float:
-    """Mean return of the last 100 games at the first log row at or behind `steps`; NaN where the run did not get there."""
+    """Mean return of the last 100 games at the first log row at or behind `steps`; NaN where there is none."""
     reached = np.flatnonzero(run.steps >= steps)
     return float(run.mean_return[reached[0]]) if len(reached) else float("nan")
 

@@ -1,4 +1,4 @@
-"""Published learning curves that this package ships, each with its source and protocol in the data file's first lines."""
+"""Published learning curves that this package ships; source and protocol stand in each data file's first lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PublishedCurve(NamedTuple):
 
 
 def baselines_acer_curve(env: str) -> PublishedCurve | None:
-    """OpenAI baselines' ACER on `env` ("atari/Pong"), to 10 M steps, mean of 6 runs; None for games not in their benchmark."""
+    """OpenAI baselines' ACER on `env` ("atari/Pong"), to 10 M steps, mean of 6 runs; None for games they did not run."""
     rows = [
         row
         for row in _read("openai_baselines_acer_curves.csv")

@@ -18,14 +18,18 @@ Act = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 RECENT_GAMES = 100
 
 
+class NonFiniteError(ArithmeticError):
+    """Something became NaN or infinite: the message names the first such quantity, in the order of computation."""
+
+
 class Actor:
     """Collects rows from N environments that move in lockstep.
 
     Args:
         env: the environments, not yet reset.
         act: the live policy.
-        replay: receives every row. Where it already holds rows (a resumed run), a masked row joins them to the new games,
-            so that the interruption reads as an ordinary truncation.
+        replay: receives every row. Where it already holds rows (a resumed run), a masked row joins them to the new
+            games, so that the interruption reads as an ordinary truncation.
         seed: of the sampled actions: the draw of a row depends on this and on the row's number alone.
     """
 
@@ -41,7 +45,11 @@ class Actor:
         self._observation: np.ndarray | None = None
 
     def collect(self, rows: int) -> None:
-        """Appends `rows` rows of every environment to replay, as one segment."""
+        """Appends `rows` rows of every environment to replay, as one segment.
+
+        Raises:
+            NonFiniteError: an observation, a reward or the policy is not finite.
+        """
         if self._observation is None:
             first = self._env.reset()
             begin = self._replay.seam if self._replay.rows else self._replay.start
@@ -50,8 +58,11 @@ class Actor:
         self._replay.begin_segment()
         for _ in range(rows):
             seed = np.array([self._seed, self._replay.rows], np.int32)
+            self._require_finite("observation", self._observation)
             action, behaviour = self._act(self._observation, seed)
+            self._require_finite("policy", behaviour)
             step = self._env.step(action)
+            self._require_finite("reward", step.reward)
             self._replay.append(action, behaviour, step)
             self._observation = step.observation
             self.steps += int(step.mask.sum())
@@ -80,6 +91,10 @@ class Actor:
         self.recent_returns.extend(state["recent_returns"])
         self.recent_lengths.extend(state["recent_lengths"])
         self._new_returns.extend(state["new_returns"])
+
+    def _require_finite(self, name: str, values: np.ndarray) -> None:
+        if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+            raise NonFiniteError(f"{name} is {values[~finite][0]}, at step {self.steps:,}")
 
     def _finish_games(self, last: np.ndarray) -> None:
         for env in np.flatnonzero(last):

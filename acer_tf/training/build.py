@@ -29,7 +29,7 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
     return dataclasses.replace(settings, network=network, precision=precision)
 
 
-def make_network(settings: Settings, spec: EnvironmentSpec, *, precision: str | None = None) -> Network:
+def make_network(settings: Settings, spec: EnvironmentSpec) -> Network:
     """The network of resolved `settings`, freshly initialized.
 
     Raises:
@@ -38,9 +38,9 @@ def make_network(settings: Settings, spec: EnvironmentSpec, *, precision: str | 
     try:
         return Network(
             spec,
-            architecture=settings.network,
-            initialization=settings.initialization,
-            precision=precision or settings.precision,
+            architecture=settings.network,  # type: ignore[arg-type]  # these three: Settings has checked them
+            initialization=settings.initialization,  # type: ignore[arg-type]
+            precision=settings.precision,  # type: ignore[arg-type]
             seed=derive_seed(settings, "weights"),
         )
     except ValueError as error:
@@ -66,12 +66,11 @@ def make_replay(settings: Settings, spec: EnvironmentSpec) -> TrajectoryReplay:
     Raises:
         SettingsError: it cannot fit into the machine's memory.
     """
-    capacity = replay_rows(settings, spec)
-    require_memory(TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity), settings, _available_memory())
+    require_memory(settings, spec, _available_memory())
     return TrajectoryReplay(
         spec,
         settings.num_envs,
-        capacity,
+        replay_rows(settings, spec),
         settings.unroll_length,
         derive_seed(settings, "replay"),
         segments_only=settings.replay_segments_only,
@@ -80,37 +79,45 @@ def make_replay(settings: Settings, spec: EnvironmentSpec) -> TrajectoryReplay:
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
     """Rows per environment that the replay keeps."""
-    least = settings.unroll_length + spec.stack - 1
+    least = _least_rows(settings, spec)
     return max(settings.replay_capacity, least) if settings.replay_ratio > 0 else least
 
 
-def require_memory(needed: int, settings: Settings, available: int) -> None:
-    """Refuses a replay of `needed` bytes where `available` bytes of memory do not hold it beside the process.
+def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
+    """Refuses a run whose replay does not fit into `available` bytes of memory beside the process.
 
     Raises:
         SettingsError: says what is needed and what would fit.
     """
+    needed = TrajectoryReplay.required_bytes(spec, settings.num_envs, replay_rows(settings, spec))
     if needed + PROCESS_BYTES <= available:
         return
-    fits = max(0, available - PROCESS_BYTES) * settings.replay_capacity // needed
+    row = TrajectoryReplay.required_bytes(spec, settings.num_envs, 0)
+    fits = (available - PROCESS_BYTES) // row - 1
     raise SettingsError(
         f"--replay_capacity={settings.replay_capacity}: {settings.num_envs} environments need {needed / 1e9:.1f} GB of "
-        f"replay and about {PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; at most "
-        f"--replay_capacity={fits} fits"
+        f"replay and about {PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
+        + (f"at most --replay_capacity={fits} fits" if fits >= _least_rows(settings, spec) else "no capacity fits")
     )
 
 
-def derive_seed(settings: Settings, purpose: str, steps: int = 0) -> int:
-    """An independent seed per purpose, and per number of steps done, all from --seed."""
-    words = [settings.seed, steps, *purpose.encode()]
+def derive_seed(settings: Settings, purpose: str) -> int:
+    """An independent seed per purpose, all from --seed."""
+    words = [settings.seed, *purpose.encode()]
     return int(np.random.SeedSequence(words).generate_state(1)[0]) >> 1  # fits an int32
 
 
-def _available_memory() -> int:
+def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
+    return settings.unroll_length + spec.stack - 1
+
+
+def _available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     available = psutil.virtual_memory().available
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-        available = min(available, int(text) - int(used.read_text()))
+    limit = cgroup / "memory.max"
+    if limit.exists() and (text := limit.read_text().strip()) != "max":
+        # The cache of files counts as used there, though it gives way: a run's own checkpoints fill it.
+        cache = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
+        available = min(available, int(text) - int((cgroup / "memory.current").read_text()) + int(cache))
     return available
 
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -19,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
+from acer_tf.replay import TrajectoryReplay
 
 # The previous checkpoint is kept as the one to fall back to.
 KEPT = 2
+_STATE = "state.npz"
 _SENTINEL = "COMPLETE"
 _JSON = "json"
 
@@ -54,46 +56,48 @@ class Checkpoints:
 
         Args:
             snapshot: variables, counters and generators.
-            replay: None leaves replay out, as a finished run does.
-            step: names the checkpoint.
+            replay: None leaves replay out and drops every earlier checkpoint, as a finished run does.
+            step: names the checkpoint; where that name is taken, the next free number does.
 
         Raises:
             CheckpointError: it could not be written (disk full); earlier checkpoints are untouched.
         """
-        final = self._folder / f"{step:012d}"
+        final = self._folder / f"{max([step, *(int(path.name) + 1 for path in self._complete())]):012d}"
         partial = final.with_suffix(".partial")
+        kept = KEPT
         try:
-            replay_state = {}
-            if replay is not None:
-                self._replay_folder.mkdir(parents=True, exist_ok=True)
-                replay_state = replay.save(self._replay_folder)
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            document = json.dumps(snapshot.state).encode()
-            with _durable(partial / "state.npz") as file:
-                np.savez(
-                    file,
-                    **{_JSON: np.frombuffer(document, np.uint8)},
-                    **{f"array/{name}": array for name, array in snapshot.arrays.items()},
-                    **{f"replay/{name}": array for name, array in replay_state.items()},
-                )
-            with _durable(partial / _SENTINEL) as file:
-                file.write(json.dumps({"step": step, "chunks": _chunks(replay_state)}).encode())
-            if final.exists():
-                shutil.rmtree(final)
+            replay_state = {}
+            if replay is not None:
+                self._replay_folder.mkdir(exist_ok=True)
+                replay_state = replay.save(self._replay_folder)
+            members: dict[str, Any] = {
+                _JSON: np.frombuffer(json.dumps(snapshot.state).encode(), np.uint8),
+                **{f"array/{name}": array for name, array in snapshot.arrays.items()},
+                **{f"replay/{name}": array for name, array in replay_state.items()},
+            }
+            with _durable(partial / _STATE) as file:
+                np.savez(file, **members)
+            with _durable(partial / _SENTINEL):
+                pass
+            _sync_folder(partial)
             partial.rename(final)
             _sync_folder(self._folder)
+            if replay is None:
+                kept = 1
         except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
                 f"checkpoint at step {step:,} not written: {error}; the earlier ones in {self._folder} are whole"
             ) from error
-        self._clean()
+        finally:
+            self._clean(kept)
 
     def restore(self, replay: TrajectoryReplay | None) -> Snapshot | None:
         """The newest checkpoint that is whole, with its rows put into `replay`; None where there is none at all.
 
-        One that is damaged is set aside under another name, with a message, and the previous one is taken.
+        Those that are damaged are set aside under another name, with a message, and the one before them is taken. The
+        checkpoint of a finished run leaves `replay` as it is.
 
         Args:
             replay: filled from the checkpoint; None where only weights are wanted (nothing is then set aside).
@@ -102,22 +106,24 @@ class Checkpoints:
             CheckpointError: there are checkpoints, but none is whole.
         """
         complete = self._complete()
+        damaged = []
         for path in reversed(complete):
             try:
-                with zipfile.ZipFile(path / "state.npz") as archive:
-                    if damaged := archive.testzip():
-                        raise zipfile.BadZipFile(f"bad CRC of {damaged}")
-                with np.load(path / "state.npz", allow_pickle=False) as archive:
-                    members = {name: archive[name] for name in archive.files}
-                state = json.loads(members.pop(_JSON).tobytes())
-                arrays = _under("array/", members)
-                if replay is not None:
-                    replay.restore(self._replay_folder, _under("replay/", members))
-                return Snapshot(arrays, state)
-            except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, ReplayCorrupt) as error:
-                print(f"checkpoint {path} is damaged ({error}); falling back to the one before", file=sys.stderr)
-                if replay is not None:
-                    path.rename(_free_name(path.with_suffix(".damaged")))
+                members = _read(path / _STATE)
+                snapshot = Snapshot(_under("array/", members), json.loads(members[_JSON].tobytes()))
+                replay_state = _under("replay/", members)
+                if replay is not None and replay_state:
+                    replay.restore(self._replay_folder, replay_state)
+            except Exception as error:  # damaged bytes fail in nearly any way
+                print(f"checkpoint {path} is damaged ({type(error).__name__}: {error})", file=sys.stderr)
+                damaged.append(path)
+                continue
+            if damaged:
+                print(f"falling back to the checkpoint before, {path}", file=sys.stderr)
+            if replay is not None:
+                for other in damaged:
+                    other.rename(_free_name(other.with_suffix(".damaged")))
+            return snapshot
         if complete:
             raise CheckpointError(
                 f"none of the {len(complete)} checkpoints in {self._folder} is whole; start again in another folder"
@@ -127,20 +133,32 @@ class Checkpoints:
     def _complete(self) -> list[Path]:
         return sorted(p.parent for p in self._folder.glob(f"*/{_SENTINEL}") if p.parent.name.isdigit())
 
-    def _clean(self) -> None:
+    def _clean(self, kept: int) -> None:
+        """Drops all but the newest `kept` checkpoints, what interrupted processes left, and chunks that none needs."""
         complete = self._complete()
-        for path in complete[:-KEPT]:
-            shutil.rmtree(path)
-        needed = {
-            chunk for path in complete[-KEPT:] for chunk in json.loads((path / _SENTINEL).read_text())["chunks"]
-        }
+        for path in complete[:-kept]:
+            (path / _SENTINEL).unlink()  # first: half a checkpoint is none
+        for path in self._folder.glob("*"):
+            half = path.name.isdigit() and not (path / _SENTINEL).exists()
+            if half or path.suffix == ".partial":
+                shutil.rmtree(path)
+        try:
+            states = [_under("replay/", _read(path / _STATE)) for path in complete[-kept:]]
+        except Exception:  # a damaged one does not say which chunks are its own
+            return
+        needed = {name for state in states if state for name in TrajectoryReplay.chunk_files(state)}
         for path in self._replay_folder.glob("*"):
             if path.name not in needed:
                 path.unlink()
 
 
-def _chunks(replay_state: Mapping[str, np.ndarray]) -> list[str]:
-    return TrajectoryReplay.chunk_files(replay_state) if replay_state else []
+def _read(path: Path) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(path) as archive:
+        # A member is read, and thereby checked, in full before anything in it is believed.
+        return {
+            name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+            for name in archive.namelist()
+        }
 
 
 def _under(prefix: str, members: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

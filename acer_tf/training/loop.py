@@ -11,11 +11,7 @@ import numpy as np
 
 from acer_tf.agents.acer import Acer
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training.actor import Actor
-
-
-class NonFiniteError(ArithmeticError):
-    """A loss, gradient or diagnostic became NaN or infinite: the message names the first, in the order of computation."""
+from acer_tf.training.actor import Actor, NonFiniteError
 
 
 class Loop:
@@ -50,10 +46,10 @@ class Loop:
         self._counts: dict[str, int] = collections.defaultdict(int)
 
     def iterate(self) -> None:
-        """Raises NonFiniteError as soon as an update's diagnostics are not finite; the weights are then not to be kept."""
+        """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
         self.actor.collect(self._unroll_length)
         self._update("on_policy", self.replay.latest())
-        if self.replay.rows >= self._replay_start and self.replay.can_sample:
+        if self.replay.stored >= self._replay_start and self.replay.can_sample:
             for _ in range(self._generator.poisson(self._replay_ratio)):
                 self._update("replay", self.replay.sample())
 
@@ -89,7 +85,7 @@ class Loop:
                 )
             key = f"{kind}/{name}"
             if name.endswith("_max"):
-                self._sums[key], self._counts[key] = max(self._sums[key], value), 1
+                self._sums[key], self._counts[key] = max(self._sums.get(key, value), value), 1
             else:
                 self._sums[key] += value
                 self._counts[key] += 1

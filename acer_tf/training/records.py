@@ -33,12 +33,15 @@ class Lock:
     """Exclusive use of a run folder by one process, until `release` or the process's end, however it ends.
 
     Raises:
-        RunFolderError: another process holds it; names its host and pid.
+        RunFolderError: another process holds it (names its host and pid), or it cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / "lock").open("a+")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / "lock").open("a+")
+        except OSError as error:
+            raise RunFolderError(f"--run_dir={folder} cannot be used: {error}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -87,18 +90,17 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def git_commit() -> str | None:
-    """The commit of the checkout that this package lies in, with "+changes" where the tree differs; None outside one."""
+    """The commit of the checkout that holds this package, "+changes" behind it where it differs; None outside one."""
     here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", *arguments]
+        return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changes = subprocess.run(
-            ["git", "status", "--porcelain", "--", str(here)], cwd=here, capture_output=True, text=True, check=True
-        ).stdout
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(here)) else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return commit + ("+changes" if changes.strip() else "")
 
 
 def package_versions() -> dict[str, str]:
@@ -140,10 +142,9 @@ class Progress:
             self._columns = next(csv.reader(self._file))
             self._file.seek(0, os.SEEK_END)
         self._events = EventFileWriter(str(folder / "tensorboard"))
-        if step:
-            # TensorBoard drops what an earlier process logged beyond this step.
-            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-            self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
+        # TensorBoard drops what an earlier process logged beyond this step.
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
 
     def position(self) -> int:
         """Bytes of progress.csv, all of them on disk."""
@@ -155,14 +156,14 @@ class Progress:
         """Appends one row; None is an empty cell. The first row decides the columns.
 
         Raises:
-            ValueError: the row's columns are not those of the file.
+            RunFolderError: the row's columns are not those of the file, which other code wrote.
         """
-        writer = csv.writer(self._file)
+        writer = csv.writer(self._file, lineterminator="\n")
         if self._columns is None:
             self._columns = list(row)
             writer.writerow(self._columns)
         if list(row) != self._columns:
-            raise ValueError(f"{self._path} has the columns {self._columns}, not {list(row)}")
+            raise RunFolderError(f"{self._path} has the columns {self._columns}, not {list(row)}")
         writer.writerow(["" if value is None else value for value in row.values()])
         self._file.flush()
         values = [

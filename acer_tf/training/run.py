@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import sys
 import time
@@ -23,7 +24,7 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.acer import Acer
-from acer_tf.training.actor import Actor
+from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.training.build import derive_seed, make_agent, make_network, make_replay, resolve
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.export import export_policy
@@ -71,16 +72,17 @@ def train(
         Interrupted: a signal asked to stop; a checkpoint was written.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: none could be written, or none read.
+        OSError: something else could not be written (disk full); the last checkpoint is whole.
     """
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
     settings = resolve(settings, spec)
     make_network(settings, spec)
-    replay = make_replay(settings, spec)
     _require_same_run(settings, run_dir)
+    replay = make_replay(settings, spec)
     lock = Lock(run_dir)
     try:
         # Once more behind the lock: another process may have begun a run here in the meantime.
-        if _require_same_run(settings, run_dir).get("finished"):
+        if _require_same_run(settings, run_dir).get("finished") and (run_dir / "policy").exists():
             _say(quiet, f"{run_dir} holds this run, finished already")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
@@ -103,6 +105,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
 
     Raises:
         RunFolderError: there is no run, or no checkpoint yet.
+        SettingsError, InvalidEnvironment: this version, or this machine, cannot make its agent.
         CheckpointError: no checkpoint is whole.
     """
     document = _read_document(run_dir)
@@ -128,10 +131,14 @@ class _Run:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
         self._checkpoints = checkpoints
         snapshot = checkpoints.restore(replay)
-        state = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
+        if snapshot is not None:
+            _assign(agent, snapshot.arrays)
+        state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
         steps = state["actor"]["steps"]
         if snapshot is None:
-            env_details = {"environment": dataclasses.asdict(envs.spec(settings.env, atari_preset=settings.atari_preset))}
+            if (folder / "run.json").exists():
+                print(f"{folder} has no checkpoint yet: starting from the first step", file=sys.stderr)
+            env_details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec)}
             if settings.env.startswith("atari/"):
                 env_details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
             write_json(folder / "run.json", run_document(dataclasses.asdict(settings), env_details))
@@ -154,7 +161,6 @@ class _Run:
             seed=derive_seed(settings, "poisson"),
         )
         if snapshot is not None:
-            _assign(agent, snapshot.arrays)
             actor.restore(snapshot.state["actor"])
             self._loop.restore(snapshot.state["loop"])
         self._seconds_before = state["seconds"]
@@ -207,6 +213,9 @@ class _Run:
             "position": self._progress.position(),
         }
         arrays = {name: np.asarray(variable.value) for name, variable in self._agent.variables().items()}
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
         self._checkpoints.save(Snapshot(arrays, state), self._replay if with_replay else None, self.steps)
 
     def _row(self) -> dict[str, float | int | None]:
@@ -256,7 +265,8 @@ class _StopRequest:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signal_number = number
         self.__exit__()
-        print(f"{signal.Signals(number).name}: writing a checkpoint, then stopping", file=sys.stderr, flush=True)
+        # Not print: the signal may have come in the middle of one, which cannot be entered twice.
+        os.write(2, f"{signal.Signals(number).name}: writing a checkpoint, then stopping\n".encode())
 
 
 def _require_same_run(settings: Settings, run_dir: Path) -> dict[str, Any]:
@@ -285,7 +295,7 @@ def _read_document(run_dir: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(path.read_text())
         return document | {"settings": dict(document["settings"])}
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path} cannot be read as a run's record ({error}): choose another folder") from error
 
 

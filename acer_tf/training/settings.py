@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from acer_tf.agents.acer import AcerHyperparameters
+from acer_tf.envs import ATARI_PRESETS
+
+if TYPE_CHECKING:
+    from acer_tf.agents.acer import AcerHyperparameters
 
 
 class SettingsError(ValueError):
@@ -60,6 +63,14 @@ class Settings:
     reward_clip: float | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in setting_types().items():
+            value = getattr(self, name)
+            if value is None and getattr(Settings, name, "") is None:
+                continue
+            if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))
+            elif type(value) is not kind:
+                raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
         for name, (holds, wanted) in _CHECKS.items():
             value = getattr(self, name)
             # A comparison with NaN is False, so NaN is refused everywhere.
@@ -68,7 +79,8 @@ class Settings:
         for name, value in AGENTS[self.agent].items():
             if getattr(self, name) != value:
                 raise SettingsError(
-                    f"--{name}={getattr(self, name)}: --agent={self.agent} is ACER with {name} {value}; use --agent=acer"
+                    f"--{name}={getattr(self, name)}: --agent={self.agent} is ACER with {name} {value}; "
+                    "use --agent=acer"
                 )
         if self.replay_capacity < self.unroll_length:
             raise SettingsError(
@@ -83,6 +95,9 @@ class Settings:
     @property
     def hyperparameters(self) -> AcerHyperparameters:
         """The part that the update rule reads."""
+        # Imported here, so that bad settings are refused without the seconds that loading TensorFlow takes.
+        from acer_tf.agents.acer import AcerHyperparameters
+
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(AcerHyperparameters)}
         return AcerHyperparameters(**values | {"reward_clip": self.effective_reward_clip})
 
@@ -174,6 +189,7 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "seed": _at_least(0),
     "total_steps": _at_least(1),
     "log_interval": _at_least(1),
+    "atari_preset": _one_of(*ATARI_PRESETS),
     "num_envs": _at_least(1),
     "unroll_length": _at_least(1),
     "replay_ratio": _at_least(0),

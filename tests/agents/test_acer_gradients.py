@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf.agents.acer import Acer, AcerHyperparameters
 from acer_tf.networks import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
@@ -28,16 +27,6 @@ class LinearNetwork(Network):
         x = keras.Input((SIZE,))
         logits = keras.layers.Dense(ACTIONS, name="policy")(x)
         self.model = keras.Model(x, (keras.layers.Softmax()(logits), keras.layers.Dense(ACTIONS, name="q")(x)))
-
-
-def agent_of(make_network, rng, scale, **hyperparameters):
-    """An agent whose online and average weights are random and differ: no policy is near uniform or near another."""
-    network, average = make_network(), make_network()
-    agent = Acer(network, average, keras.optimizers.SGD(), AcerHyperparameters(**hyperparameters))
-    for model in (network.model, average.model):
-        for variable in model.trainable_variables:
-            variable.assign(scale * rng.normal(size=variable.shape))
-    return agent
 
 
 def per_state(probabilities, q, trajectory, h):
@@ -135,12 +124,8 @@ CASES = list(itertools.product([0.3, np.inf], [True, False], ["mean", "sum"], [0
 
 
 @pytest.mark.parametrize(("delta", "inside", "reduction", "c"), CASES)
-def test_gradient_equals_autodiff_of_the_surrogate(delta, inside, reduction, c):
-    rng = np.random.default_rng(0)
-    agent = agent_of(
-        lambda: Network(SPEC, architecture="mlp"),
-        rng,
-        0.4,
+def test_gradient_equals_autodiff_of_the_surrogate(make_agent, delta, inside, reduction, c):
+    agent = make_agent(
         gamma=0.95,
         retrace_lambda=0.9,
         importance_truncation=c,
@@ -151,7 +136,7 @@ def test_gradient_equals_autodiff_of_the_surrogate(delta, inside, reduction, c):
         reduction=reduction,
         reward_clip=1.5,
     )
-    trajectory = oracles.random_trajectory(rng, 8, 12, ACTIONS, SIZE)
+    trajectory = oracles.random_trajectory(np.random.default_rng(1), 8, 12, ACTIONS, SIZE)
     gradients, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
     for variable, ours, expected in zip(
         agent.network.model.trainable_variables, gradients, gradients_by_autodiff(agent, trajectory), strict=True
@@ -183,7 +168,7 @@ def gradients_by_finite_differences(agent, trajectory):
     count = len(action)
 
     def row_objective(i, x, constant):
-        """Row i's ½-less surrogate at statistics x: Eq. 9, where `constant` is the policy that only weighs."""
+        """Eq. 9 as a function of the statistics x of state i, where `constant` are those that only weigh."""
         correction = sum(
             max(0.0, 1 - c / rho[i, a]) * constant[a] * np.log(x[a]) * (q_rows[i, a] - value[i]) for a in range(ACTIONS)
         )
@@ -215,12 +200,10 @@ def gradients_by_finite_differences(agent, trajectory):
 
 
 @pytest.mark.parametrize(("delta", "inside", "reduction", "c"), [case for case in CASES if case[3] != 0.5])
-def test_gradient_equals_finite_differences(delta, inside, reduction, c):
-    rng = np.random.default_rng(1)
-    agent = agent_of(
+def test_gradient_equals_finite_differences(make_agent, delta, inside, reduction, c):
+    agent = make_agent(
         LinearNetwork,
-        rng,
-        0.8,
+        scale=0.8,
         gamma=0.9,
         importance_truncation=c if np.isinf(c) else 2.0,
         trust_region_delta=delta,
@@ -229,7 +212,7 @@ def test_gradient_equals_finite_differences(delta, inside, reduction, c):
         critic_weight=0.5,
         reduction=reduction,
     )
-    trajectory = oracles.random_trajectory(rng, 5, 6, ACTIONS, SIZE)
+    trajectory = oracles.random_trajectory(np.random.default_rng(1), 5, 6, ACTIONS, SIZE)
     gradients, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
     ours = np.concatenate([np.ravel(g) for g in gradients])
     np.testing.assert_allclose(ours, gradients_by_finite_differences(agent, trajectory), rtol=1e-3, atol=1e-4)

@@ -12,9 +12,7 @@ from acer_tf.agents.optimizer import rmsprop
 def test_first_two_steps(accumulator, decay, epsilon):
     inputs = keras.Input((2,))
     model = keras.Model(inputs, keras.layers.Dense(3, bias_initializer="ones")(inputs))
-    optimizer = rmsprop(
-        model, learning_rate=0.01, decay=decay, epsilon=epsilon, initial_accumulator=accumulator
-    )
+    optimizer = rmsprop(model, learning_rate=0.01, decay=decay, epsilon=epsilon, initial_accumulator=accumulator)
     theta = [w.astype(np.float64) for w in model.get_weights()]
     velocity = [np.full_like(w, accumulator) for w in theta]
     rng = np.random.default_rng(0)

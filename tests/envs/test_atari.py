@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import ale_py
 import numpy as np
@@ -29,7 +30,15 @@ def same(left, right):
     return all(np.array_equal(a, b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
 
 
-GOLDEN = {}
+# Of ale-py 0.12.1. A change here is a change of what every result was measured on.
+GOLDEN = {
+    ("Pong", "acer2016"): "46aab9d4c3667c65738c0832d31fcc64d378364a88581750c4a9bd71179ae673",
+    ("Pong", "machado2018"): "18cf6dc3975cbae4695c99f6ebc599356fb3ee1c47f81e30cbf4635b0225011b",
+    ("Breakout", "acer2016"): "2ee02508152c0f3d6c2d0f946f55f245ad99d60afeb64132c1405be156d2bfbf",
+    ("Breakout", "machado2018"): "b9b1baafb9a60498182facb3d11d668096dc2e62c16f581118055d235403cd23",
+    ("MsPacman", "acer2016"): "47482d2af58e22f88ca5762645293f46b9a106430d0aac9b6634412d0413dbf8",
+    ("MsPacman", "machado2018"): "fb40dbd51eba662bca038d2a28f77df6605c0ed9ed5319935da919bfeba2998f",
+}
 
 
 @pytest.mark.parametrize("game, preset", GOLDEN)
@@ -37,28 +46,32 @@ def test_golden_hash(game, preset):
     digest = hashlib.sha256()
     for step in rollout_of(game, preset=preset):
         for array in step:
-            digest.update(np.ascontiguousarray(array))
-    assert digest.hexdigest()[:16] == GOLDEN[game, preset]
+            digest.update(array.tobytes())
+    assert digest.hexdigest() == GOLDEN[game, preset]
 
 
 def area_weights(size, source):
-    """[size, source] weights of area interpolation: the share of each source pixel in each of `size` equal intervals."""
+    """[size, source] weights of area interpolation: each source pixel's share in each of `size` equal intervals."""
     edges = np.arange(size + 1) * source / size
     pixels = np.arange(source)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
     return np.maximum(overlap, 0) * size / source
 
 
-@pytest.mark.parametrize("game, preset", [("Breakout", ACER), ("MsPacman", ACER), ("SpaceInvaders", MACHADO)])
-def test_equals_a_second_implementation_on_the_bare_emulator(game, preset):
-    """Skip, maximum, grey, resize, stack, FIRE, sticky actions, lives, rewards: written again on ALE's own interface."""
+@pytest.mark.parametrize(
+    "game, preset, num_steps", [("Breakout", ACER, 240), ("MsPacman", ACER, 540), ("SpaceInvaders", MACHADO, 370)]
+)
+def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_steps):
+    """Skip, maximum, grey, resize, stack, FIRE, sticky actions, lives, rewards: again, on the bare interface."""
     preset = dataclasses.replace(preset, max_no_ops=0)
-    steps, actions = rollout(envs.make(f"atari/{game}", 1, 3, atari_preset=preset), 700)
+    steps, actions = rollout(envs.make(f"atari/{game}", 1, 3, atari_preset=preset), num_steps)
 
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", preset.sticky_probability)
     ale.setInt("random_seed", int(np.random.SeedSequence(3).generate_state(1)[0] >> 1))
-    ale.loadROM(roms.get_rom_path(envs.names.ATARI_ROMS[game]))
+    rom = roms.get_rom_path(envs.names.ATARI_ROMS[game])
+    assert rom is not None
+    ale.loadROM(rom)
     legal = ale.getLegalActionSet() if preset.full_action_set else ale.getMinimalActionSet()
     rows, columns = area_weights(84, 210), area_weights(84, 160)
 
@@ -70,19 +83,20 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset):
 
     games_over, lives_lost, best = 0, 0, 0
     stack, over = np.zeros((4, 84, 84)), True
-    for step, action in zip(steps, [None, *actions[:, 0]], strict=True):
+    for t, (step, action) in enumerate(zip(steps, [None, *actions[:, 0]], strict=True)):
         if over:
             picture, reward, discount, over, first = start(), 0, 1, False, True
         else:
             reward, lives, shots = 0, ale.lives(), []
-            for _ in range(4):
+            for frame in range(4):
                 reward += ale.act(legal[action])
-                shots.append(ale.getScreenGrayscale())
                 over = ale.game_over()
                 if over:
                     break
-            # ALE takes no new picture of a game that ends within the step before its last two frames.
-            picture = np.maximum(*shots[-2:]) if len(shots) == 4 and not over else None
+                if frame >= 2:
+                    shots.append(ale.getScreenGrayscale())
+            # Of a game that ends within a step ALE takes no last picture.
+            picture = None if over else np.maximum(*shots)
             lost = preset.life_loss_ends_return and 0 < ale.lives() < lives
             discount, first = (0 if over or lost else 1), False
             games_over += over
@@ -91,8 +105,8 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset):
             stack[:] = 0
         shown = step.observation[0].astype(int)
         np.testing.assert_array_equal(shown[:-1], stack[1:])
-        if picture is not None:
-            assert np.abs(shown[-1] - rows @ picture @ columns.T).max() <= 1
+        if picture is not None and (first or t % 10 == 0):
+            assert np.abs(shown[-1] - rows @ picture.astype(float) @ columns.T).max() <= 1
         stack = shown
         assert step.reward == reward and step.discount == discount and step.last == over
         best = max(best, reward)
@@ -106,10 +120,10 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset):
 def test_planes_older_than_age_are_zero_and_the_others_are_the_frames_before(game, preset):
     """What replay needs to rebuild stacks from single frames: at no-op and FIRE starts, lost lives and time limits."""
     preset = dataclasses.replace(preset, max_frames=120)
-    steps = rollout_of(game, num_envs=8, steps=320, preset=preset)
+    steps = rollout_of(game, num_envs=4, steps=320, preset=preset)
     masked = 0
     for before, step in zip(steps, steps[1:], strict=False):
-        for i in range(8):
+        for i in range(4):
             if step.mask[i]:
                 np.testing.assert_array_equal(step.observation[i, :-1], before.observation[i, 1:])
                 assert step.age[i] == min(before.age[i] + 1, 3)
@@ -118,13 +132,13 @@ def test_planes_older_than_age_are_zero_and_the_others_are_the_frames_before(gam
                 assert step.age[i] == 0
             assert not step.observation[i, : 3 - step.age[i]].any()
             assert step.observation[i, 3 - step.age[i] :].any(axis=(1, 2)).all()
-    assert masked > 60
+    assert masked >= 40
 
 
 def test_lost_lives_end_the_return_and_nothing_else():
-    steps = rollout_of("Breakout", num_envs=4, steps=600)[1:]
-    mask, last, discount, reward = (np.array([getattr(s, f) for s in steps]) for f in ("mask", "last", "discount", "reward"))
-    for i in range(4):
+    steps = rollout_of("Breakout", num_envs=2, steps=600)[1:]
+    _, _, reward, discount, mask, last = (np.array(field) for field in zip(*steps, strict=True))
+    for i in range(2):
         overs = np.flatnonzero(last[:, i])
         assert len(overs) >= 2
         np.testing.assert_array_equal(np.flatnonzero(~mask[:, i]), overs[overs < 599] + 1)
@@ -135,7 +149,7 @@ def test_lost_lives_end_the_return_and_nothing_else():
 
 
 def test_machado2018_plays_on_through_lost_lives():
-    steps = rollout_of("Breakout", num_envs=4, steps=900, preset="machado2018")[1:]
+    steps = rollout_of("Breakout", steps=400, preset="machado2018")[1:]
     ended = np.array([s.discount for s in steps]) == 0
     assert ended.any()
     np.testing.assert_array_equal(ended, [s.last for s in steps])
@@ -149,8 +163,8 @@ def test_the_frame_cap_truncates():
 
 
 def test_presets():
-    assert ACER == envs.AtariPreset(4, True, 84, 84, True, 4, 30, True, 0.0, False, True, 108_000)
-    assert MACHADO == envs.AtariPreset(4, True, 84, 84, True, 4, 0, False, 0.25, True, False, 108_000)
+    assert envs.AtariPreset(4, True, 84, 84, True, 4, 30, True, 0.0, False, True, 108_000) == ACER
+    assert envs.AtariPreset(4, True, 84, 84, True, 4, 0, False, 0.25, True, False, 108_000) == MACHADO
     assert envs.AtariPreset(**dataclasses.asdict(MACHADO)) == MACHADO
     assert envs.spec("atari/Pong") == envs.make("atari/Pong", 2, 1).spec
     assert envs.spec("atari/Pong").observation_shape == (4, 84, 84)
@@ -171,12 +185,17 @@ def test_fire_starts_the_game_and_only_the_game():
     assert lives_lost(dataclasses.replace(ACER, fire_at_start=False)) == 0
 
 
-@pytest.mark.parametrize("max_no_ops, fire, fewest", [(30, True, 1), (30, False, 0), (3, False, 0), (0, False, 0)])
+@pytest.mark.parametrize("max_no_ops, fire, fewest", [(6, True, 1), (6, False, 0), (0, False, 0)])
 def test_start_frames(max_no_ops, fire, fewest):
-    preset = dataclasses.replace(ACER, max_no_ops=max_no_ops, fire_at_start=fire)
-    env = envs.make("atari/Pong", 400, 0, atari_preset=preset, threads=2)._env
-    frames = env.reset(seed=np.arange(400, dtype=np.int32))[1]["episode_frame_number"]
-    assert frames.min() == fewest and frames.max() == max_no_ops
+    preset = dataclasses.replace(ACER, max_no_ops=max_no_ops, fire_at_start=fire, max_frames=4)
+    ale: Any = envs.make("atari/Pong", 4, 0, atari_preset=preset)._env
+    ale.reset(seed=np.arange(4, dtype=np.int32))
+    frames = []
+    for t in range(60):
+        *_, info = ale.step(np.zeros(4, np.int32))
+        if t % 2:
+            frames.extend(info["episode_frame_number"])
+    assert set(frames) == set(range(fewest, max_no_ops + 1))
 
 
 def test_seeds():
@@ -229,7 +248,11 @@ def test_57_games():
     assert {"MsPacman", "UpNDown", "Hero", "Surround", "StarGunner", "Jamesbond"} <= set(envs.ATARI_GAMES)
 
 
-@pytest.mark.parametrize("game", envs.ATARI_GAMES)
+# One in six here; all of them with `pytest -m slow`.
+GAMES = [pytest.param(g, marks=[] if i % 6 == 0 else pytest.mark.slow) for i, g in enumerate(envs.ATARI_GAMES)]
+
+
+@pytest.mark.parametrize("game", GAMES)
 def test_every_game_plays(game):
     env = envs.make(f"atari/{game}", 1, 0)
     steps, _ = rollout(env, 8)

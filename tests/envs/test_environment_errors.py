@@ -1,5 +1,6 @@
 """What bad input gives: InvalidEnvironment, a sentence that says what to do, and nothing started."""
 
+import re
 import sys
 
 import gymnasium
@@ -34,7 +35,7 @@ def refused(env_id, num_envs=1, **settings):
 )
 def test_an_unknown_name_names_the_nearest(asked, meant):
     message = refused(asked)
-    assert f"no environment '{asked}'" in message and f"{meant} or" in message + " or" .replace("?", "")
+    assert f"no environment '{asked}'" in message and meant in re.findall(r"[\w/.-]+", message.partition(";")[2])
 
 
 @pytest.mark.parametrize("asked", ["", "zzzzzz", "atari/", "qqq/QQQQQQ-v0"])
@@ -74,7 +75,7 @@ class Blank(gymnasium.Env):
 @pytest.fixture
 def blank():
     def register(**kwargs):
-        gymnasium.register("Blank-v0", Blank, kwargs=kwargs)
+        gymnasium.register("Blank-v0", lambda **settings: Blank(**settings), kwargs=kwargs)
         Blank.made = 0
 
     yield register
@@ -133,8 +134,14 @@ def test_spec_refuses_as_make_does():
 
 
 @pytest.mark.parametrize(
-    "env_id, family", [("atari/Pong", "atari"), ("minatar/breakout", "minatar"), ("CartPole-v1", "gymnasium"),
-                       ("atari", "gymnasium"), ("ALE/Pong-v5", "gymnasium")]
+    "env_id, family",
+    [
+        ("atari/Pong", "atari"),
+        ("minatar/breakout", "minatar"),
+        ("CartPole-v1", "gymnasium"),
+        ("atari", "gymnasium"),
+        ("ALE/Pong-v5", "gymnasium"),
+    ],
 )
 def test_family(env_id, family):
     assert envs.env_family(env_id) == family

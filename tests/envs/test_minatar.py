@@ -8,8 +8,13 @@ from acer_tf.envs import minatar as our_minatar
 
 minatar = pytest.importorskip("minatar")
 
-CHANNELS_AND_ACTIONS = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6),
-                        "space_invaders": (6, 4)}
+CHANNELS_AND_ACTIONS = {
+    "asterix": (4, 5),
+    "breakout": (4, 3),
+    "freeway": (7, 3),
+    "seaquest": (10, 6),
+    "space_invaders": (6, 4),
+}
 
 
 def play(env, steps):
@@ -21,7 +26,7 @@ def play(env, steps):
 def test_equals_the_bare_game(game):
     env = envs.make(f"minatar/{game}", 2, 7)
     channels, num_actions = CHANNELS_AND_ACTIONS[game]
-    assert env.spec.observation_shape == (10, 10, channels) and env.spec.observation_dtype == "uint8"
+    assert env.spec.observation_shape == (10, 10, channels) and env.spec.observation_dtype == "bool"
     assert env.spec.num_actions == num_actions and env.spec.stack == 1 and env.spec.frames_per_step == 1
     steps, actions = play(env, 3000 if game == "freeway" else 1000)
     for i, word in enumerate(np.random.SeedSequence(7).generate_state(2)):

@@ -1,5 +1,7 @@
 """The rules of TimeStep, on tapes whose every row is written by hand."""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -13,11 +15,11 @@ class Tape(VectorEnv):
 
     render_mode = None
 
-    def __init__(self, rows, num_envs=1, observation=np.uint8, actions=gymnasium.spaces.Discrete(3)):
+    def __init__(self, rows, num_envs=1, observation=np.uint8, first_action=0):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = num_envs
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (4, 2, 2), observation)
-        self.single_action_space = actions
+        self.single_action_space = gymnasium.spaces.Discrete(3, start=first_action)
         self._rows = iter(rows)
         self.seeds = []
         self.actions = []
@@ -112,16 +114,16 @@ def test_an_unstacked_observation_has_age_zero():
 
 
 @pytest.mark.parametrize(
-    "given, kept", [("float64", "float32"), ("float32", "float32"), ("uint8", "uint8"), ("bool", "uint8"),
-                    ("int64", "float32")]
+    "given, kept",
+    [("float64", "float32"), ("float32", "float32"), ("uint8", "uint8"), ("bool", "bool"), ("int64", "float32")],
 )
-def test_observations_are_uint8_or_float32(given, kept):
+def test_observations_are_uint8_bool_or_float32(given, kept):
     env = VectorEnvironment(Tape(GAME, observation=np.dtype(given).type), seeds=None)
     assert env.spec.observation_dtype == env.reset().observation.dtype == kept
 
 
 def test_actions_are_shifted_to_the_spaces_own_start():
-    tape = Tape(GAME, actions=gymnasium.spaces.Discrete(3, start=-1))
+    tape = Tape(GAME, first_action=-1)
     env = VectorEnvironment(tape, seeds=None)
     env.reset()
     env.step(np.array([0]))
@@ -173,7 +175,7 @@ def test_pictures_must_be_asked_for():
 
 @pytest.mark.parametrize("picture, size", [((10, 10), 160), ((7, 100), 161), ((210, 160), 210)])
 def test_small_pictures_are_enlarged(picture, size):
-    tape = Tape(GAME)
+    tape: Any = Tape(GAME)
     tape.render_mode = "rgb_array"
     height, width = picture
     first = np.linspace(0, 1, height * width * 3).reshape(height, width, 3)

@@ -1,0 +1,48 @@
+import csv
+import json
+
+import pytest
+
+from experiments import learning_curves
+
+
+def write_run(folder, seed, last):
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"settings": {"env": "CartPole-v1", "seed": seed, "total_steps": 200}}))
+    (folder / "progress.csv").write_text(
+        f"steps,games,mean_return,interval_return\n100,4,1.0,1.0\n200,8,{last},{last}\n"
+    )
+    return folder
+
+
+def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
+    a, b, c = (write_run(tmp_path / name, seed, last) for name, seed, last in (("a", 0, 3), ("b", 1, 5), ("c", 0, 2)))
+    output = tmp_path / "out"
+    arguments = [f"--runs=ratio 4={a},{b}", f"--runs=ratio 0={c}", f"--output={output}", "--at_steps=100"]
+    assert learning_curves.main(["learning_curves", *arguments]) == 0
+    rows = list(csv.reader((output / "table.csv").open()))
+    assert rows == [
+        ["setting", "seed", "steps", "return at 100", "return, last 10 % of training"],
+        ["ratio 4", "0", "200", "1.00", "3.00"],
+        ["ratio 4", "1", "200", "1.00", "5.00"],
+        ["ratio 4", "2 seeds", "200", "1.00 ± 0.00", "4.00 ± 1.00"],
+        ["ratio 0", "0", "200", "1.00", "2.00"],
+    ]
+    assert "| ratio 4 | 2 seeds |" in (output / "table.md").read_text()
+    assert (output / "figure.png").exists() and (output / "figure.svg").exists()
+    kept = output / "runs" / "ratio_4-seed1"
+    assert (kept / "progress.csv").read_text() == (b / "progress.csv").read_text()
+    assert json.loads((kept / "run.json").read_text())["settings"]["seed"] == 1
+
+
+@pytest.mark.parametrize("runs", ["no label", "label=", "label=nowhere"])
+def test_bad_runs_are_named(tmp_path, capsys, runs):
+    assert learning_curves.main(["learning_curves", f"--runs={runs}", f"--output={tmp_path / 'out'}"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_are_required():
+    with pytest.raises(SystemExit) as ended:
+        learning_curves.main(["learning_curves", "--output=out"])
+    assert ended.value.code == 2

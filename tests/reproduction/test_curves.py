@@ -1,0 +1,92 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from acer_tf.reproduction.curves import CurveError, RunCurve, draw, final_return, read_run, return_at
+from acer_tf.reproduction.published import baselines_acer_curve
+
+NAN = math.nan
+
+
+def curve(steps, games, mean_return, interval_return, env="CartPole-v1", seed=0):
+    columns = (np.array(column, float) for column in (steps, games, mean_return, interval_return))
+    return RunCurve(env, seed, int(steps[-1]), *columns)
+
+
+def write_run(folder, rows, env="CartPole-v1", seed=0):
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"settings": {"env": env, "seed": seed, "total_steps": 300}}))
+    lines = ["steps,games,mean_return,interval_return", *(",".join(row) for row in rows)]
+    (folder / "progress.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_final_return_weighs_intervals_by_their_games():
+    # The last half: 1 game of 10 and 3 games of 20; the row without games does not count, nor does what came before.
+    run = curve([100, 200, 300, 400], [5, 5, 6, 9], [1, 1, 2, 3], [99, NAN, 10, 20])
+    assert final_return(run, share=0.5) == pytest.approx((10 + 3 * 20) / 4)
+
+
+def test_the_final_return_of_no_game_is_nan():
+    assert math.isnan(final_return(curve([100, 200], [3, 3], [7, 7], [7, NAN]), share=0.5))
+
+
+def test_the_return_at_a_step_is_that_of_the_first_row_behind_it():
+    run = curve([100, 200, 300], [1, 2, 3], [1, 2, 3], [1, 2, 3])
+    assert return_at(run, 200) == 2
+    assert return_at(run, 201) == 3
+    assert math.isnan(return_at(run, 301))
+
+
+def test_a_run_is_read_with_empty_cells_as_nan(tmp_path):
+    run = read_run(write_run(tmp_path / "run", [("100", "0", "", ""), ("200", "2", "1.5", "1.5")], seed=7))
+    assert (run.env, run.seed, run.total_steps) == ("CartPole-v1", 7, 300)
+    np.testing.assert_array_equal(run.mean_return, [NAN, 1.5])
+
+
+@pytest.mark.parametrize("damage", ["no run.json", "no progress.csv", "a word", "no rows", "a missing column"])
+def test_what_is_not_a_run_is_named(tmp_path, damage):
+    folder = write_run(tmp_path / "run", [("100", "1", "2", "2")])
+    if damage.startswith("no ") and damage != "no rows":
+        (folder / damage.removeprefix("no ")).unlink()
+    else:
+        text = {
+            "a word": "steps,games,mean_return,interval_return\nmany,1,2,2\n",
+            "no rows": "steps,games,mean_return,interval_return\n",
+            "a missing column": "steps,games,mean_return\n100,1,2\n",
+        }[damage]
+        (folder / "progress.csv").write_text(text)
+    with pytest.raises(CurveError, match=str(folder)):
+        read_run(folder)
+
+
+def test_a_figure_shows_one_environment_only(tmp_path):
+    runs = {"a": [curve([1], [1], [1], [1])], "b": [curve([1], [1], [1], [1], env="Acrobot-v1")]}
+    with pytest.raises(CurveError, match="Acrobot-v1"):
+        draw(runs, tmp_path / "figure.png", title="")
+
+
+def test_the_published_curve_lies_behind_a_game_that_has_one(tmp_path, monkeypatch):
+    labels = []
+    monkeypatch.setattr(
+        "matplotlib.axes.Axes.legend", lambda axes, **_: labels.extend(axes.get_legend_handles_labels()[1])
+    )
+    draw({"ours": [curve([1e6], [9], [-20], [-20], env="atari/Pong")]}, tmp_path / "figure.svg", title="Pong")
+    assert labels == ["OpenAI baselines' ACER, published (6 runs)", "ours"]
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("steps", "mean"), [(1_010_070, -19.9748), (2_020_140, -15.8018), (3_030_210, 2.13387)])
+def test_published_pong_has_the_known_points(steps, mean):
+    # Typed from OpenAI's page, code version 7bfbcf1; in agent steps, not frames.
+    published = baselines_acer_curve("atari/Pong")
+    assert published is not None
+    assert published.mean[list(published.steps).index(steps)] == mean
+    assert (published.low <= published.mean).all() and (published.mean <= published.high).all()
+
+
+def test_games_outside_the_benchmark_have_no_published_curve():
+    assert baselines_acer_curve("atari/Alien") is None
+    assert baselines_acer_curve("minatar/breakout") is None

@@ -1,0 +1,114 @@
+"""What the training tests run on: environments that follow a script, and an agent that costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+
+SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
+
+
+class Row(NamedTuple):
+    """The environment's answer to one action. `end`: "" goes on, "life" lost, game "over", or "cut" by a time limit."""
+
+    reward: float = 0.0
+    end: str = ""
+
+
+class ScriptedEnvironment:
+    """N environments that answer what their scripts say, whatever the actions; past its end a script's games go on.
+
+    The observation of environment i after n steps is [i, first + n]. It has VectorEnvironment's face.
+    """
+
+    def __init__(self, scripts: Sequence[Sequence[Row]], first: float = 0.0) -> None:
+        self.spec, self.num_envs = SPEC, len(scripts)
+        self._scripts = [list(script) for script in scripts]
+        self._count = first
+        self.actions: list[np.ndarray] = []
+
+    def reset(self) -> TimeStep:
+        self._last = np.zeros(self.num_envs, bool)
+        return self._answer([Row()] * self.num_envs, mask=self._last)
+
+    def step(self, action: np.ndarray) -> TimeStep:
+        self.actions.append(action)
+        self._count += 1
+        mask = ~self._last
+        rows = [(s.pop(0) if s else Row()) if m else Row() for s, m in zip(self._scripts, mask, strict=True)]
+        self._last = np.array([row.end in ("over", "cut") for row in rows])
+        return self._answer(rows, mask)
+
+    def close(self) -> None:
+        pass
+
+    def _answer(self, rows: list[Row], mask: np.ndarray) -> TimeStep:
+        return TimeStep(
+            observation=np.array([[i, self._count] for i in range(self.num_envs)], np.float32),
+            age=np.zeros(self.num_envs, np.uint8),
+            reward=np.array([row.reward for row in rows], np.float32),
+            discount=np.array([row.end not in ("over", "life") for row in rows], np.float32),
+            mask=mask,
+            last=self._last,
+        )
+
+
+def act(observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Actions that depend on the seed alone, from the uniform policy."""
+    action = np.random.default_rng(seed).integers(0, SPEC.num_actions, len(observation)).astype(np.int32)
+    return action, np.full((len(observation), SPEC.num_actions), 1 / SPEC.num_actions, np.float32)
+
+
+def replay_of(num_envs: int, capacity: int = 1000, unroll_length: int = 4, seed: int = 0) -> TrajectoryReplay:
+    return TrajectoryReplay(SPEC, num_envs, capacity, unroll_length, seed)
+
+
+def same(a: Trajectory, b: Trajectory) -> bool:
+    """Whether two trajectories are equal, bit for bit."""
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+class Box:
+    """A variable, as far as a checkpoint is concerned."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    def assign(self, value: np.ndarray) -> None:
+        self.value = np.array(value)
+
+
+class LightAgent:
+    """Has an agent's face, counts its updates in its only weights, and keeps the trajectories that it was given."""
+
+    def __init__(self, spec: EnvironmentSpec, diagnostics: Any = lambda update: {"value": float(update)}) -> None:
+        self.network = SimpleNamespace(spec=spec)
+        self.weights = Box(np.zeros(4, np.float32))
+        self.trajectories: list[Trajectory] = []
+        self.diagnostic_names: tuple[str, ...] = ()
+        self._diagnostics = diagnostics
+
+    def act(self, observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        actions = self.network.spec.num_actions
+        action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)
+        return action, np.full((len(observation), actions), 1 / actions, np.float32)
+
+    def update(self, trajectory: Trajectory) -> dict[str, float]:
+        self.trajectories.append(trajectory)
+        self.weights.assign(self.weights.value + 1)
+        diagnostics = self._diagnostics(len(self.trajectories))
+        self.diagnostic_names = tuple(diagnostics)
+        return diagnostics
+
+    def variables(self) -> dict[str, Box]:
+        return {"online/weights": self.weights}

@@ -1,0 +1,142 @@
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from acer_tf.training.actor import Actor, NonFiniteError
+from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of, same
+
+LIFE = Row(1.0, "life")
+
+
+def actor_on(scripts, replay=None, seed=0, first=0.0, policy=act):
+    env = ScriptedEnvironment(scripts, first)
+    return Actor(env, policy, replay or replay_of(len(scripts)), seed)
+
+
+def test_replay_receives_every_row_as_the_environments_answered_it():
+    seen = []
+
+    def policy(observation, seed):
+        action, behaviour = act(observation, seed)
+        behaviour = np.random.default_rng(seed).dirichlet(np.ones(3), len(observation)).astype(np.float32)
+        seen.append((observation, action, behaviour))
+        return action, behaviour
+
+    replay = replay_of(2, unroll_length=6)
+    scripts = [[Row(1.0), Row(2.0, "life"), Row(3.0, "over"), Row(4.0)], [Row(5.0, "cut"), Row(6.0), Row(7.0, "over")]]
+    actor = actor_on(scripts, replay, policy=policy)
+    actor.collect(6)
+    rows = replay.latest()
+    assert rows.reward.tolist() == [[1, 2, 3, 0, 4, 0], [5, 0, 6, 7, 0, 0]]
+    assert rows.discount.tolist() == [[1, 0, 0, 1, 1, 1], [1, 1, 1, 0, 1, 1]]
+    assert rows.mask.tolist() == [[True, True, True, False, True, True], [True, False, True, True, False, True]]
+    assert rows.observation.tolist() == [[[i, n] for n in range(7)] for i in range(2)]
+    for t, (observation, action, behaviour) in enumerate(seen):
+        assert observation.tolist() == [[0, t], [1, t]]
+        assert rows.action[:, t].tolist() == action.tolist()
+        assert rows.behaviour[:, t].tolist() == behaviour.tolist()
+    assert [a.tolist() for a in actor._env.actions] == rows.action.T.tolist()
+    replay.check_valid()
+
+
+def test_returns_and_lengths_are_of_whole_games_and_leave_masked_rows_out():
+    """Environment 0 plays 3 + 2 steps, environment 1 a game of 4; a lost life ends neither."""
+    scripts = [
+        [Row(1.0), LIFE, Row(1.5, "over"), Row(10.0), Row(-4.0, "cut"), Row(100.0)],
+        [Row(0.5), LIFE, LIFE, Row(0.0, "over"), Row(1000.0)],
+    ]
+    actor = actor_on(scripts)
+    for _ in range(7):  # games go on from one unroll to the next
+        actor.collect(1)
+    assert list(actor.recent_returns) == [3.5, 2.5, 6.0]
+    assert list(actor.recent_lengths) == [3, 4, 2]
+    assert actor.games == 3
+    assert actor.steps == 2 * 7 - 3
+    actor.collect(1)
+    assert actor.steps == 2 * 8 - 3
+    assert actor.take_returns() == [3.5, 2.5, 6.0]
+    assert actor.take_returns() == []
+
+
+def test_the_recent_games_are_the_last_hundred():
+    actor = actor_on([[Row(float(n), "over") for n in range(150)]])
+    actor.collect(299)
+    assert list(actor.recent_returns) == [float(n) for n in range(50, 150)]
+    assert len(actor.recent_lengths) == 100
+    assert actor.games == actor.steps == 150
+    assert len(actor.take_returns()) == 150
+
+
+def test_counters_come_back_and_the_games_under_way_do_not():
+    actor = actor_on([[Row(2.0, "over"), Row(50.0), Row(50.0)]])
+    actor.collect(4)
+    state = json.loads(json.dumps(actor.state()))
+    resumed = actor_on([[Row(3.0), Row(4.0, "over")]], actor._replay)
+    resumed.restore(state)
+    assert resumed.state() == actor.state()
+    resumed.collect(3)
+    assert list(resumed.recent_returns) == [2.0, 7.0]
+    assert list(resumed.recent_lengths) == [1, 2]
+    assert resumed.take_returns() == [2.0, 7.0]
+    assert (resumed.games, resumed.steps) == (2, 3 + 2)
+
+
+@pytest.mark.parametrize("end", ["", "cut", "over", "life"])
+def test_a_resumed_actor_joins_its_new_games_by_a_masked_row(end, tmp_path):
+    before = replay_of(1, unroll_length=4)
+    actor_on([[Row(1.0), Row(2.0, end)]], before).collect(2)
+    state = before.save(tmp_path)
+    after = replay_of(1, unroll_length=4, seed=9)
+    after.restore(tmp_path, state)
+    actor_on([[Row(8.0)]], after, first=70.0).collect(1)
+    rows = after.latest()
+    assert rows.reward.tolist() == [[1, 2, 0, 8]]
+    assert rows.discount.tolist() == [[1, 0 if end in ("over", "life") else 1, 1, 1]]
+    assert rows.mask.tolist() == [[True, True, False, True]]
+    assert rows.observation[0, :, 1].tolist() == [0, 1, 2, 70, 71]
+    after.check_valid()
+
+
+def test_actions_depend_on_the_seed_and_the_row_alone():
+    def rows(seed, unrolls):
+        replay = replay_of(2, unroll_length=12)
+        actor = actor_on([[Row(), Row(0, "over")], []], replay, seed)
+        for unroll in unrolls:
+            actor.collect(unroll)
+        return replay.latest()
+
+    assert same(rows(3, [12]), rows(3, [5, 1, 6]))
+    assert not np.array_equal(rows(3, [12]).action, rows(4, [12]).action)
+    seeds = []
+    actor = actor_on([[]], seed=7, policy=lambda o, seed: (seeds.append(seed), act(o, seed))[1])
+    actor.collect(3)
+    actor.collect(2)
+    assert [s.tolist() for s in seeds] == [[7, n] for n in range(5)]
+    assert {s.dtype for s in seeds} == {np.dtype(np.int32)}
+
+
+def test_each_unroll_is_a_segment():
+    replay = replay_of(1, unroll_length=3)
+    actor = actor_on([[]], replay)
+    for _ in range(4):
+        actor.collect(3)
+    assert replay._segments.tolist() == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_the_first_quantity_that_is_not_finite_is_named(value):
+    with pytest.raises(NonFiniteError, match=rf"^reward is {value}, at step 2$"):
+        actor_on([[Row(), Row(), Row(value)], []][:1]).collect(4)
+    with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step 0$"):
+        actor_on([[]], first=value).collect(1)
+    broken = (np.zeros(1, np.int32), np.array([[0.5, value, 0.5]], np.float32))
+    with pytest.raises(NonFiniteError, match=rf"^policy is {value}, at step 0$"):
+        actor_on([[]], policy=lambda *_: broken).collect(1)
+
+
+def test_pixels_are_not_searched_for_what_they_cannot_hold():
+    actor = Actor(SimpleNamespace(num_envs=1), act, replay_of(1), 0)
+    actor._require_finite("observation", np.zeros((1, 4), np.uint8))
+    actor._require_finite("observation", np.zeros((1, 4), bool))

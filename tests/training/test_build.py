@@ -1,0 +1,136 @@
+import dataclasses
+import math
+import re
+
+import numpy as np
+import pytest
+
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.training import build
+from acer_tf.training.settings import SettingsError, make_settings
+from acer_tf.types import EnvironmentSpec
+
+PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+BREAKOUT = EnvironmentSpec((10, 10, 4), "bool", stack=1, num_actions=3)
+CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
+
+
+def settings_of(env="CartPole-v1", **given):
+    return make_settings({"env": env, **given})
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(("spec", "network"), [(PONG, "nature"), (BREAKOUT, "small"), (CARTPOLE, "mlp")])
+def test_auto_is_decided_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
+    monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: fast)
+    resolved = build.resolve(settings_of(), spec)
+    precision = "bfloat16" if fast and network == "nature" else "float32"
+    assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
+
+
+def test_what_was_given_is_not_decided_again(monkeypatch):
+    monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: True)
+    given = settings_of(network="mlp", precision="bfloat16")
+    assert build.resolve(given, BREAKOUT) == given
+    assert build.resolve(settings_of(network="nature", precision="float32"), PONG).precision == "float32"
+
+
+def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():
+    with pytest.raises(SettingsError, match=r"^--network=nature: .*these can: \['mlp'\]"):
+        build.make_network(settings_of(network="nature", precision="float32"), CARTPOLE)
+
+
+def test_the_agent_is_made_of_the_settings():
+    settings = settings_of(
+        network="mlp",
+        precision="float32",
+        learning_rate=0.01,
+        rmsprop_decay=0.9,
+        rmsprop_epsilon=0.2,
+        rmsprop_initial_accumulator=0.5,
+        gamma=0.9,
+    )
+    agent = build.make_agent(settings, CARTPOLE)
+    optimizer = agent.optimizer
+    assert (float(optimizer.learning_rate), optimizer.rho, optimizer.epsilon) == (pytest.approx(0.01), 0.9, 0.2)
+    slots = [v for v in optimizer.variables if v.path.endswith("_velocity")]
+    assert len(slots) == len(agent.network.model.trainable_variables)
+    assert all((np.asarray(slot) == 0.5).all() for slot in slots)
+    assert agent.hyperparameters == settings.hyperparameters
+    weights, average = agent.network.model.get_weights(), agent.average.model.get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(weights, average, strict=True))
+    again = build.make_network(settings, CARTPOLE).model.get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(weights, again, strict=True))
+    other = build.make_network(dataclasses.replace(settings, seed=1), CARTPOLE).model.get_weights()
+    assert not any(np.array_equal(a, b) for a, b in zip(weights, other, strict=True) if a.any())
+
+
+def test_every_purpose_and_every_seed_draws_its_own_numbers():
+    purposes = ("weights", "replay", "actions", "poisson")
+    seeds = {build.derive_seed(settings_of(seed=s), purpose) for s in range(250) for purpose in purposes}
+    assert len(seeds) == 1000
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert build.derive_seed(settings_of(seed=5), "replay") == build.derive_seed(settings_of(seed=5), "replay")
+
+
+def test_the_replay_has_the_capacity_of_the_settings_and_at_least_one_window():
+    assert build.replay_rows(settings_of(replay_capacity=20_000), PONG) == 20_000
+    tight = settings_of("atari/Pong", replay_capacity=20, replay_start=0, num_envs=1)
+    assert build.replay_rows(tight, PONG) == 23  # 20 rows, and the 3 frames before the first
+    build.make_replay(tight, PONG)
+
+
+def test_without_replayed_updates_the_replay_holds_one_unroll():
+    for spec, rows in ((PONG, 23), (CARTPOLE, 20)):
+        assert build.replay_rows(settings_of(agent="a3c"), spec) == rows
+        assert build.make_replay(settings_of(agent="a3c", num_envs=1), spec).stored == 0
+
+
+@pytest.mark.parametrize("gigabytes", [1.6, 2.0, 4.0, 7.0])
+@pytest.mark.parametrize(("env", "spec"), [("atari/Pong", PONG), ("CartPole-v1", CARTPOLE)])
+def test_a_replay_that_does_not_fit_is_refused_with_the_greatest_that_does(env, spec, gigabytes):
+    settings = settings_of(env, replay_capacity=50_000_000, replay_start=0, num_envs=16)
+    available = int(gigabytes * 1e9)
+    with pytest.raises(SettingsError, match=r"^--replay_capacity=50000000: 16 environments need [\d.]+ GB") as refused:
+        build.require_memory(settings, spec, available)
+    message = str(refused.value)
+    needed = 16 * 50_000_001 * TrajectoryReplay.required_bytes(spec, 1, 0)
+    assert f"need {needed / 1e9:.1f} GB" in message
+    assert f"{gigabytes:.1f} GB are available" in message
+    fits = int(re.search(r"at most --replay_capacity=(\d+) fits", message)[1])
+    build.require_memory(dataclasses.replace(settings, replay_capacity=fits), spec, available)
+    with pytest.raises(SettingsError, match=f"at most --replay_capacity={fits} fits"):
+        build.require_memory(dataclasses.replace(settings, replay_capacity=fits + 1), spec, available)
+
+
+@pytest.mark.parametrize("given", [{}, {"agent": "a3c"}])
+def test_no_capacity_is_suggested_where_none_fits(given):
+    with pytest.raises(SettingsError, match=r"1\.4 GB are available; no capacity fits"):
+        build.require_memory(settings_of(**given), CARTPOLE, int(1.4e9))
+
+
+def test_the_replay_that_is_made_is_the_one_whose_memory_was_counted(monkeypatch):
+    settings = settings_of(replay_capacity=1000, replay_start=0, num_envs=4)
+    replay = build.make_replay(settings, CARTPOLE)
+    held = sum(array.nbytes for array in replay._ring.values())
+    assert held == TrajectoryReplay.required_bytes(CARTPOLE, 4, 1000)
+    monkeypatch.setattr(build, "_available_memory", lambda: build.PROCESS_BYTES + held)
+    build.make_replay(settings, CARTPOLE)
+    monkeypatch.setattr(build, "_available_memory", lambda: build.PROCESS_BYTES + held - 1)
+    with pytest.raises(SettingsError, match="--replay_capacity=1000"):
+        build.make_replay(settings, CARTPOLE)
+
+
+def test_a_container_has_the_memory_of_its_limit_and_the_cache_of_files_is_free(tmp_path):
+    free = build._available_memory(tmp_path)
+    assert free > 0
+    for name, text in (("max", "3000000\n"), ("current", "1000000\n"), ("stat", "anon 5\ninactive_file 400000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert build._available_memory(tmp_path) == 2_400_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert build._available_memory(tmp_path) == pytest.approx(free, rel=0.5)
+
+
+def test_an_infinite_setting_reaches_the_agent():
+    settings = settings_of(agent="a3c", network="mlp", precision="float32")
+    assert math.isinf(build.make_agent(settings, CARTPOLE).hyperparameters.trust_region_delta)

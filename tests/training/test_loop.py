@@ -1,0 +1,142 @@
+import collections
+import json
+import math
+
+import numpy as np
+import pytest
+
+from acer_tf.training.actor import Actor, NonFiniteError
+from acer_tf.training.loop import Loop
+from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of
+
+
+def loop_of(ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2):
+    replay = replay_of(num_envs, capacity, unroll_length)
+    actor = Actor(ScriptedEnvironment([[Row(float(n)) for n in range(500)]] * num_envs), act, replay, 0)
+    agent = agent or LightAgent(SPEC)
+    return Loop(actor, agent, replay, unroll_length=unroll_length, replay_ratio=ratio, replay_start=start, seed=seed)
+
+
+def test_the_on_policy_batch_is_the_rows_just_collected():
+    loop = loop_of(num_envs=3)
+    for iteration in range(5):
+        loop.iterate()
+        batch = loop.agent.trajectories[-1]
+        first = 4 * iteration
+        assert batch.reward.tolist() == [[first, first + 1, first + 2, first + 3]] * 3
+        assert batch.observation[1, :, 1].tolist() == list(range(first, first + 5))
+        assert batch.mask.all()
+    assert len(loop.agent.trajectories) == 5
+    assert loop.updates == {"on_policy": 5, "replay": 0}
+
+
+def test_the_replays_of_an_iteration_follow_a_poisson_law():
+    loop = loop_of(ratio=1.5, unroll_length=1, capacity=50, num_envs=1)
+    counts = []
+    for _ in range(3000):
+        before = loop.updates["replay"]
+        loop.iterate()
+        counts.append(loop.updates["replay"] - before)
+    assert loop.updates["on_policy"] == 3000
+    assert len(loop.agent.trajectories) == 3000 + sum(counts)
+    frequency = collections.Counter(counts)
+    for n in range(6):
+        p = math.exp(-1.5) * 1.5**n / math.factorial(n)
+        assert abs(frequency[n] / 3000 - p) < 5 * math.sqrt(p * (1 - p) / 3000), n
+    # Independent from one iteration to the next.
+    assert abs(np.corrcoef(counts[1:], counts[:-1])[0, 1]) < 5 / math.sqrt(3000)
+
+
+def test_the_on_policy_update_comes_first_then_the_replays():
+    loop = loop_of(ratio=3.0)
+    for iteration in range(20):
+        before = len(loop.agent.trajectories)
+        loop.iterate()
+        assert loop.agent.trajectories[before].reward[0, -1] == 4 * iteration + 3
+    drawn = [t.reward[0, 0] for t in loop.agent.trajectories]
+    assert len({r for r in drawn if r % 4}) > 10  # replayed windows start anywhere
+
+
+@pytest.mark.parametrize(("start", "iterations"), [(0, 1), (1, 1), (5, 1), (6, 2), (20, 4), (21, 5), (100, 20)])
+def test_replay_starts_with_the_first_iteration_that_reaches_the_configured_fill(start, iterations):
+    loop = loop_of(ratio=50.0, start=start, unroll_length=5, capacity=100)
+    while not loop.updates["replay"]:
+        loop.iterate()
+    assert loop.updates["on_policy"] == iterations
+
+
+def test_replay_never_starts_where_the_fill_is_never_reached():
+    loop = loop_of(ratio=50.0, start=101, unroll_length=5, capacity=100)
+    for _ in range(60):
+        loop.iterate()
+    assert loop.updates["replay"] == 0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_the_first_diagnostic_that_is_not_finite_stops_the_loop_by_name(value):
+    def diagnostics(update):
+        return {
+            "value": 1.0,
+            "q_retrace": value if update == 3 else 2.0,
+            "critic_loss": math.nan if update > 2 else 0.0,
+        }
+
+    loop = loop_of(agent=LightAgent(SPEC, diagnostics))
+    loop.iterate()
+    loop.iterate()
+    with pytest.raises(NonFiniteError, match=rf"^q_retrace is {value} in on_policy update 3, at step 24$"):
+        loop.iterate()
+
+
+def test_a_replayed_update_stops_the_loop_too():
+    agent = LightAgent(SPEC, lambda update: {"critic_loss": math.nan if update == 2 else 0.0})
+    loop = loop_of(ratio=100.0, agent=agent)
+    with pytest.raises(NonFiniteError, match=r"^critic_loss is nan in replay update 1, at step 8$"):
+        loop.iterate()
+    assert len(agent.trajectories) == 2
+
+
+def test_diagnostics_are_means_and_maxima_are_maxima():
+    maxima = [-5.0, -2.0, -7.0, 3.0]
+    agent = LightAgent(SPEC, lambda update: {"value": float(update), "weight_max": maxima[update - 1]})
+    loop = loop_of(agent=agent)
+    for _ in range(3):
+        loop.iterate()
+    assert loop.take_diagnostics() == {"on_policy/value": 2.0, "on_policy/weight_max": -2.0}
+    assert loop.take_diagnostics() == {}
+    loop.iterate()
+    assert loop.take_diagnostics() == {"on_policy/value": 4.0, "on_policy/weight_max": 3.0}
+
+
+def test_on_policy_and_replayed_diagnostics_are_kept_apart():
+    agent = LightAgent(SPEC, lambda update: {"value": 100.0 if update == 1 else 7.0})
+    loop = loop_of(ratio=20.0, agent=agent)
+    loop.iterate()
+    assert loop.take_diagnostics() == {"on_policy/value": 100.0, "replay/value": 7.0}
+
+
+def test_an_interrupted_interval_goes_on_where_it_stopped():
+    def diagnostics(update):
+        return {"value": float(update % 7), "weight_max": float(update % 5)}
+
+    def fresh():
+        return loop_of(ratio=2.0, seed=5, agent=LightAgent(SPEC, diagnostics))
+
+    whole = fresh()
+    for _ in range(3):
+        whole.iterate()
+    whole.take_diagnostics()
+    for _ in range(3):
+        whole.iterate()
+    state = json.loads(json.dumps(whole.state()))
+    resumed = loop_of(ratio=2.0, seed=99, agent=whole.agent)
+    resumed.actor, resumed.replay = whole.actor, whole.replay
+    resumed.restore(state)
+    assert resumed.state() == whole.state()
+    assert resumed.take_diagnostics() == whole.take_diagnostics()
+    assert resumed.updates == whole.updates
+    resumed.iterate()
+    assert resumed.updates["on_policy"] == 7
+    assert whole.updates["on_policy"] == 6  # its own counters, not shared ones
+    expected = np.random.default_rng(5).poisson(2.0, 7).sum()
+    assert resumed.updates["replay"] == expected

@@ -1,0 +1,272 @@
+import ast
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from acer_tf.training import settings as module
+from acer_tf.training.settings import Settings, SettingsError, differences, make_settings, setting_types
+
+TRAINING = Path(module.__file__).parent
+INF, NAN = math.inf, math.nan
+
+# Typed from the design, not from the code: each preset in full.
+BASELINES = {
+    "env": "atari/Pong",
+    "agent": "acer",
+    "preset": "baselines",
+    "seed": 0,
+    "total_steps": 10_000_000,
+    "log_interval": 10_000,
+    "atari_preset": "acer2016",
+    "num_envs": 16,
+    "unroll_length": 20,
+    "replay_ratio": 4.0,
+    "replay_start": 10_000,
+    "replay_capacity": 50_000,
+    "replay_segments_only": False,
+    "network": "auto",
+    "precision": "auto",
+    "initialization": "orthogonal",
+    "learning_rate": 7e-4,
+    "rmsprop_decay": 0.99,
+    "rmsprop_epsilon": 1e-5,
+    "rmsprop_initial_accumulator": 1.0,
+    "max_gradient_norm": 10.0,
+    "gamma": 0.99,
+    "retrace_lambda": 1.0,
+    "importance_truncation": 10.0,
+    "trust_region_delta": 1.0,
+    "average_decay": 0.99,
+    "entropy_weight": 0.01,
+    "entropy_in_trust_region": True,
+    "critic_weight": 0.5,
+    "reduction": "mean",
+    "reward_clip": None,
+}
+PAPER = BASELINES | {
+    "preset": "paper",
+    "entropy_weight": 0.001,
+    "rmsprop_epsilon": 0.1,
+    "rmsprop_initial_accumulator": 0.0,
+    "max_gradient_norm": INF,
+    "critic_weight": 1.0,
+    "initialization": "fan_in",
+    "reduction": "sum",
+    "replay_start": 0,
+}
+
+
+def pong(**given):
+    return make_settings({"env": "atari/Pong", **given})
+
+
+@pytest.mark.parametrize(("preset", "values"), [("baselines", BASELINES), ("paper", PAPER)])
+def test_a_preset_is_complete_and_as_designed(preset, values):
+    assert dataclasses.asdict(pong(preset=preset)) == values
+
+
+def test_the_default_preset_is_baselines():
+    assert pong() == pong(preset="baselines")
+
+
+def test_a3c_is_replay_ratio_0_without_trust_region_and_trust_a3c_is_with():
+    assert dataclasses.asdict(pong(agent="a3c")) == BASELINES | {
+        "agent": "a3c",
+        "replay_ratio": 0.0,
+        "trust_region_delta": INF,
+    }
+    assert dataclasses.asdict(pong(agent="trust_a3c", preset="paper")) == PAPER | {
+        "agent": "trust_a3c",
+        "replay_ratio": 0.0,
+    }
+    assert not pong(agent="a3c").hyperparameters.trust_region
+    assert pong(agent="trust_a3c").hyperparameters.trust_region
+
+
+def test_what_is_given_comes_before_the_agent_and_the_agent_before_the_preset(monkeypatch):
+    monkeypatch.setitem(module.PRESETS, "odd", {"replay_ratio": 2.0, "entropy_weight": 0.5, "gamma": 0.9})
+    assert pong(preset="odd").replay_ratio == 2.0
+    settings = pong(preset="odd", agent="trust_a3c", gamma=0.8)
+    assert (settings.replay_ratio, settings.entropy_weight, settings.gamma) == (0.0, 0.5, 0.8)
+
+
+NOT_POSITIVE = "above 0 and finite"
+BAD_VALUES = [
+    ("unroll_length", 0, "at least 1"),
+    ("unroll_length", -20, "at least 1"),
+    ("replay_ratio", -0.5, "at least 0"),
+    ("replay_ratio", INF, "finite"),
+    ("trust_region_delta", 0.0, "above 0 (inf turns it off)"),
+    ("trust_region_delta", -1.0, "above 0 (inf turns it off)"),
+    ("average_decay", 1.0, "in [0, 1)"),
+    ("average_decay", -0.1, "in [0, 1)"),
+    ("importance_truncation", -1.0, "at least 0"),
+    ("gamma", 1.01, "in [0, 1]"),
+    ("gamma", -0.1, "in [0, 1]"),
+    ("retrace_lambda", 1.5, "in [0, 1]"),
+    ("learning_rate", 0.0, NOT_POSITIVE),
+    ("learning_rate", INF, NOT_POSITIVE),
+    ("rmsprop_epsilon", 0.0, NOT_POSITIVE),
+    ("rmsprop_decay", 1.0, "in [0, 1)"),
+    ("rmsprop_initial_accumulator", -1.0, "at least 0"),
+    ("max_gradient_norm", 0.0, "above 0"),
+    ("entropy_weight", -0.01, "at least 0"),
+    ("critic_weight", -0.5, "at least 0"),
+    ("reward_clip", 0.0, "above 0"),
+    ("reward_clip", -1.0, "above 0"),
+    ("seed", -1, "at least 0"),
+    ("num_envs", 0, "at least 1"),
+    ("total_steps", 0, "at least 1"),
+    ("log_interval", 0, "at least 1"),
+    ("replay_start", -1, "at least 0"),
+    ("replay_capacity", 0, "at least 1"),
+    ("replay_capacity", 19, "--unroll_length=20"),
+    ("replay_start", 50_001, "--replay_capacity=50000"),
+    ("preset", "papers", "one of baselines, paper"),
+    ("agent", "dqn", "one of acer, a3c, trust_a3c"),
+    ("atari_preset", "acer2017", "one of acer2016, machado2018"),
+    ("network", "resnet", "one of auto, nature, small, mlp"),
+    ("precision", "float16", "one of auto, float32, bfloat16"),
+    ("initialization", "xavier", "one of orthogonal, fan_in"),
+    ("reduction", "max", "one of mean, sum"),
+]
+# No value of the wrong type: a float count, a string number, a number for a truth value.
+BAD_TYPES = (
+    [(name, value, "type int") for name, kind in setting_types().items() if kind is int for value in (20.0, "20", True)]
+    + [(name, value, "type float") for name, kind in setting_types().items() if kind is float for value in ("1", True)]
+    + [(name, value, "type bool") for name, kind in setting_types().items() if kind is bool for value in (1, "true")]
+    + [(name, value, "type str") for name, kind in setting_types().items() if kind is str for value in (3, None)]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    BAD_VALUES + [(name, NAN, "") for name, kind in setting_types().items() if kind is float],
+)
+def test_a_bad_value_is_refused_with_its_flag_the_value_and_what_is_right(name, value, wanted):
+    with pytest.raises(SettingsError) as refused:
+        pong(**{name: value})
+    message = str(refused.value)
+    assert message.startswith(f"--{name}={value}: ")
+    assert wanted in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"), [case for case in BAD_TYPES if case[0] not in ("agent", "preset")]
+)
+def test_a_value_of_another_type_is_refused(name, value, wanted):
+    with pytest.raises(SettingsError, match=rf"^--{name}={re.escape(repr(value))}: must be of {wanted}$"):
+        pong(**{name: value})
+
+
+@pytest.mark.parametrize("name", [name for name, kind in setting_types().items() if kind is float])
+def test_an_integer_where_a_float_belongs_is_that_float(name):
+    value = getattr(pong(**{name: 0 if name in ("average_decay", "rmsprop_decay") else 1}), name)
+    assert isinstance(value, float)
+    assert json.dumps(value) in ("0.0", "1.0")
+
+
+def test_values_at_the_edge_of_their_range_are_taken():
+    edge = pong(
+        unroll_length=1,
+        replay_ratio=0,
+        replay_start=50_000,
+        trust_region_delta=INF,
+        average_decay=0.0,
+        importance_truncation=0.0,
+        gamma=1.0,
+        retrace_lambda=0.0,
+        max_gradient_norm=INF,
+        reward_clip=INF,
+    )
+    assert edge.importance_truncation == 0.0
+    assert pong(importance_truncation=INF).hyperparameters.importance_truncation == INF
+    assert pong(unroll_length=50_000, replay_start=0).replay_capacity == 50_000
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "value"),
+    [
+        ("a3c", "replay_ratio", 4.0),
+        ("a3c", "trust_region_delta", 1.0),
+        ("trust_a3c", "replay_ratio", 0.5),
+    ],
+)
+def test_an_agent_keeps_what_makes_it_that_agent(agent, name, value):
+    with pytest.raises(SettingsError, match=rf"^--{name}={value}: --agent={agent} is .*use --agent=acer$"):
+        pong(agent=agent, **{name: value})
+    assert getattr(pong(agent="acer", **{name: value}), name) == value
+
+
+def test_replay_may_start_anywhere_where_nothing_is_replayed():
+    assert pong(replay_ratio=0, replay_capacity=100).replay_start == 10_000
+
+
+def test_a_missing_environment_and_an_unknown_name_are_refused():
+    with pytest.raises(SettingsError, match=r"^--env is required, such as --env=atari/Pong"):
+        make_settings({})
+    with pytest.raises(SettingsError, match=r"unknown settings \['learning_rat'\]; known: .*'learning_rate'"):
+        pong(learning_rat=0.1)
+
+
+def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
+    assert pong().hyperparameters.reward_clip == 1.0
+    assert make_settings({"env": "minatar/breakout"}).hyperparameters.reward_clip == INF
+    assert make_settings({"env": "CartPole-v1"}).hyperparameters.reward_clip == INF
+    assert pong(reward_clip=INF).hyperparameters.reward_clip == INF
+    assert make_settings({"env": "CartPole-v1", "reward_clip": 2.0}).hyperparameters.reward_clip == 2.0
+
+
+def test_every_hyperparameter_of_the_agent_comes_from_the_setting_of_its_name():
+    defaults = pong().hyperparameters
+    other = {
+        "gamma": 0.5,
+        "retrace_lambda": 0.5,
+        "importance_truncation": 5.0,
+        "trust_region_delta": 0.5,
+        "average_decay": 0.5,
+        "entropy_weight": 0.5,
+        "entropy_in_trust_region": False,
+        "critic_weight": 0.25,
+        "reduction": "sum",
+        "reward_clip": 0.5,
+        "max_gradient_norm": 5.0,
+    }
+    assert set(other) == {f.name for f in dataclasses.fields(defaults)}
+    for name, value in other.items():
+        assert pong(**{name: value}).hyperparameters == dataclasses.replace(defaults, **{name: value})
+
+
+def attributes_of(name: str, source: str) -> set[str]:
+    """The attributes that `source` reads of a variable called so, or of `self._<so>`."""
+    reads = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
+    return {node.attr for node in reads if ast.unparse(node.value) in (name, f"self._{name}")}
+
+
+def test_every_setting_is_read_where_runs_are_built():
+    """A key that nothing reads is a promise that is not kept."""
+    passed_on = {f.name for f in dataclasses.fields(pong().hyperparameters)}
+    read = set().union(*(attributes_of("settings", (TRAINING / f).read_text()) for f in ("build.py", "run.py")))
+    assert {f.name for f in dataclasses.fields(Settings)} - passed_on - read == set()
+    agent = (TRAINING.parent / "agents" / "acer.py").read_text()
+    assert passed_on - attributes_of("h", agent) - attributes_of("self.hyperparameters", agent) == set()
+    assert attributes_of("settings", "x = settings.gamma + self._settings.seed + other.agent") == {"gamma", "seed"}
+
+
+def test_every_setting_but_the_free_ones_is_checked():
+    free = {"env", "replay_segments_only", "entropy_in_trust_region"}  # any name may exist; any truth value is right
+    assert set(module._CHECKS) == {f.name for f in dataclasses.fields(Settings)} - free
+
+
+def test_differences_name_each_setting_with_both_values():
+    assert differences({"a": 1, "b": 2.0, "c": "x"}, {"a": 1.0, "b": 3.0, "d": None}) == [
+        "b: 2.0 there, 3.0 here",
+        "c: x there, (absent) here",
+        "d: (absent) there, None here",
+    ]
+    assert differences({"a": None}, {}) == ["a: None there, (absent) here"]
+    assert differences(BASELINES, BASELINES) == []
