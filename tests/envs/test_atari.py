@@ -8,8 +8,10 @@ import ale_py
 import numpy as np
 import pytest
 from ale_py import roms
+from ale_py.vector_env import AtariVectorEnv
 
 from acer_tf import envs
+from acer_tf.envs import atari
 
 ACER = envs.ATARI_PRESETS["acer2016"]
 MACHADO = envs.ATARI_PRESETS["machado2018"]
@@ -204,6 +206,19 @@ def test_seeds():
     assert same(reference, rollout_of("Breakout", steps=60, threads=1))
     assert not same(reference, rollout_of("Breakout", steps=60, seed=1))
     assert not np.array_equal(reference[-1].observation[0], reference[-1].observation[1])
+
+
+def test_the_threads_asked_for_reach_ale(monkeypatch):
+    asked = []
+
+    def ale(*game, **settings):
+        asked.append(settings["num_threads"])
+        return AtariVectorEnv(*game, **settings)
+
+    monkeypatch.setattr(atari, "AtariVectorEnv", ale)
+    envs.make("atari/Pong", 1, 0, threads=1)
+    envs.make("atari/Pong", 1, 0)
+    assert asked == [1, 0]
 
 
 def test_sticky_actions_are_the_seeds_doing_and_go_on_after_a_reset():

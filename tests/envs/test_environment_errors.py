@@ -56,7 +56,7 @@ def test_an_observation_that_is_no_box():
 class Blank(gymnasium.Env):
     observation_space = spaces.Box(0, 1, (1,))
     action_space = spaces.Discrete(2)
-    made = 0
+    made = closed = 0
 
     def __init__(self, needs=None, actions=None, render_mode=None):
         Blank.made += 1
@@ -68,6 +68,9 @@ class Blank(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         return np.zeros(1, np.float32), {}
 
+    def close(self):
+        Blank.closed += 1
+
     def render(self):
         raise gymnasium.error.DependencyNotInstalled("pygame is not installed")
 
@@ -76,7 +79,7 @@ class Blank(gymnasium.Env):
 def blank():
     def register(**kwargs):
         gymnasium.register("Blank-v0", lambda **settings: Blank(**settings), kwargs=kwargs)
-        Blank.made = 0
+        Blank.made = Blank.closed = 0
 
     yield register
     gymnasium.registry.pop("Blank-v0", None)
@@ -85,7 +88,7 @@ def blank():
 def test_other_action_spaces(blank):
     blank(actions=spaces.MultiDiscrete([2, 2]))
     assert "only a Discrete" in refused("Blank-v0", num_envs=4)
-    assert Blank.made == 1
+    assert Blank.made == Blank.closed == 1
 
 
 @pytest.mark.parametrize("needs", [gymnasium.error.DependencyNotInstalled("Box2D is missing"), ImportError("Box2D")])

@@ -54,7 +54,7 @@ GAME = [
     (-3.0, 0, 0, 1),
     (0.5, 0, 0, 1),
     (2.0, 1, 0, 0),  # game over
-    (9.0, 0, 0, 2),  # the next game's first observation; whatever else it says is void
+    (9.0, 1, 1, 2),  # the next game's first observation; whatever else it says is void
     (1.0, 0, 0, 3),  # a life is won
     (4.0, 0, 0, 2),  # and lost
     (6.0, 0, 1, 2),  # time limit
@@ -75,6 +75,11 @@ def test_a_life_a_game_over_and_a_time_limit():
 def test_without_the_life_rule_only_termination_ends_the_return():
     steps = play(GAME, life_loss_ends_return=False)
     assert steps["discount"] == [1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
+
+
+def test_the_fall_to_no_lives_is_left_to_termination():
+    steps = play([(0, 0, 0, 1), (0, 0, 0, 0), (0, 1, 0, 0)], life_loss_ends_return=True)
+    assert steps["discount"] == [1, 0]
 
 
 def test_termination_at_the_time_limit_ends_the_return():
