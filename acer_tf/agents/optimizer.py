@@ -19,7 +19,8 @@ def rmsprop(
         model: whose trainable variables it moves; its slots are made at once, so that they can be restored.
         initial_accumulator: v before the first step.
     """
-    optimizer = keras.optimizers.RMSprop(learning_rate, rho=decay, epsilon=epsilon)
+    # Without a name Keras numbers the optimizers of a process, and their variables could not be found by name again.
+    optimizer = keras.optimizers.RMSprop(learning_rate, rho=decay, epsilon=epsilon, name="rmsprop")
     optimizer.build(model.trainable_variables)
     for slot in optimizer.variables:
         if slot.path.endswith("_velocity"):
