@@ -101,7 +101,7 @@ class Acer:
         return action.numpy(), probabilities.numpy()
 
     def update(self, trajectory: Trajectory) -> dict[str, float]:
-        """One gradient step on `trajectory` and one step of the average network (Algorithm 2).
+        """One gradient step on `trajectory`, and with a trust region one step of the average network (Algorithm 2).
 
         Returns:
             Diagnostics in the order of computation, means over unmasked rows unless named otherwise. The step has been

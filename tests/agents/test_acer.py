@@ -308,13 +308,14 @@ def test_frames_before_the_episode_change_nothing_and_stacks_learn_in_either_pre
     assert agent._update.experimental_get_tracing_count() == 1
 
 
-def test_every_variable_has_its_own_name(make_agent):
+def test_every_variable_has_its_own_name_and_the_next_agent_of_the_process_the_same_ones(make_agent):
     agent = make_agent()
     variables = agent.variables()
     models = [*agent.network.model.variables, *agent.average.model.variables, *agent.optimizer.variables]
     assert {id(v) for v in variables.values()} == {id(v) for v in models}
     assert len(variables) == len(models)
     assert {name.split("/")[0] for name in variables} == {"online", "average", "optimizer"}
+    assert make_agent().variables().keys() == variables.keys()
 
 
 # ---- diagnostics
@@ -357,6 +358,14 @@ def test_diagnostics_of_a_case_worked_by_hand(make_agent):
     assert set(result.diagnostics) == set(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(result.diagnostics[name], value, rtol=1e-5, err_msg=name)
+    for changes, name, share in (
+        ({"importance_truncation": 0.9}, "importance_weight_truncated", 1.0),
+        ({"importance_truncation": 2.0}, "importance_weight_truncated", 0.0),
+        ({"trust_region_delta": 94.9}, "trust_region_active", 0.5),
+        ({"trust_region_delta": 95.1}, "trust_region_active", 0.0),
+    ):
+        other = with_hyperparameters(agent, **changes).output_gradients(trajectory, probabilities, q, average)
+        assert other.diagnostics[name] == share
     multiplier = (95 - 1) / (0.75**2 + 2**2)
     z = np.array([[0.25, 0.0], [0.75 * multiplier, -47.5 + 2 * multiplier], [0.0, 0.0]])
     np.testing.assert_allclose(result.policy[0], -z / 2, rtol=1e-5)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.training import run
+from acer_tf.training.settings import Settings, make_settings
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
@@ -112,3 +119,55 @@ class LightAgent:
 
     def variables(self) -> dict[str, Box]:
         return {"online/weights": self.weights}
+
+
+def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -> list[LightAgent]:
+    """Makes runs of this test use light agents, and write light policies; the agents that runs make join the list."""
+    made: list[LightAgent] = []
+
+    def make_agent(settings: Settings, spec: EnvironmentSpec) -> LightAgent:
+        made.append(LightAgent(spec, *([diagnostics] if diagnostics else [])))
+        return made[-1]
+
+    def export_policy(network: Any, directory: Path, metadata: Mapping[str, Any]) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "metadata.json").write_text(json.dumps(dict(metadata)))
+
+    monkeypatch.setattr(run, "make_network", lambda *_: None)
+    monkeypatch.setattr(run, "make_agent", make_agent)
+    monkeypatch.setattr(run, "export_policy", export_policy)
+    return made
+
+
+def small_settings(**given: Any) -> Settings:
+    """A run of a second."""
+    small = {"num_envs": 2, "unroll_length": 5, "replay_ratio": 1.0, "replay_start": 10, "replay_capacity": 200}
+    return make_settings({"env": "CartPole-v1", "total_steps": 600, "log_interval": 100, **small, **given})
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """What is in a folder, to the byte."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
+def rows_of(run_dir: Path) -> list[dict[str, str]]:
+    with (run_dir / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def check_progress(run_dir: Path, settings: Settings) -> None:
+    """progress.csv has no gap and no duplicate, and counters only grow; TensorBoard shows the same points."""
+    rows = rows_of(run_dir)
+    steps = [int(row["steps"]) for row in rows]
+    crossed = [s // settings.log_interval for s in steps]
+    intervals = list(range(1, settings.total_steps // settings.log_interval + 1))
+    assert crossed == intervals or crossed == [*intervals, intervals[-1]]  # the end of a run always has a row
+    assert steps == sorted(set(steps))
+    assert steps[-2] < settings.total_steps <= steps[-1]
+    for name in ("games", "on_policy_updates", "replay_updates", "seconds", "frames"):
+        values = [float(row[name]) for row in rows]
+        assert values == sorted(values), name
+    events = EventAccumulator(str(run_dir / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("games")] == steps
+    assert [event.value for event in events.Scalars("games")] == [float(row["games"]) for row in rows]

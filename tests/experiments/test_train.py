@@ -1,0 +1,186 @@
+import dataclasses
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl.testing import flagsaver
+
+from acer_tf import load_policy
+from acer_tf.training.settings import Settings, make_settings
+from experiments import train
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _flags_as_they_were():
+    saved = flagsaver.save_flag_values(train.FLAGS)
+    yield
+    flagsaver.restore_flag_values(saved, train.FLAGS)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """What main asks `run` for, instead of running it."""
+    calls = []
+    monkeypatch.setattr(train, "run", lambda *arguments: calls.append(arguments) or 0)
+    return calls
+
+
+def main(*flags):
+    return train.main(["train", *flags])
+
+
+def refused(capsys, *flags):
+    """The one line that bad flags give."""
+    try:
+        status = main(*flags)
+    except SystemExit as stop:
+        status = stop.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
+    settings = {field.name for field in dataclasses.fields(Settings)}
+    assert set(train.FLAGS) == settings | {"run_dir", "checkpoint_minutes", "threads", "help"}
+    assert set(train._HELP) == settings
+    for name in train.FLAGS:
+        assert len(train.FLAGS[name].help) >= 10, name
+
+
+def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
+    assert train.FLAGS["unroll_length"].help.endswith("(default: 20)")
+    assert train.FLAGS["rmsprop_epsilon"].help.endswith("(default: 1e-05; preset paper: 0.1)")
+    assert train.FLAGS["env"].help.endswith("CartPole-v1")
+
+
+def test_help_is_answered_at_once_and_without_tensorflow():
+    command = [sys.executable, "-X", "importtime", "-m", "experiments.train", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Trains one agent in one environment")
+    for name in train.FLAGS:
+        assert f"--{name}" in done.stdout or f"--[no]{name}" in done.stdout, name
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "numpy" in imported
+    assert "tensorflow" not in imported
+
+
+def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
+    command = [sys.executable, "-m", "experiments.train", f"--run_dir={tmp_path}/run", "--env=atari/Pong"]
+    done = subprocess.run([*command, "--unroll_length=0"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --unroll_length=0: must be at least 1 and finite\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--unroll_length=abc"], "--unroll_length=abc: invalid literal for int()"),
+        (["--num_envs=2.5"], "--num_envs=2.5: invalid literal for int()"),
+        (["--gamma=high"], "--gamma=high: could not convert string to float"),
+        (["--entropy_in_trust_region=maybe"], "entropy_in_trust_region"),
+        (["--learning_rat=1"], "Unknown command line flag 'learning_rat'"),
+        (["replay_ratio=4"], "not a flag: replay_ratio=4"),
+        (["--replay_ratio=-1"], "--replay_ratio=-1.0: must be at least 0"),
+        (["--trust_region_delta=0"], "--trust_region_delta=0.0: must be above 0"),
+        (["--average_decay=1"], "--average_decay=1.0: must be in [0, 1)"),
+        (["--importance_truncation=-1"], "--importance_truncation=-1.0: must be at least 0"),
+        (["--gamma=nan"], "--gamma=nan: must be in [0, 1]"),
+        (["--preset=papers"], "--preset=papers: must be one of baselines, paper"),
+        (["--agent=dqn"], "--agent=dqn: must be one of acer, a3c, trust_a3c"),
+        (["--agent=a3c", "--replay_ratio=4"], "use --agent=acer"),
+        (["--replay_start=60000"], "--replay_capacity=50000"),
+        (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
+        (["--threads=-1"], "--threads=-1"),
+    ],
+)
+def test_bad_flags_are_refused_in_one_line(flags, message, ran, capsys, tmp_path):
+    assert message in refused(capsys, "--env=CartPole-v1", f"--run_dir={tmp_path}/run", *flags)
+    assert ran == []
+
+
+def test_what_is_required_is_named(ran, capsys, tmp_path):
+    assert "--run_dir is required" in refused(capsys, "--env=CartPole-v1")
+    train.FLAGS["run_dir"].unparse()
+    assert "--env is required, such as --env=atari/Pong" in refused(capsys, f"--run_dir={tmp_path}")
+    assert ran == []
+
+
+def test_the_flags_become_the_settings(ran):
+    given = {
+        "env": "atari/Breakout",
+        "agent": "acer",
+        "preset": "paper",
+        "seed": 7,
+        "total_steps": 1_000_000,
+        "log_interval": 500,
+        "atari_preset": "machado2018",
+        "num_envs": 8,
+        "unroll_length": 50,
+        "replay_ratio": 8.0,
+        "replay_start": 100,
+        "replay_capacity": 5_000,
+        "replay_segments_only": True,
+        "network": "nature",
+        "precision": "float32",
+        "initialization": "orthogonal",
+        "learning_rate": 0.001,
+        "rmsprop_decay": 0.9,
+        "rmsprop_epsilon": 0.01,
+        "rmsprop_initial_accumulator": 0.5,
+        "max_gradient_norm": 40.0,
+        "gamma": 0.995,
+        "retrace_lambda": 0.9,
+        "importance_truncation": math.inf,
+        "trust_region_delta": 0.5,
+        "average_decay": 0.995,
+        "entropy_weight": 0.1,
+        "entropy_in_trust_region": False,
+        "critic_weight": 0.25,
+        "reduction": "mean",
+        "reward_clip": 2.0,
+    }
+    assert set(given) == {field.name for field in dataclasses.fields(Settings)}
+    plain = make_settings({"env": "atari/Pong", "preset": "paper"})
+    assert [n for n, v in given.items() if getattr(plain, n) == v] == ["agent", "preset"]
+    flags = [f"--{name}={value}" for name, value in given.items()]
+    assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3") == 0
+    assert ran == [(Settings(**given), Path("runs/x"), 2.5, 3)]
+
+
+def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
+    flags = ("--env=atari/Pong", "--run_dir=r", "--preset=paper", "--agent=a3c", "--total_steps=10_000_000")
+    assert main(*flags, "--noentropy_in_trust_region", "--gamma=0.9") == 0
+    given = {"env": "atari/Pong", "preset": "paper", "agent": "a3c", "entropy_in_trust_region": False, "gamma": 0.9}
+    assert ran == [(make_settings(given), Path("r"), 10.0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("env", "messages"),
+    [
+        ("atari/Pongg", ["there is no environment 'atari/Pongg'; did you mean atari/Pong"]),
+        ("minatar/brekout", ["did you mean minatar/breakout"]),
+        ("CartPole", ["did you mean CartPole-v"]),
+        ("Pendulum-v1", ["continuous action space", "it takes --agent=acer_continuous"]),
+    ],
+)
+def test_an_environment_that_cannot_be_is_refused_with_what_could(env, messages, capsys, tmp_path):
+    err = refused(capsys, f"--env={env}", f"--run_dir={tmp_path}/run")
+    assert all(message in err for message in messages)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_small_run_trains_and_says_where_the_policy_is(capsys, tmp_path):
+    flags = ("--env=CartPole-v1", "--num_envs=2", "--unroll_length=5", "--total_steps=100", "--log_interval=50")
+    assert main(*flags, "--replay_start=0", f"--run_dir={tmp_path}/run") == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert 50 <= float(first.split("%")[0]) < 70  # the first iteration beyond 50 steps
+    assert last == f"finished: policy in {tmp_path}/run/policy"
+    assert load_policy(tmp_path / "run" / "policy").metadata["env"] == "CartPole-v1"

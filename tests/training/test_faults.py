@@ -1,0 +1,324 @@
+"""What goes wrong while a run is under way: signals, kills, full disks, numbers that are none."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from acer_tf import load_policy
+from acer_tf.training import run
+from acer_tf.training.checkpoint import Checkpoints
+from acer_tf.training.records import Lock, Progress
+from acer_tf.training.run import export_run, train
+from experiments.train import run as run_script
+from tests.training.scripted import check_progress, rows_of, small_settings, tree, use_light_agents
+from tests.training.test_checkpoint import files_at_most
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(settings, run_dir, checkpoint_minutes=0.0):
+    return run_script(settings, run_dir, checkpoint_minutes=checkpoint_minutes, threads=0)
+
+
+def checkpointed(run_dir):
+    return Checkpoints(run_dir / "checkpoints").restore(None)
+
+
+def steps_at_checkpoint(run_dir):
+    return checkpointed(run_dir).state["actor"]["steps"]
+
+
+def once_at(update, action):
+    """Diagnostics that do something at one update of the first agent, and at none of those that come after."""
+    pending = [update]
+
+    def diagnostics(n):
+        if pending == [n]:
+            pending.clear()
+            return action() or {"value": float(n)}
+        return {"value": float(n)}
+
+    return diagnostics
+
+
+@pytest.fixture
+def environments(monkeypatch):
+    """The environments that runs of this test make, and whether each was closed."""
+    closed = {}
+    make = run.envs.make
+
+    def recorded(*args, **kwargs):
+        env = make(*args, **kwargs)
+        closed[env] = False
+        close = env.close
+        env.close = lambda: (closed.update({env: True}), close())
+        return env
+
+    monkeypatch.setattr(run.envs, "make", recorded)
+    yield closed
+    assert closed and all(closed.values())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_stops_the_run_behind_a_checkpoint_and_it_continues(
+    number, code, tmp_path, monkeypatch, capfd, environments
+):
+    use_light_agents(monkeypatch, once_at(60, lambda: os.kill(os.getpid(), number)))
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert script(small_settings(), tmp_path / "run", checkpoint_minutes=1000.0) == code
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    err = capfd.readouterr().err
+    assert f"{number.name}: writing a checkpoint, then stopping\n" in err
+    assert f"stopped by {number.name}; the same command continues from here\n" in err
+    stopped_at = steps_at_checkpoint(tmp_path / "run")
+    assert 100 < stopped_at < 600
+    assert not (tmp_path / "run" / "policy").exists()
+    Lock(tmp_path / "run").release()
+
+    assert script(small_settings(), tmp_path / "run", checkpoint_minutes=1000.0) == 0
+    assert f"continuing {tmp_path}/run at step {stopped_at:,}" in capfd.readouterr().out
+    check_progress(tmp_path / "run", small_settings())
+    last = rows_of(tmp_path / "run")[-1]
+    updates = int(last["on_policy_updates"]) + int(last["replay_updates"])
+    assert checkpointed(tmp_path / "run").arrays["online/weights"][0] == updates
+
+
+def test_a_second_signal_acts_as_usual(tmp_path, monkeypatch, environments):
+    seen = []
+
+    def twice():
+        os.kill(os.getpid(), signal.SIGTERM)
+        seen.append((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    use_light_agents(monkeypatch, once_at(60, twice))
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        script(small_settings(), tmp_path / "run")
+    assert seen == [handlers]
+    assert handlers == (signal.SIG_DFL, signal.default_int_handler)
+    assert script(small_settings(), tmp_path / "run") == 0
+    check_progress(tmp_path / "run", small_settings())
+
+
+def test_a_signal_in_the_last_iteration_loses_nothing(tmp_path, monkeypatch):
+    settings = small_settings(total_steps=10, log_interval=10, replay_ratio=0.0)
+    use_light_agents(monkeypatch, once_at(1, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    assert script(settings, tmp_path / "run") == 143
+    assert steps_at_checkpoint(tmp_path / "run") == 10
+    assert script(settings, tmp_path / "run") == 0
+    assert [row["steps"] for row in rows_of(tmp_path / "run")] == ["10"]
+    assert (tmp_path / "run" / "policy").exists()
+
+
+def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_path, monkeypatch, capsys, environments):
+    """The kernel refuses to let the state grow, from the second checkpoint on."""
+    made = use_light_agents(monkeypatch)
+    settings = small_settings()
+    light = run.make_agent
+
+    def heavy(*arguments):
+        agent = light(*arguments)
+        agent.weights.value = np.zeros(100_000, np.float32)
+        return agent
+
+    monkeypatch.setattr(run, "make_agent", heavy)
+    save, limits = run._Run._save, []
+
+    def limited(self, **kwargs):
+        if len(list((tmp_path / "run").glob("checkpoints/*/COMPLETE"))) == 0:
+            return save(self, **kwargs)
+        limits.append(tree(tmp_path / "run" / "checkpoints"))
+        with files_at_most(200_000):
+            return save(self, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run._Run, "_save", limited)
+        assert script(settings, tmp_path / "run") == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: checkpoint at step ")
+    assert f"not written: [Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}; the earlier ones in" in err
+    assert err.count("\n") == 1
+    assert tree(tmp_path / "run" / "checkpoints") == limits[0]
+    assert steps_at_checkpoint(tmp_path / "run") == 10
+    assert script(settings, tmp_path / "run", checkpoint_minutes=1000.0) == 0
+    check_progress(tmp_path / "run", settings)
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("where", ["progress", "policy", "record"])
+def test_a_full_disk_elsewhere_stops_the_run_with_the_reason_and_it_continues_later(
+    where, tmp_path, monkeypatch, capsys, environments
+):
+    use_light_agents(monkeypatch)
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        if where == "progress":
+            patch.setattr(Progress, "write", full)
+        elif where == "policy":
+            patch.setattr(run, "export_policy", full)
+        else:
+            document = run.write_json
+            patch.setattr(run, "write_json", lambda p, d: full() if "finished" in d else document(p, d))
+        assert script(small_settings(), tmp_path / "run") == 1
+    assert "error: stopped: [Errno 28] No space left on device; " in capsys.readouterr().err
+    before = rows_of(tmp_path / "run")
+    assert script(small_settings(), tmp_path / "run") == 0
+    check_progress(tmp_path / "run", small_settings())
+    if where != "progress":
+        assert rows_of(tmp_path / "run") == before  # only the end was still to do
+
+
+class Broken(gymnasium.Env):
+    """One of its rewards or observations is not what it should be, from step 40 of its first game on."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    reward, shown = 1.0, 0.0
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._count = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self._count += 1
+        broken = self._count >= 40
+        observation = np.array([self._count / 100, self.shown if broken else 0], np.float32)
+        return observation, self.reward if broken else 1.0, False, False, {}
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    gymnasium.register("Broken-v0", Broken)
+    yield lambda **values: [monkeypatch.setattr(Broken, name, value) for name, value in values.items()]
+    del gymnasium.registry["Broken-v0"]
+
+
+@pytest.mark.parametrize(
+    ("values", "quantity"),
+    [
+        ({"reward": np.nan}, "reward is nan, at step 78"),
+        ({"reward": -np.inf}, "reward is -inf, at step 78"),
+        ({"shown": np.nan}, "observation is nan, at step 80"),
+    ],
+)
+def test_a_number_that_is_none_stops_the_run_and_the_last_finite_checkpoint_stays(
+    values, quantity, broken, tmp_path, monkeypatch, capsys, environments
+):
+    use_light_agents(monkeypatch)
+    broken(**values)
+    assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 1
+    reason = f"error: stopped: {quantity}; checkpoints in {tmp_path}/run are from before\n"
+    assert capsys.readouterr().err == reason
+    assert 70 <= steps_at_checkpoint(tmp_path / "run") <= 80
+    assert not (tmp_path / "run" / "policy").exists()
+    broken(reward=1.0, shown=0.0)
+    assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 0
+
+
+def test_a_loss_that_overflows_is_named_by_the_first_quantity_that_does(broken, tmp_path, capsys, environments):
+    """The real agent: rewards of 1e30 are finite, and so is Q_ret; its squared error is not."""
+    broken(reward=1e30)
+    settings = small_settings(env="Broken-v0")
+    assert script(settings, tmp_path / "run") == 1
+    err = capsys.readouterr().err
+    assert "error: stopped: critic_loss is inf in on_policy update 8, at step 80; " in err
+    snapshot = checkpointed(tmp_path / "run")
+    assert snapshot.state["actor"]["steps"] == 70
+    assert all(np.isfinite(array).all() for array in snapshot.arrays.values())
+
+
+def test_weights_that_are_not_finite_are_never_checkpointed(tmp_path, monkeypatch, capsys, environments):
+    made = use_light_agents(monkeypatch, once_at(40, lambda: made[0].weights.assign(np.full(4, np.nan, np.float32))))
+    assert script(small_settings(), tmp_path / "run") == 1
+    assert "error: stopped: online/weights is not finite, at step " in capsys.readouterr().err
+    assert np.isfinite(checkpointed(tmp_path / "run").arrays["online/weights"]).all()
+
+
+def test_an_error_of_any_kind_closes_the_environments_and_frees_the_folder(tmp_path, monkeypatch, environments):
+    def fail():
+        raise RuntimeError("of no known kind")
+
+    use_light_agents(monkeypatch, once_at(20, fail))
+    with pytest.raises(RuntimeError, match="of no known kind"):
+        train(small_settings(), tmp_path / "run", quiet=True)
+    Lock(tmp_path / "run").release()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+# A run that logs and saves many times a second, so that a kill finds it in the middle of everything.
+KILLED = {"total_steps": 5_000, "num_envs": 4, "unroll_length": 10, "replay_capacity": 500, "seed": 5}
+FLAGS = {**KILLED, "log_interval": 100, "replay_ratio": 1, "replay_start": 10, "env": "CartPole-v1"}
+
+
+def start(run_dir, **flags):
+    command = [sys.executable, "-m", "experiments.train", f"--run_dir={run_dir}", "--threads=1"]
+    command += [f"--{name}={value}" for name, value in {**FLAGS, "checkpoint_minutes": 0.002, **flags}.items()]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def logged(run_dir):
+    """The last whole row's steps; 0 where there is none."""
+    path = run_dir / "progress.csv"
+    lines = path.read_text().splitlines()[1:-1] if path.exists() else []
+    return int(lines[-1].split(",")[0]) if lines else 0
+
+
+def kill_and_continue(run_dir, rounds, seed, **flags):
+    generator = random.Random(seed)
+    settings = small_settings(**{"log_interval": 100, **KILLED, **flags})
+    for n in range(rounds):
+        process = start(run_dir, **flags)
+        first_line = process.stdout.readline()
+        begun = logged(run_dir)
+        while logged(run_dir) < begun + 200 and process.poll() is None:
+            time.sleep(0.01)
+        if n == 0:
+            assert export_run(run_dir, run_dir.parent / "early") > 0  # while it runs
+        time.sleep(generator.uniform(0, 0.1))
+        process.kill()
+        out, err = process.communicate()
+        assert process.returncode == -signal.SIGKILL, err
+        assert first_line.startswith("continuing") == (n > 0)
+        assert "Traceback" not in err
+        assert "damaged" not in err
+        assert logged(run_dir) >= begun + 200
+    process = start(run_dir, **flags)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert "damaged" not in err
+    assert out.startswith("continuing")
+    assert out.endswith(f"finished: policy in {run_dir}/policy\n")
+    check_progress(run_dir, settings)
+    policy = load_policy(run_dir / "policy")
+    assert policy.metadata["steps"] == int(rows_of(run_dir)[-1]["steps"])
+    assert policy(np.zeros((3, 4), np.float32)).shape == (3,)
+
+
+def test_a_run_killed_three_times_continues_to_its_end_without_a_gap(tmp_path):
+    kill_and_continue(tmp_path / "run", rounds=3, seed=1)
+    assert load_policy(tmp_path / "early").metadata["steps"] > 0
+
+
+@pytest.mark.learning
+def test_a_run_killed_ten_times_continues_to_its_end_without_a_gap(tmp_path):
+    kill_and_continue(tmp_path / "run", rounds=10, seed=2, total_steps=15_000)

@@ -1,0 +1,258 @@
+"""An interruption changes nothing: not one bit of what is learned from the same rows, and no target at its seam."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf import equations
+from acer_tf.training.actor import Actor
+from acer_tf.training.build import make_agent, make_replay
+from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.loop import Loop
+from acer_tf.training.run import _assign
+from acer_tf.training.settings import make_settings
+from tests.replay.twin import World, spec_of
+from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, replay_of
+
+N = 12  # iterations before the interruption, and after it
+
+
+def settings_of(**given):
+    small = {"num_envs": 2, "unroll_length": 5, "replay_capacity": 100, "replay_start": 10, "replay_ratio": 2.0}
+    return make_settings({"env": "CartPole-v1", "network": "mlp", "precision": "float32", **small, **given})
+
+
+class Tape:
+    """An actor whose rows were recorded beforehand: the same for every run that reads from it."""
+
+    spec = spec_of(stack=1, num_actions=3, frame=(4,), dtype="float32")
+
+    def __init__(self, rows: int) -> None:
+        world = World(self.spec, 2, seed=11)
+        self._first = self._scaled(world.reset())
+        self._rows = [(*world.act(), self._scaled(world.step())) for _ in range(rows)]
+
+    @staticmethod
+    def _scaled(step):
+        return step._replace(observation=step.observation / 255)
+
+    def player(self, replay):
+        def collect(rows):
+            if not replay.rows:
+                replay.start(self._first.observation, self._first.age)
+            for row in self._rows[replay.rows : replay.rows + rows]:
+                replay.append(*row)
+
+        return SimpleNamespace(collect=collect, steps=0)
+
+
+class Half:
+    """The live objects of one process, made anew; other seeds than those of the run that it may take over."""
+
+    def __init__(self, tape, seed, agent=None):
+        settings = settings_of(seed=seed)
+        self.agent = agent or make_agent(settings, tape.spec)
+        self.replay = make_replay(settings, tape.spec)
+        self.loop = Loop(
+            tape.player(self.replay),
+            self.agent,
+            self.replay,
+            unroll_length=settings.unroll_length,
+            replay_ratio=settings.replay_ratio,
+            replay_start=settings.replay_start,
+            seed=seed,
+        )
+
+    def iterate(self, count):
+        for _ in range(count):
+            self.loop.iterate()
+        return self
+
+    def result(self):
+        """Everything that the interruption must not change."""
+        weights = {name: np.array(variable.value) for name, variable in self.agent.variables().items()}
+        state = self.loop.state()
+        return weights | {"state": json.dumps(state), "draw": self.replay.sample().reward}
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def tape():
+    return Tape(2 * N * 5)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tape):
+    whole = Half(tape, seed=1).iterate(2 * N)
+    assert whole.loop.updates["replay"] > N
+    return whole.result()
+
+
+@pytest.fixture(scope="module")
+def interrupted(tape, tmp_path_factory):
+    """A checkpoint after N iterations, and the objects of another process."""
+    folder = tmp_path_factory.mktemp("resume")
+    first = Half(tape, seed=1).iterate(N)
+    arrays = {name: np.asarray(variable.value) for name, variable in first.agent.variables().items()}
+    Checkpoints(folder).save(Snapshot(arrays, {"loop": first.loop.state()}), first.replay, 1)
+    return folder, make_agent(settings_of(seed=2), tape.spec)
+
+
+def test_n_updates_a_resume_and_n_updates_equal_2n_updates_bit_for_bit(tape, uninterrupted, interrupted):
+    folder, agent = interrupted
+    second = Half(tape, 2, agent)
+    snapshot = Checkpoints(folder).restore(second.replay)
+    _assign(agent, snapshot.arrays)
+    second.loop.restore(snapshot.state["loop"])
+    assert second.loop.updates["on_policy"] == N
+    assert equal(second.iterate(N).result(), uninterrupted)
+
+
+@pytest.mark.parametrize("forgotten", ["online/", "average/", "_velocity", "iteration", "loop", "replay's generator"])
+def test_whatever_the_checkpoint_forgot_would_show(tape, uninterrupted, interrupted, forgotten):
+    """The test above can fail: each part of the state matters to what follows."""
+    folder, agent = interrupted
+    fresh = make_agent(settings_of(seed=2), tape.spec).variables()
+    second = Half(tape, 2, agent)
+    own = second.replay._generator
+    snapshot = Checkpoints(folder).restore(second.replay)
+    names = [name for name in snapshot.arrays if forgotten in name]
+    assert bool(names) == (forgotten not in ("loop", "replay's generator"))
+    _assign(agent, snapshot.arrays | {name: np.asarray(fresh[name].value) for name in names})
+    if forgotten != "loop":
+        second.loop.restore(snapshot.state["loop"])
+    if forgotten == "replay's generator":
+        second.replay._generator = own
+    assert not equal(second.iterate(N).result(), uninterrupted)
+
+
+def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
+    agent = make_agent(settings_of(), SPEC)
+    variables = agent.variables()
+    layers = [f"{layer}/{part}" for layer in ("dense1", "dense2", "policy", "q") for part in ("kernel", "bias")]
+    assert {f"{group}/{layer}" for group in ("online", "average") for layer in layers} < set(variables)
+    optimizer = [name for name in variables if name.startswith("optimizer/")]
+    assert sum(name.endswith("_velocity") for name in optimizer) == len(layers)
+    assert any(name.endswith("/iteration") for name in optimizer)
+    tracked = {id(v) for m in (agent.network.model, agent.average.model, agent.optimizer) for v in m.variables}
+    assert {id(v) for v in variables.values()} == tracked
+
+    generator = np.random.default_rng(0)
+    values = {n: generator.integers(1, 1000, v.shape).astype(v.dtype) for n, v in variables.items()}
+    for name, variable in variables.items():
+        variable.assign(values[name])
+    arrays = {name: np.asarray(variable.value) for name, variable in variables.items()}
+    Checkpoints(tmp_path).save(Snapshot(arrays, {}), None, 1)
+    other = make_agent(settings_of(seed=3), SPEC)
+    _assign(other, Checkpoints(tmp_path).restore(None).arrays)
+    for name, variable in other.variables().items():
+        assert np.array_equal(np.asarray(variable.value), values[name]), name
+    assert int(other.optimizer.iterations) == values["optimizer/rmsprop/iteration"]
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "shape"])
+def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
+    agent = make_agent(settings_of(), SPEC)
+    arrays = {name: np.asarray(variable.value) + 1 for name, variable in agent.variables().items()}
+    before = [w.copy() for w in agent.network.model.get_weights()]
+    if change == "missing":
+        arrays.popitem()
+    elif change == "extra":
+        arrays["online/more"] = np.zeros(1)
+    else:
+        arrays["online/q/bias"] = np.zeros(7)
+    with pytest.raises(CheckpointError, match="comes from other code"):
+        _assign(agent, arrays)
+    assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.model.get_weights(), strict=True))
+
+
+ROWS = [Row(1.0), Row(-0.5), Row(2.0), Row(0.25), Row(0.5), Row(3.0)]
+LATER = [Row(1.5), Row(0.75), Row(-2.0), Row(1.0), Row(0.1)]
+LAST = len(ROWS) - 1  # the last row before the interruption
+
+
+def collected(end):
+    """The rows of games that ordinarily end so at row LAST."""
+    replay = replay_of(2)
+    script = [*ROWS[:-1], ROWS[-1]._replace(end=end), *LATER]
+    Actor(ScriptedEnvironment([script] * 2), act, replay, seed=4).collect(len(ROWS) + 1 + len(LATER))
+    return replay
+
+
+@pytest.fixture(scope="module")
+def across_a_seam(tmp_path_factory):
+    """The same rows from two processes: the second's environments start where the others' reset leads."""
+    folder = tmp_path_factory.mktemp("seam")
+    before, after = replay_of(2), replay_of(2, seed=1)
+    Actor(ScriptedEnvironment([ROWS] * 2), act, before, seed=4).collect(len(ROWS))
+    after.restore(folder, before.save(folder))
+    Actor(ScriptedEnvironment([LATER] * 2, first=len(ROWS) + 1), act, after, seed=4).collect(len(LATER))
+    return after
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return make_agent(settings_of(num_envs=2), SPEC)
+
+
+def window(replay, start):
+    return replay._windows(np.full(2, start))
+
+
+STARTS = range(len(ROWS) + 1 + len(LATER) - 4 + 1)
+
+
+def gradients(agent, trajectory):
+    tensors, diagnostics = agent.parameter_gradients(type(trajectory)(*map(tf.constant, trajectory)))
+    return [t.numpy() for t in tensors], {name: float(value) for name, value in diagnostics.items()}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_window_across_the_seam_is_that_of_a_truncation(across_a_seam, agent, start):
+    seam, cut = window(across_a_seam, start), window(collected("cut"), start)
+    for name, a, b in zip(seam._fields, seam, cut, strict=True):
+        if name in ("action", "behaviour"):  # which nobody chose on the masked row, and nothing reads there
+            a, b = a[seam.mask], b[cut.mask]
+        assert np.array_equal(a, b), name
+    (ours, our_diagnostics), (theirs, their_diagnostics) = gradients(agent, seam), gradients(agent, cut)
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert our_diagnostics == their_diagnostics
+
+
+def test_a_termination_there_would_give_other_gradients(across_a_seam, agent):
+    for start in range(LAST - 3, LAST + 1):
+        ours, theirs = (
+            gradients(agent, window(across_a_seam, start)),
+            gradients(agent, window(collected("over"), start)),
+        )
+        assert not all(np.array_equal(a, b) for a, b in zip(ours[0], theirs[0], strict=True))
+
+
+def test_the_last_row_before_the_seam_bootstraps_from_the_observation_pending_there(across_a_seam, agent):
+    trajectory = window(across_a_seam, LAST - 1)
+    assert trajectory.mask.tolist() == [[True, True, False, True]] * 2
+    probabilities, q = agent.network(tf.constant(trajectory.observation))
+    values = equations.state_value(q, probabilities)
+    q_ret = equations.off_policy_return(
+        tf.constant(trajectory.reward),
+        tf.constant(trajectory.discount),
+        tf.constant(trajectory.mask),
+        tf.gather(q[:, :-1], trajectory.action, batch_dims=2),
+        values[:, :-1],
+        values[:, -1],
+        tf.ones_like(trajectory.reward),
+        gamma=0.9,
+        lambda_=1.0,
+    ).numpy()
+    pending = np.array([[i, len(ROWS)] for i in range(2)], np.float32)
+    f, q_pending = agent.network.observe(tf.constant(pending))
+    expected = ROWS[LAST].reward + 0.9 * np.sum(f.numpy() * q_pending.numpy(), axis=-1)
+    np.testing.assert_allclose(q_ret[:, 1], expected, rtol=1e-5)

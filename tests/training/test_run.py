@@ -1,0 +1,400 @@
+import dataclasses
+import json
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acer_tf import load_policy
+from acer_tf.training import build, run
+from acer_tf.training.checkpoint import CheckpointError, Checkpoints
+from acer_tf.training.records import Lock, RunFolderError
+from acer_tf.training.run import Interrupted, export_run, train
+from experiments.train import run as run_script
+from tests.training.scripted import check_progress, rows_of, small_settings, tree, use_light_agents
+from tests.training.test_records import HOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+TIME_COLUMNS = {"seconds", "steps_per_second"}
+
+
+def script(settings, run_dir):
+    return run_script(settings, run_dir, checkpoint_minutes=10.0, threads=0)
+
+
+@pytest.fixture
+def light(monkeypatch):
+    return use_light_agents(monkeypatch)
+
+
+@pytest.fixture
+def done(light, tmp_path):
+    """A finished run of a light agent."""
+    assert script(small_settings(), tmp_path / "run") == 0
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def stopped(tmp_path, monkeypatch):
+    """A run that was interrupted behind its last checkpoint, with two more rows in its record, and its light agents."""
+
+    def diagnostics(update):
+        if update == 90:
+            raise Interrupted(15)
+        return {"value": float(update)}
+
+    save = run._Run._save
+    with monkeypatch.context() as patch:
+        made = use_light_agents(patch, diagnostics)
+        patch.setattr(run._Run, "_save", lambda self: save(self) if self.steps < 250 else None)
+        with pytest.raises(Interrupted):
+            train(small_settings(), tmp_path / "run", checkpoint_minutes=0.0, quiet=True)
+    assert int(rows_of(tmp_path / "run")[-1]["steps"]) >= 400
+    return tmp_path / "run", use_light_agents(monkeypatch), made
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run of the real agent."""
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    assert train(small_settings(seed=3), run_dir, quiet=True) == run_dir / "policy"
+    return run_dir
+
+
+def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(finished):
+    settings = small_settings(seed=3)
+    document = json.loads((finished / "run.json").read_text())
+    assert document["settings"] == dataclasses.asdict(settings) | {"network": "mlp", "precision": "float32"}
+    assert document["finished"] is True
+    assert document["steps"] >= 600
+    assert document["seconds"] > 0
+    assert document["environment"]["num_actions"] == 2
+    assert {"command", "commit", "versions", "machine", "started"} <= set(document)
+    check_progress(finished, settings)
+    assert {p.name for p in finished.iterdir()} == {
+        "run.json",
+        "progress.csv",
+        "tensorboard",
+        "checkpoints",
+        "policy",
+        "lock",
+    }
+    last = rows_of(finished)[-1]
+    assert int(last["steps"]) == document["steps"] == int(last["frames"])
+    assert float(last["mean_return"]) >= 8
+    assert math.isfinite(float(last["on_policy/gradient_norm"]))
+    assert math.isfinite(float(last["replay/kl_average"]))
+
+
+def test_a_finished_run_keeps_weights_only(finished):
+    (state,) = (finished / "checkpoints").rglob("*.npz")
+    assert state.name == "state.npz"
+    snapshot = Checkpoints(finished / "checkpoints").restore(None)
+    assert snapshot.arrays["optimizer/rmsprop/iteration"] == sum(snapshot.state["loop"]["updates"].values())
+    assert snapshot.state["actor"]["steps"] >= 600
+
+
+def test_the_policy_is_that_of_the_last_checkpoint(finished, tmp_path):
+    steps = export_run(finished, tmp_path / "again")
+    observation = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    here, there = load_policy(finished / "policy"), load_policy(tmp_path / "again")
+    assert here.metadata["steps"] == there.metadata["steps"] == steps
+    assert here.metadata["settings"]["seed"] == 3
+    assert np.array_equal(here.probabilities(observation), there.probabilities(observation))
+    assert not np.allclose(here.probabilities(observation), 0.5, atol=1e-3)  # it has learned something
+
+
+def test_the_same_seed_twice_gives_the_same_progress(finished, tmp_path):
+    train(small_settings(seed=3), tmp_path / "twin", quiet=True)
+
+    def record(folder):
+        return [{k: v for k, v in row.items() if k not in TIME_COLUMNS} for row in rows_of(folder)]
+
+    assert record(finished) == record(tmp_path / "twin")
+    assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # but time
+
+
+def test_another_seed_gives_another(light, tmp_path):
+    for seed in (1, 2):
+        train(small_settings(seed=seed), tmp_path / str(seed), quiet=True)
+    one, two = ([row["mean_return"] for row in rows_of(tmp_path / str(seed))] for seed in (1, 2))
+    assert one != two
+
+
+def test_without_replay_there_is_a_curve_too(light, tmp_path):
+    settings = small_settings(agent="a3c", replay_ratio=0.0)
+    train(settings, tmp_path, quiet=True)
+    check_progress(tmp_path, settings)
+    assert {row["replay_updates"] for row in rows_of(tmp_path)} == {"0"}
+    assert {row["replay/value"] for row in rows_of(tmp_path)} == {""}
+    assert {row["stored_rows"] for row in rows_of(tmp_path)} == {"5"}
+    assert json.loads((tmp_path / "run.json").read_text())["settings"]["trust_region_delta"] == "inf"
+
+
+def test_a_finished_run_started_again_does_nothing(done, light, capsys):
+    before = tree(done), {p: p.stat().st_mtime_ns for p in done.rglob("*") if p.is_file() and p.name != "lock"}
+    agents = len(light)
+    assert script(small_settings(), done) == 0
+    assert f"{done} holds this run, finished already" in capsys.readouterr().out
+    assert (tree(done), {p: p.stat().st_mtime_ns for p in before[1]}) == before
+    assert len(light) == agents
+
+
+def test_a_finished_run_without_its_policy_exports_it_again(done, light):
+    before = {name: content for name, content in tree(done).items() if not name.startswith(("tensorboard", "check"))}
+    shutil.rmtree(done / "policy")
+    assert script(small_settings(), done) == 0
+    after = tree(done)
+    assert after["policy/metadata.json"] == before["policy/metadata.json"]
+    assert after["progress.csv"] == before["progress.csv"]
+    assert light[-1].trajectories == []
+    assert light[-1].weights.value[0] == len(light[-2].trajectories)
+
+
+def test_other_flags_are_refused_each_shown_and_nothing_changes(done, capsys):
+    before = tree(done)
+    assert script(small_settings(gamma=0.5, reward_clip=1.0, trust_region_delta=math.inf, seed=2), done) == 2
+    err = capsys.readouterr().err
+    assert err == (
+        f"error: --run_dir={done} holds a run with other settings:\n"
+        "  gamma: 0.99 there, 0.5 here\n"
+        "  reward_clip: None there, 1.0 here\n"
+        "  seed: 0 there, 2 here\n"
+        "  trust_region_delta: 1.0 there, inf here\n"
+        "give those flags the values there to continue it, or choose another folder\n"
+    )
+    assert tree(done) == before
+
+
+def test_a_run_of_another_version_is_refused_by_what_it_lacks(done, capsys):
+    document = json.loads((done / "run.json").read_text())
+    del document["settings"]["gamma"]
+    document["settings"]["lambda"] = 1
+    (done / "run.json").write_text(json.dumps(document))
+    assert script(small_settings(), done) == 2
+    err = capsys.readouterr().err
+    assert "gamma: (absent) there, 0.99 here\n" in err
+    assert "lambda: 1 there, (absent) here\n" in err
+
+
+def test_auto_that_was_decided_otherwise_elsewhere_is_another_run(done, capsys, monkeypatch):
+    monkeypatch.setattr(
+        run, "resolve", lambda s, _: dataclasses.replace(s, network="mlp", precision="bfloat16")
+    )  # as on a machine with other hardware
+    assert script(small_settings(), done) == 2
+    assert "precision: float32 there, bfloat16 here" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_is_refused_with_host_and_pid(done, tmp_path, capsys):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "live")]
+    holder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        before = tree(tmp_path / "live")
+        assert script(small_settings(), tmp_path / "live") == 2
+        holder_name = f"host {socket.gethostname()}, pid {holder.pid}"
+        assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/live is in use by {holder_name}\n"
+        assert tree(tmp_path / "live") == before
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_lock_left_by_a_dead_process_does_not_block(light, tmp_path):
+    (tmp_path / "lock").write_text("host elsewhere, pid 1\n")
+    assert script(small_settings(), tmp_path) == 0
+
+
+def test_the_lock_is_free_after_every_refusal(light, tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "run.json").write_text("{")
+    with pytest.raises(RunFolderError):
+        train(small_settings(), run_dir)
+    Lock(run_dir).release()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"steps": 1}', '{"settings": 3}', "\udcff"])
+def test_a_broken_record_is_refused(light, tmp_path, content, capsys):
+    (tmp_path / "run.json").write_bytes(content.encode(errors="surrogateescape"))
+    before = tree(tmp_path)
+    assert script(small_settings(), tmp_path) == 2
+    assert f"error: {tmp_path}/run.json cannot be read as a run's record (" in capsys.readouterr().err
+    assert tree(tmp_path) == before
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        export_run(tmp_path, tmp_path / "policy")
+
+
+@pytest.mark.parametrize("name", ["progress.csv", "checkpoints"])
+def test_a_folder_with_the_remains_of_a_run_but_no_record_is_refused(light, tmp_path, name, capsys):
+    (tmp_path / name).mkdir() if name == "checkpoints" else (tmp_path / name).write_text("steps\n1\n")
+    before = tree(tmp_path)
+    assert script(small_settings(), tmp_path) == 2
+    assert capsys.readouterr().err == (
+        f"error: --run_dir={tmp_path} has a {name} but no run.json: choose another folder\n"
+    )
+    assert tree(tmp_path) == before
+
+
+def test_a_file_is_no_run_folder(light, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert script(small_settings(), tmp_path / "file") == 2
+    assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/file is not a folder\n"
+    assert script(small_settings(), tmp_path / "file" / "run") == 2
+    assert "Not a directory" in capsys.readouterr().err
+    assert tree(tmp_path) == {"file": b"mine"}
+
+
+def test_other_files_in_the_folder_are_left_alone(light, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert script(small_settings(), tmp_path) == 0
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(build, "_available_memory", lambda: 2_000_000_000)
+    assert script(small_settings(replay_capacity=10_000_000), tmp_path / "run") == 2
+    assert "2 environments need 0.8 GB of replay and about 1.5 GB besides, but 2.0 GB" in capsys.readouterr().err
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"env": "atari/Pongg"}, "there is no environment 'atari/Pongg'; did you mean atari/Pong"),
+        ({"env": "Pendulum-v1"}, "it takes --agent=acer_continuous"),
+        ({"network": "nature"}, "--network=nature: "),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):
+    assert script(small_settings(**given), tmp_path / "run") == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert tree(tmp_path) == {}
+
+
+def test_an_interrupted_run_continues_from_its_checkpoint(stopped, capfd):
+    run_dir, light, before = stopped
+    steps = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
+    assert 200 < steps < 250
+    assert script(small_settings(), run_dir) == 0
+    assert f"continuing {run_dir} at step {steps:,}" in capfd.readouterr().out
+    check_progress(run_dir, small_settings())
+    last = rows_of(run_dir)[-1]
+    updates = int(last["on_policy_updates"]) + int(last["replay_updates"])
+    assert Checkpoints(run_dir / "checkpoints").restore(None).arrays["online/weights"].tolist() == [updates] * 4
+    assert 0 < len(light[-1].trajectories) < updates
+
+
+def test_a_continued_run_plays_other_games_than_it_began_with(stopped, monkeypatch):
+    run_dir, *_ = stopped
+    steps = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
+    seeds, make = [], run.envs.make
+    monkeypatch.setattr(
+        run.envs, "make", lambda env, n, seed, **more: (seeds.append(seed), make(env, n, seed, **more))[1]
+    )
+    train(small_settings(), run_dir, quiet=True)
+    assert seeds[-1] == (0, steps)
+
+
+def test_a_shorter_progress_file_is_refused_and_kept(stopped, capsys):
+    run_dir, *_ = stopped
+    path = run_dir / "progress.csv"
+    whole = path.read_bytes()
+    position = Checkpoints(run_dir / "checkpoints").restore(None).state["position"]
+    assert position < len(whole)
+    for remains in (whole[: position - 1], None):
+        path.write_bytes(remains) if remains is not None else path.unlink()
+        before = tree(run_dir / "checkpoints")
+        assert script(small_settings(), run_dir) == 2
+        err = capsys.readouterr().err
+        assert f"progress.csv has {len(remains or b'')} bytes, but had {position} at the checkpoint" in err
+        assert tree(run_dir / "checkpoints") == before
+        assert (path.read_bytes() if path.exists() else None) == remains
+    path.write_bytes(whole)
+    assert script(small_settings(), run_dir) == 0
+
+
+def test_a_run_without_a_checkpoint_starts_over_and_says_so(stopped, capsys):
+    run_dir, light, _ = stopped
+    shutil.rmtree(run_dir / "checkpoints")
+    assert script(small_settings(), run_dir) == 0
+    assert f"{run_dir} has no checkpoint yet: starting from the first step\n" in capsys.readouterr().err
+    check_progress(run_dir, small_settings())
+
+
+def test_a_new_run_does_not_say_so(done, capsys):
+    assert capsys.readouterr().err == ""
+
+
+def test_where_no_checkpoint_is_whole_the_run_never_starts_over(stopped, capsys):
+    run_dir, *_ = stopped
+    for state in (run_dir / "checkpoints").glob("*/state.npz"):
+        os.truncate(state, 100)
+    before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
+    for _ in range(2):
+        assert script(small_settings(), run_dir) == 1
+        err = capsys.readouterr().err
+        assert "error: none of the 2 checkpoints in" in err
+        assert "Traceback" not in err
+    assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+
+
+def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(stopped, capsys):
+    run_dir, *_ = stopped
+    newest = max((run_dir / "checkpoints").glob("*/state.npz"))
+    before = max(p for p in (run_dir / "checkpoints").glob("*/state.npz") if p != newest)
+    os.truncate(newest, 100)
+    assert script(small_settings(), run_dir) == 0
+    output = capsys.readouterr()
+    assert f"checkpoint {newest.parent} is damaged" in output.err
+    assert f"continuing {run_dir} at step {int(before.parent.name):,}" in output.out
+    check_progress(run_dir, small_settings())
+
+
+def test_the_policy_of_an_unfinished_run_can_be_exported_without_disturbing_it(stopped):
+    run_dir, light, _ = stopped
+    state = Checkpoints(run_dir / "checkpoints").restore(None)
+    before = tree(run_dir)
+    lock = Lock(run_dir)  # as while it runs
+    assert export_run(run_dir, run_dir.parent / "exported") == state.state["actor"]["steps"]
+    lock.release()
+    assert light[-1].weights.value.tolist() == state.arrays["online/weights"].tolist()
+    metadata = json.loads((run_dir.parent / "exported" / "metadata.json").read_text())
+    assert metadata["steps"] == state.state["actor"]["steps"]
+    assert {n: c for n, c in tree(run_dir).items() if n != "lock"} == {n: c for n, c in before.items() if n != "lock"}
+    assert script(small_settings(), run_dir) == 0
+
+
+def test_there_must_be_something_to_export(light, stopped, tmp_path):
+    run_dir, *_ = stopped
+    with pytest.raises(RunFolderError, match=r"holds no run \(no run.json\)"):
+        export_run(tmp_path / "absent", tmp_path / "policy")
+    shutil.rmtree(run_dir / "checkpoints")
+    with pytest.raises(RunFolderError, match="has no checkpoint yet"):
+        export_run(run_dir, tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
+
+
+def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsys, monkeypatch):
+    run_dir, light, _ = stopped
+    make = run.make_agent
+
+    def other(*arguments):
+        agent = make(*arguments)
+        agent.weights.value = np.zeros(5, np.float32)
+        return agent
+
+    monkeypatch.setattr(run, "make_agent", other)
+    assert script(small_settings(), run_dir) == 1
+    assert "comes from other code" in capsys.readouterr().err
+    with pytest.raises(CheckpointError):
+        export_run(run_dir, run_dir / "policy")
