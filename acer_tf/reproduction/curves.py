@@ -109,6 +109,9 @@ def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
 
 
 def _draw_published(axes: plt.Axes, curve: PublishedCurve, longest: float) -> None:
-    shown = curve.steps <= 1.5 * longest
+    limit = 1.5 * longest
+    # One point more than lies within: the line then leaves the figure at its edge.
+    shown = slice(0, np.searchsorted(curve.steps, limit) + 1)
+    axes.set_xlim(-0.02 * limit, limit)
     axes.fill_between(curve.steps[shown], curve.low[shown], curve.high[shown], color="0.8")
     axes.plot(curve.steps[shown], curve.mean[shown], color="0.45", linewidth=2, label=curve.label)

@@ -22,7 +22,7 @@ class PublishedCurve(NamedTuple):
 
 
 def baselines_acer_curve(env: str) -> PublishedCurve | None:
-    """OpenAI baselines' ACER on `env` ("atari/Pong"), to 10 M steps, mean of 6 runs; None for games they did not run."""
+    """OpenAI baselines' ACER on `env` ("atari/Pong"), to 10 M steps, mean of 6 runs; None where they ran none."""
     rows = [
         row
         for row in _read("openai_baselines_acer_curves.csv")

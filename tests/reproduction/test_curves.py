@@ -68,13 +68,16 @@ def test_a_figure_shows_one_environment_only(tmp_path):
         draw(runs, tmp_path / "figure.png", title="")
 
 
-def test_the_published_curve_lies_behind_a_game_that_has_one(tmp_path, monkeypatch):
-    labels = []
-    monkeypatch.setattr(
-        "matplotlib.axes.Axes.legend", lambda axes, **_: labels.extend(axes.get_legend_handles_labels()[1])
-    )
-    draw({"ours": [curve([1e6], [9], [-20], [-20], env="atari/Pong")]}, tmp_path / "figure.svg", title="Pong")
-    assert labels == ["OpenAI baselines' ACER, published (6 runs)", "ours"]
+@pytest.mark.parametrize("steps", [4e4, 1e6])
+def test_the_published_curve_lies_behind_a_game_that_has_one(tmp_path, monkeypatch, steps):
+    drawn = []
+    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axes, **_: drawn.append(axes))
+    draw({"ours": [curve([steps], [9], [-20], [-20], env="atari/Pong")]}, tmp_path / "figure.svg", title="Pong")
+    lines = {line.get_label(): line for line in drawn[0].lines if not line.get_label().startswith("_")}
+    assert list(lines) == ["OpenAI baselines' ACER, published (6 runs)", "ours"]
+    # It goes on to the right edge, also where the next published point lies far beyond a short run.
+    published = next(iter(lines.values())).get_xdata()
+    assert published[0] < drawn[0].get_xlim()[1] <= published[-1]
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
