@@ -10,9 +10,11 @@ from pathlib import Path
 
 from absl import flags
 
+from acer_tf.envs import InvalidEnvironment
 from acer_tf.training.checkpoint import CheckpointError
 from acer_tf.training.records import RunFolderError
 from acer_tf.training.run import export_run
+from acer_tf.training.settings import SettingsError
 from experiments import cli
 
 FLAGS = cli.new_flags()
@@ -26,7 +28,7 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output) if FLAGS.output else run_dir / "policy"
     try:
         steps = export_run(run_dir, output)
-    except (RunFolderError, FileExistsError) as error:
+    except (RunFolderError, SettingsError, InvalidEnvironment, FileExistsError) as error:
         return cli.fail(2, error)
     except (CheckpointError, OSError) as error:
         return cli.fail(1, error)

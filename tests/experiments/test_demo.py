@@ -1,5 +1,5 @@
 from acer_tf.training.export import load_policy
-from experiments import demo, export
+from experiments import demo
 
 
 def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
@@ -14,8 +14,3 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     records = (tmp_path / "pong/progress.csv").read_bytes()
     assert demo.main(["demo", *arguments]) == 0
     assert (tmp_path / "pong/progress.csv").read_bytes() == records
-
-
-def test_export_on_demand(tmp_path, capsys):
-    assert export.main(["export", f"--run_dir={tmp_path / 'nowhere'}"]) == 2
-    assert "holds no run" in capsys.readouterr().err

@@ -258,8 +258,9 @@ def test_an_error_of_any_kind_closes_the_environments_and_frees_the_folder(tmp_p
         raise RuntimeError("of no known kind")
 
     use_light_agents(monkeypatch, once_at(20, fail))
-    with pytest.raises(RuntimeError, match="of no known kind"):
+    with pytest.raises(RuntimeError, match="of no known kind") as held:  # with the frames, and what they refer to
         train(small_settings(), tmp_path / "run", quiet=True)
+    assert held.tb is not None
     Lock(tmp_path / "run").release()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -292,7 +293,9 @@ def kill_and_continue(run_dir, rounds, seed, **flags):
         while logged(run_dir) < begun + 200 and process.poll() is None:
             time.sleep(0.01)
         if n == 0:
-            assert export_run(run_dir, run_dir.parent / "early") > 0  # while it runs
+            process.send_signal(signal.SIGSTOP)  # in the middle of anything, the lock held
+            assert export_run(run_dir, run_dir.parent / "early") > 0
+            process.send_signal(signal.SIGCONT)
         time.sleep(generator.uniform(0, 0.1))
         process.kill()
         out, err = process.communicate()

@@ -128,7 +128,8 @@ def test_an_interrupted_interval_goes_on_where_it_stopped():
     whole.take_diagnostics()
     for _ in range(3):
         whole.iterate()
-    state = json.loads(json.dumps(whole.state()))
+    state = whole.state()
+    assert json.loads(json.dumps(state)) == state
     resumed = loop_of(ratio=2.0, seed=99, agent=whole.agent)
     resumed.actor, resumed.replay = whole.actor, whole.replay
     resumed.restore(state)

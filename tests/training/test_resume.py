@@ -75,7 +75,7 @@ class Half:
 
     def result(self):
         """Everything that the interruption must not change."""
-        weights = {name: np.array(variable.value) for name, variable in self.agent.variables().items()}
+        weights = {name: np.asarray(variable.value).copy() for name, variable in self.agent.variables().items()}
         state = self.loop.state()
         return weights | {"state": json.dumps(state), "draw": self.replay.sample().reward}
 

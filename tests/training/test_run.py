@@ -120,6 +120,13 @@ def test_the_same_seed_twice_gives_the_same_progress(finished, tmp_path):
     assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # but time
 
 
+def test_the_end_has_a_row_though_it_lies_within_an_interval(light, tmp_path):
+    settings = small_settings(total_steps=555)
+    train(settings, tmp_path, quiet=True)
+    check_progress(tmp_path, settings)
+    assert 555 <= int(rows_of(tmp_path)[-1]["steps"]) < 600
+
+
 def test_another_seed_gives_another(light, tmp_path):
     for seed in (1, 2):
         train(small_settings(seed=seed), tmp_path / str(seed), quiet=True)
