@@ -1,0 +1,135 @@
+"""Tiny worlds whose values are known exactly: tables, their Bellman equations, and the environment that plays them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A tabular decision process of S states and A actions, shown one-hot.
+
+    Attributes:
+        transitions: [S, A, S+1] probabilities of the next state; the last one stands for the end of the episode.
+        rewards: [S, A] expected rewards.
+        starts: [S] probabilities of the first state.
+        end_shows: the state that a terminated episode's last observation looks like. It is nobody's business what that
+            is, so the worlds here show their most valuable state: who bootstraps behind the end is far off.
+        noise: added to every reward with a random sign.
+    """
+
+    transitions: np.ndarray
+    rewards: np.ndarray
+    starts: np.ndarray
+    end_shows: int = 0
+    noise: float = 0.0
+
+    @property
+    def states(self) -> int:
+        return len(self.starts)
+
+    @property
+    def actions(self) -> int:
+        return self.rewards.shape[1]
+
+    @property
+    def observations(self) -> np.ndarray:
+        """[S, S] float32: what each state looks like."""
+        return np.eye(self.states, dtype=np.float32)
+
+    def optimal_q(self, gamma: float) -> np.ndarray:
+        """[S, A] Q*, by value iteration."""
+        q = np.zeros(self.rewards.shape)
+        for _ in range(10_000):
+            q, before = self.rewards + gamma * self.transitions[..., :-1] @ q.max(axis=1), q
+            if np.abs(q - before).max() < 1e-12:
+                return q
+        raise AssertionError("value iteration did not converge")
+
+    def policy_q(self, policy: np.ndarray, gamma: float) -> np.ndarray:
+        """[S, A] Q of the policy with probabilities [S, A]: V = r_π + γ P_π V, solved as the linear system it is."""
+        rewards = (policy * self.rewards).sum(axis=1)
+        transitions = np.einsum("sa,sat->st", policy, self.transitions[..., :-1])
+        values = np.linalg.solve(np.eye(self.states) - gamma * transitions, rewards)
+        return self.rewards + gamma * self.transitions[..., :-1] @ values
+
+
+class TabularEnvironment(gymnasium.Env[np.ndarray, np.int64]):
+    """Plays a world; draws no pictures, whatever the render mode."""
+
+    def __init__(self, world: World, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self._world = world
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (world.states,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(world.actions)
+        self._observations = world.observations
+        self._starts = world.starts.cumsum()
+        self._transitions = world.transitions.cumsum(axis=-1)
+        self._state = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._state = self._draw(self._starts)
+        return self._observations[self._state], {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        world = self._world
+        reward = world.rewards[self._state, action]
+        if world.noise:
+            reward += self.np_random.choice((-world.noise, world.noise))
+        self._state = self._draw(self._transitions[self._state, action])
+        ended = self._state == world.states
+        return self._observations[world.end_shows if ended else self._state], float(reward), ended, False, {}
+
+    def _draw(self, cumulative: np.ndarray) -> int:
+        return int((self.np_random.random() < cumulative).argmax())
+
+
+def bandit() -> World:
+    """Four contexts, three actions, one noisy step. In each context the best action is 0.6 above the second."""
+    rewards = np.array([[1.0, 0.4, -0.5], [-1.0, 0.2, -0.4], [0.0, 0.3, 0.9], [-0.2, -0.8, -1.2]])
+    transitions = np.zeros([4, 3, 5])
+    transitions[..., -1] = 1.0
+    return World(transitions, rewards, np.full(4, 0.25), end_shows=0, noise=0.2)
+
+
+def chain() -> World:
+    """Six states in a row. Action 1 goes on (and slips, staying, one time in five), and pays 2 behind the last one.
+
+    Action 0 leaves at once with 0.1: from the start an aimless walker gets about as much, and the best return is six
+    steps away.
+    """
+    states, slip = 6, 0.2
+    transitions = np.zeros([states, 2, states + 1])
+    transitions[:, 0, -1] = 1.0
+    for s in range(states):
+        transitions[s, 1, s] = slip
+        transitions[s, 1, s + 1] = 1 - slip
+    rewards = np.full([states, 2], 0.1)
+    rewards[:, 1] = 0.0
+    rewards[-1, 1] = 2.0 * (1 - slip)
+    return World(transitions, rewards, np.eye(states)[0], end_shows=states - 1)
+
+
+def rooms(hours: int, *, ends: bool) -> World:
+    """Two rooms to be thrown into, each with a clock of `hours`; one pays 1 per step, the other nothing.
+
+    State (room, hour) is number room · hours + hour. Both actions only pass the time. After the last hour the day ends
+    (`ends`), or begins again in the same room.
+    """
+    states = 2 * hours
+    transitions = np.zeros([states, 2, states + 1])
+    starts = np.zeros(states)
+    for room in range(2):
+        starts[room * hours] = 0.5
+        for hour in range(hours):
+            last = hour == hours - 1
+            following = states if last and ends else room * hours + (hour + 1) % hours
+            transitions[room * hours + hour, :, following] = 1.0
+    rewards = np.zeros([states, 2])
+    rewards[:hours] = 1.0
+    return World(transitions, rewards, starts, end_shows=0)
