@@ -94,7 +94,19 @@ def test_a_signal_stops_the_run_behind_a_checkpoint_and_it_continues(
     assert checkpointed(tmp_path / "run").arrays["online/weights"][0] == updates
 
 
-def test_a_second_signal_acts_as_usual(tmp_path, monkeypatch, environments):
+USUAL_HANDLERS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+
+
+@pytest.fixture
+def usual_handlers():
+    # A shell that starts the tests in the background has them ignore SIGINT.
+    before = [(number, signal.signal(number, usual)) for number, usual in USUAL_HANDLERS.items()]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+def test_a_second_signal_acts_as_usual(tmp_path, monkeypatch, environments, usual_handlers):
     seen = []
 
     def twice():
@@ -103,11 +115,9 @@ def test_a_second_signal_acts_as_usual(tmp_path, monkeypatch, environments):
         os.kill(os.getpid(), signal.SIGINT)
 
     use_light_agents(monkeypatch, once_at(60, twice))
-    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         script(small_settings(), tmp_path / "run")
-    assert seen == [handlers]
-    assert handlers == (signal.SIG_DFL, signal.default_int_handler)
+    assert seen == [tuple(USUAL_HANDLERS.values())]
     assert script(small_settings(), tmp_path / "run") == 0
     check_progress(tmp_path / "run", small_settings())
 
