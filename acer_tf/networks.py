@@ -4,7 +4,8 @@ A `Network` reads frames in two stages, so that a training batch touches each fr
 
     frames [B, F, *frame]  ── planes() ──►  [B, R, *plane]  ── model() ──►  probabilities, Q
 
-`planes` prepares single frames and stacks S consecutive ones; acting is the case of F = S frames and R = 1 row.
+`planes` prepares each frame once, moved as uint8, and stacks S consecutive ones. Acting, where the environment shows
+whole stacks, is `observe`.
 """
 
 from __future__ import annotations
@@ -56,38 +57,35 @@ class Network:
         self.spec = spec
         self.architecture = architecture
         layers = _Layers(initialization, precision, seed)
-        planes = keras.Input(_plane_shape(architecture, spec), dtype=spec.observation_dtype, name="planes")
-        features = layers.torso(architecture, planes)
+        planes = keras.Input(_plane_shape(architecture, spec), dtype=precision, name="planes")
+        features = layers.torso(architecture, planes, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
         logits = layers.head(spec.num_actions, 0.01, "policy", features)
         probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
         q = layers.head(spec.num_actions, 1.0, "q", features)
         self.model = keras.Model(planes, (probabilities, q), name=architecture)
 
-    def planes(self, frames: tf.Tensor, age: tf.Tensor | None = None) -> tf.Tensor:
+    @property
+    def convolutional(self) -> bool:
+        """Whether the torso has convolutions, which XLA computes slowly on the CPU."""
+        return self.architecture != "mlp"
+
+    def planes(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:
         """Stacks each row's frame behind the S−1 before it, in the layout that `model` reads.
 
         Args:
             frames: [B, S−1+R, *frame_shape], consecutive frames of one environment.
-            age: [B, R] rows since the episode's first observation: older planes read as zero, as ALE fills them. None
-                where the environment has done so itself.
+            age: [B, R] rows since the episode's first observation: older planes read as zero, as ALE fills them.
 
         Returns:
-            [B, R, *plane] of the frames' dtype.
+            [B, R, *plane] of the torso's dtype, not yet scaled.
         """
-        stack = self.spec.stack
         if self.architecture == "nature":
-            frames = _space_to_depth(frames)
-        if stack == 1:
-            return frames
-        rows = frames.shape[1] - stack + 1
-        planes = []
-        for back in range(stack - 1, -1, -1):
-            plane = frames[:, stack - 1 - back : stack - 1 - back + rows]
-            if age is not None and back > 0:
-                exists = tf.cast(age, tf.int32) >= back
-                plane = tf.where(exists[:, :, None, None, None], plane, tf.zeros_like(plane))
-            planes.append(plane)
-        return tf.concat(planes, axis=-1)
+            batch, count = tf.shape(frames)[0], frames.shape[1]
+            patches = _patches(tf.reshape(frames, [batch * count, 1, *frames.shape[2:]]))
+            frames = tf.reshape(patches, [batch, count, *patches.shape[1:]])
+        if self.spec.stack > 1:
+            frames = _stacks(frames, age, self.spec.stack)
+        return tf.cast(frames, self.model.input.dtype)
 
     def __call__(self, planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(probabilities [B, R, A], Q [B, R, A]) of planes [B, R, *plane]; float32."""
@@ -99,8 +97,11 @@ class Network:
 
     def observe(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(probabilities [N, A], Q [N, A]) of observations [N, *observation_shape] as the environment shows them."""
-        frames = observation if self.spec.stack > 1 else observation[:, None]
-        probabilities, q = self.model(self.planes(frames)[:, 0])
+        planes = observation
+        if self.architecture == "nature":
+            stacks = [tf.shape(observation)[0], self.spec.stack, *self.spec.frame_shape]
+            planes = _patches(tf.reshape(observation, stacks))
+        probabilities, q = self.model(tf.cast(planes, self.model.input.dtype))
         return probabilities, q
 
 
@@ -135,15 +136,31 @@ def _plane_shape(architecture: Architecture, spec: EnvironmentSpec) -> tuple[int
     return (height // _PATCH, width // _PATCH, spec.stack * _PATCH**2)
 
 
-def _space_to_depth(frames: tf.Tensor) -> tf.Tensor:
-    """[B, F, H, W] to patches [B, F, H/4, W/4, 16], still uint8: moved once per frame, not once per stack."""
-    batch, count, height, width = tf.shape(frames)[0], frames.shape[1], frames.shape[2], frames.shape[3]
-    patches = tf.nn.space_to_depth(tf.reshape(frames, [batch * count, height, width, 1]), _PATCH)
-    return tf.reshape(patches, [batch, count, *patches.shape[1:]])
+def _patches(stacks: tf.Tensor) -> tf.Tensor:
+    """uint8 [M, S, H, W] to 4×4 patches [M, H/4, W/4, S·16], of the same dtype."""
+    count = tf.shape(stacks)[0]
+    stack, height, width = stacks.shape[1], stacks.shape[2] // _PATCH, stacks.shape[3] // _PATCH
+    # The four neighbouring pixels of a patch's row move as one 32-bit word: 6 times faster than tf.nn.space_to_depth.
+    words = tf.bitcast(tf.reshape(stacks, [count, stack, height, _PATCH, width, _PATCH]), tf.int32)
+    pixels = tf.bitcast(tf.transpose(words, [0, 2, 4, 1, 3]), tf.uint8)
+    return tf.reshape(pixels, [count, height, width, stack * _PATCH**2])
+
+
+def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
+    """[B, S−1+R, H, W, C] to [B, R, H, W, S·C]: each row's frame behind the S−1 before it, those older than age zero."""
+    blank = frames.shape[1]
+    frames = tf.pad(frames, [[0, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
+    newest = tf.range(stack - 1, blank)
+    # Copying whole frames by number is several times faster than selecting pixel by pixel.
+    planes = [
+        tf.gather(frames, tf.where(tf.cast(age, tf.int32) >= back, newest - back, blank), batch_dims=1)
+        for back in range(stack - 1, -1, -1)
+    ]
+    return tf.concat(planes, axis=-1)
 
 
 class PatchConvolution(keras.layers.Layer):
-    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over uint8 frames given as 4×4 patches.
+    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over frames given as 4×4 patches.
 
     The same sum as the ordinary convolution over [H, W, S] images scaled to [0, 1], but in the layout [H/4, W/4, S·16]
     (frame, then row, then column of the patch), where it is a 2×2 convolution at stride 1. The kernel keeps its
@@ -168,7 +185,7 @@ class PatchConvolution(keras.layers.Layer):
         # Scaling the kernel instead of the pixels saves a pass over them, and integers to 255 are exact in bfloat16.
         kernel = tf.reshape(self.kernel / 255.0, [2, _PATCH, 2, _PATCH, frames, self._filters])
         kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * _PATCH**2, self._filters])
-        sums = tf.nn.conv2d(tf.cast(patches, self.compute_dtype), kernel, strides=1, padding="VALID")
+        sums = tf.nn.conv2d(patches, kernel, strides=1, padding="VALID")
         return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
 
 
@@ -180,14 +197,14 @@ class _Layers:
         self._precision = precision
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
 
-    def torso(self, architecture: Architecture, x: keras.KerasTensor) -> keras.KerasTensor:
+    def torso(self, architecture: Architecture, x: keras.KerasTensor, scale: float) -> keras.KerasTensor:
         if architecture == "nature":
             initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // _PATCH**2)
             x = PatchConvolution(32, **initial, dtype=_dtype_policy(self._precision), name="conv1")(x)
             x = self._convolution(64, 4, 2, "conv2", x)
             x = self._convolution(64, 3, 1, "conv3", x)
             return self._hidden(512, "relu", "dense", x)
-        x = keras.layers.Rescaling(1 / 255 if x.dtype == "uint8" else 1, dtype=_dtype_policy(self._precision))(x)
+        x = keras.layers.Rescaling(scale, dtype=_dtype_policy(self._precision))(x)
         if architecture == "small":
             return self._hidden(128, "relu", "dense", self._convolution(16, 3, 1, "conv", x))
         return self._hidden(64, "tanh", "dense2", self._hidden(64, "tanh", "dense1", x))

@@ -64,7 +64,7 @@ for _name, _type in setting_types().items():
 flags.DEFINE_string("run_dir", None, "folder of this run; the same command continues it", flag_values=FLAGS)
 flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0, flag_values=FLAGS)
 flags.DEFINE_integer(
-    "threads", 0, "threads of TensorFlow and of ALE; 0 for one per core", lower_bound=0, flag_values=FLAGS
+    "threads", 0, "threads of TensorFlow and of ALE; 0 for what fits the machine", lower_bound=0, flag_values=FLAGS
 )
 
 
@@ -80,16 +80,11 @@ def main(argv: list[str]) -> int:
 def run(settings: Settings, run_dir: Path, checkpoint_minutes: float, threads: int) -> int:
     """Trains and turns what went wrong into a line on standard error and an exit code: 2 bad input, 1 failure."""
     # Loaded here, because it takes seconds: bad flags and --help are answered at once.
-    import tensorflow as tf
-
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.records import RunFolderError
     from acer_tf.training.run import Interrupted, train
 
-    if threads:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
     try:
         policy = train(settings, run_dir, checkpoint_minutes=checkpoint_minutes, threads=threads)
     except (InvalidEnvironment, SettingsError, RunFolderError) as error:

@@ -90,7 +90,8 @@ def test_patch_convolution_equals_8x8_at_stride_4(precision, rtol, shape, stack)
     frames = frames_of(np.random.default_rng(0), spec, 2, stack)
     layer = network.model.get_layer("conv1")
     assert layer.kernel.shape == (8, 8, stack, 32)
-    result = tf.cast(layer(network.planes(tf.constant(frames))[:, 0]), tf.float32)
+    age = np.full([2, 1], stack - 1, np.uint8)
+    result = tf.cast(layer(network.planes(tf.constant(frames), tf.constant(age))[:, 0]), tf.float32)
     images = tf.transpose(tf.cast(frames, tf.float32) / 255.0, [0, 2, 3, 1])
     expected = tf.nn.relu(tf.nn.conv2d(images, layer.kernel.value, 4, "VALID") + layer.bias.value)
     assert result.shape == expected.shape == (2, shape[0] // 4 - 1, shape[1] // 4 - 1, 32)
@@ -105,11 +106,10 @@ def test_planes_older_than_the_episode_read_as_zero():
     age = np.array([[0, 1, 2, 3, 3], [3, 3, 0, 1, 2], [2, 0, 0, 1, 2]], np.uint8)
     planes = network.planes(tf.constant(frames), tf.constant(age))
     assert planes.shape == (3, 5, 21, 21, 64)
-    assert planes.dtype == tf.uint8
     # Plane s of the stack is channels 16 s to 16 s + 15, each one pixel of every 4×4 patch.
     unpatched = planes.numpy().reshape(3, 5, 21, 21, 4, 4, 4).transpose(0, 1, 4, 2, 5, 3, 6).reshape(3, 5, 4, 84, 84)
     np.testing.assert_array_equal(unpatched, stacked(frames, age, 4))
-    full = network.planes(tf.constant(frames)).numpy()
+    full = network.planes(tf.constant(frames), tf.constant(np.full_like(age, 3))).numpy()
     np.testing.assert_array_equal(full[1, :2], planes[1, :2])
     assert (full[2, 0] != planes[2, 0].numpy()).any()
 

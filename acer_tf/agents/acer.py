@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.agents.compiled import Compiled
 from acer_tf.averaging import copy_weights, update_average
 from acer_tf.distributions import Categorical
 from acer_tf.networks import Network
@@ -86,6 +87,10 @@ class Acer:
         self.hyperparameters = hyperparameters
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
+        self._act = Compiled(self._acting, xla=not network.convolutional)
+        self._update = Compiled(self._step, xla=not network.convolutional)
+        # This part of the update holds no convolution, whatever the network.
+        self._fused_apply = tf.function(self._apply, jit_compile=True)
 
     def act(self, observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Samples a_t ~ f(·|φ(x_t)).
@@ -107,7 +112,7 @@ class Acer:
             Diagnostics in the order of computation, means over unmasked rows unless named otherwise. The step has been
             taken whatever they are: the caller stops on a value that is not finite.
         """
-        values = self._update(trajectory).numpy()
+        values = self._update(*trajectory).numpy()
         return dict(zip(self.diagnostic_names, values.tolist(), strict=True))
 
     def variables(self) -> dict[str, keras.Variable]:
@@ -119,23 +124,25 @@ class Acer:
         }
         return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
 
-    @tf.function
-    def _act(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _acting(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         probabilities, _ = self.network.observe(observation)
         return Categorical(probabilities).sample(seed), probabilities
 
-    @tf.function
-    def _update(self, trajectory: Trajectory) -> tf.Tensor:
-        gradients, diagnostics = self.parameter_gradients(trajectory)
+    def _step(self, *trajectory: tf.Tensor) -> tf.Tensor:
+        gradients, diagnostics = self.parameter_gradients(Trajectory(*trajectory))
+        diagnostics["gradient_norm"] = self._fused_apply(gradients)
+        self.diagnostic_names = tuple(diagnostics)
+        return tf.stack(list(diagnostics.values()))
+
+    def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
+        """Moves θ and θ_a; returns the gradients' global norm before clipping."""
         norm = tf.linalg.global_norm(gradients)
         if math.isfinite(self.hyperparameters.max_gradient_norm):
             gradients, _ = tf.clip_by_global_norm(gradients, self.hyperparameters.max_gradient_norm, use_norm=norm)
         self.optimizer.apply(gradients, self.network.model.trainable_variables)
         if self.hyperparameters.trust_region:
             update_average(self.average.model, self.network.model, self.hyperparameters.average_decay)
-        diagnostics["gradient_norm"] = norm
-        self.diagnostic_names = tuple(diagnostics)
-        return tf.stack(list(diagnostics.values()))
+        return norm
 
     def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         """The gradient of the loss in every trainable variable of `network.model`, before clipping, and diagnostics.
@@ -143,7 +150,7 @@ class Acer:
         One backward pass serves policy and critic: −z* goes into φ, the critic's error into Q(x_t, a_t) (§3.3).
         """
         planes = self.network.planes(trajectory.observation, trajectory.age)
-        average = self.average(planes[:, :-1])[0] if self.hyperparameters.trust_region else None
+        average = self.average(planes)[0][:, :-1] if self.hyperparameters.trust_region else None
         with tf.GradientTape() as tape:
             probabilities, q = self.network(planes)
             phi = probabilities[:, :-1]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from acer_tf.agents.acer import Acer
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actor, NonFiniteError
+from acer_tf.types import Trajectory
 
 
 class Loop:
@@ -41,6 +44,7 @@ class Loop:
         self.actor, self.agent, self.replay = actor, agent, replay
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
         self._generator = np.random.default_rng(seed)
+        self._background = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.updates = {"on_policy": 0, "replay": 0}
         self._sums: dict[str, float] = collections.defaultdict(float)
         self._counts: dict[str, int] = collections.defaultdict(int)
@@ -48,10 +52,23 @@ class Loop:
     def iterate(self) -> None:
         """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
         self.actor.collect(self._unroll_length)
-        self._update("on_policy", self.replay.latest())
+        for kind, trajectory in self._batches():
+            self._update(kind, trajectory)
+
+    def _batches(self) -> Iterator[tuple[str, Trajectory]]:
+        """The on-policy batch, then those of replay, each prepared while the update before it runs.
+
+        Nothing is appended meanwhile, and one thread draws them in order: the draws are those without it.
+        """
+        replayed = 0
         if self.replay.stored >= self._replay_start and self.replay.can_sample:
-            for _ in range(self._generator.poisson(self._replay_ratio)):
-                self._update("replay", self.replay.sample())
+            replayed = self._generator.poisson(self._replay_ratio)
+        batch = "on_policy", self.replay.latest()
+        for _ in range(replayed):
+            upcoming = self._background.submit(self.replay.sample)
+            yield batch
+            batch = "replay", upcoming.result()
+        yield batch
 
     def take_diagnostics(self) -> dict[str, float]:
         """Means since the last call (maxima of those named so), as "on_policy/..." and "replay/..."."""
@@ -75,7 +92,7 @@ class Loop:
         self._sums.update(state["sums"])
         self._counts.update(state["counts"])
 
-    def _update(self, kind: str, trajectory: Any) -> None:
+    def _update(self, kind: str, trajectory: Trajectory) -> None:
         diagnostics = self.agent.update(trajectory)
         self.updates[kind] += 1
         for name, value in diagnostics.items():

@@ -41,6 +41,7 @@ from acer_tf.training.records import (
     write_json,
 )
 from acer_tf.training.settings import Settings, differences, make_settings
+from acer_tf.training.threads import use_threads
 
 
 class Interrupted(Exception):
@@ -60,7 +61,7 @@ def train(
         settings: what to compute.
         run_dir: the run's own folder; made where it does not exist.
         checkpoint_minutes: minutes between checkpoints.
-        threads: of ALE's emulators; 0 for one per core.
+        threads: of TensorFlow and of ALE's emulators, as `use_threads` says; 0 for what fits the machine.
         quiet: no progress lines.
 
     Returns:
@@ -76,6 +77,7 @@ def train(
     """
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
     settings = resolve(settings, spec)
+    in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
     _require_same_run(settings, run_dir)
     replay = make_replay(settings, spec)
@@ -86,7 +88,7 @@ def train(
             _say(quiet, f"{run_dir} holds this run, finished already")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
-        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), threads)
+        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use)
         try:
             with _StopRequest() as stop:
                 run.advance(stop, checkpoint_minutes * 60.0, quiet)
@@ -126,7 +128,13 @@ class _Run:
     """The live objects of one process's share of a run."""
 
     def __init__(
-        self, settings: Settings, folder: Path, agent: Acer, replay: Any, checkpoints: Checkpoints, threads: int
+        self,
+        settings: Settings,
+        folder: Path,
+        agent: Acer,
+        replay: Any,
+        checkpoints: Checkpoints,
+        threads: dict[str, int],
     ) -> None:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
         self._checkpoints = checkpoints
@@ -138,17 +146,17 @@ class _Run:
         if snapshot is None:
             if (folder / "run.json").exists():
                 print(f"{folder} has no checkpoint yet: starting from the first step", file=sys.stderr)
-            env_details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec)}
+            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
             if settings.env.startswith("atari/"):
-                env_details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
-            write_json(folder / "run.json", run_document(dataclasses.asdict(settings), env_details))
+                details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
+            write_json(folder / "run.json", run_document(dataclasses.asdict(settings), details))
         self._progress = Progress(folder, steps, state["position"])
         self._env = envs.make(
             settings.env,
             settings.num_envs,
             (settings.seed, steps),
             atari_preset=settings.atari_preset,
-            threads=threads,
+            threads=threads["emulators"],
         )
         actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
         self._loop = Loop(
