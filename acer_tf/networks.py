@@ -147,7 +147,7 @@ def _patches(stacks: tf.Tensor) -> tf.Tensor:
 
 
 def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
-    """[B, S−1+R, H, W, C] to [B, R, H, W, S·C]: each row's frame behind the S−1 before it, those older than age zero."""
+    """[B, S−1+R, H, W, C] to [B, R, H, W, S·C]: each row behind the S−1 frames before it; zero where older than age."""
     blank = frames.shape[1]
     frames = tf.pad(frames, [[0, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
     newest = tf.range(stack - 1, blank)
