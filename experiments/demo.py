@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
         log_interval = max(1, steps[name] // 40)
         settings = make_settings({**values, "total_steps": steps[name], "log_interval": log_interval})
         run_dir = output / name
-        if status := train.run(settings, run_dir, checkpoint_minutes=2.0, threads=0):
+        if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
         result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
         error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""

@@ -17,6 +17,7 @@ import numpy as np
 from absl import flags
 
 from acer_tf.reproduction.curves import CurveError, RunCurve, draw, final_return, read_run, return_at
+from acer_tf.reproduction.statistics import interquartile_mean
 from experiments import cli
 
 FLAGS = cli.new_flags()
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def table(groups: dict[str, list[RunCurve]], at_steps: list[int]) -> list[list[str]]:
-    """A head and a row per run, then a row of the mean ± standard error per group of several runs."""
+    """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %]."""
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
     rows = [head]
     for label, runs in groups.items():
@@ -67,7 +68,12 @@ def table(groups: dict[str, list[RunCurve]], at_steps: list[int]) -> list[list[s
         if len(runs) > 1:
             errors = values.std(axis=0, ddof=1) / len(runs) ** 0.5
             means = (f"{mean:.2f} ± {error:.2f}" for mean, error in zip(values.mean(axis=0), errors, strict=True))
-            rows.append([label, f"{len(runs)} seeds", f"{min(run.steps[-1] for run in runs):,.0f}", *means])
+            steps = f"{min(run.steps[-1] for run in runs):,.0f}"
+            rows.append([label, f"{len(runs)} seeds, mean", steps, *means])
+            if np.isfinite(values).all():
+                middles = [interquartile_mean(column) for column in values.T]
+                cells = (f"{m.value:.2f} [{m.low:.2f}, {m.high:.2f}]" for m in middles)
+                rows.append([label, f"{len(runs)} seeds, IQM", steps, *cells])
     return rows
 
 

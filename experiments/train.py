@@ -67,6 +67,13 @@ flags.DEFINE_integer(
     "threads", 0, "threads of TensorFlow and of ALE; 0 for what fits the machine", lower_bound=0, flag_values=FLAGS
 )
 
+flags.DEFINE_string(
+    "replay_file",
+    None,
+    "new file to hold the replay in, for one larger than memory; its disk space comes free at the end",
+    flag_values=FLAGS,
+)
+
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("run_dir",))
@@ -74,11 +81,21 @@ def main(argv: list[str]) -> int:
         settings = make_settings({name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None})
     except SettingsError as error:
         return cli.fail(2, error)
-    return run(settings, Path(FLAGS.run_dir), FLAGS.checkpoint_minutes, FLAGS.threads)
+    return run(
+        settings,
+        Path(FLAGS.run_dir),
+        checkpoint_minutes=FLAGS.checkpoint_minutes,
+        threads=FLAGS.threads,
+        replay_file=Path(FLAGS.replay_file) if FLAGS.replay_file else None,
+    )
 
 
-def run(settings: Settings, run_dir: Path, checkpoint_minutes: float, threads: int) -> int:
-    """Trains and turns what went wrong into a line on standard error and an exit code: 2 bad input, 1 failure."""
+def run(settings: Settings, run_dir: Path, **options: Any) -> int:
+    """`acer_tf.training.run.train`, with what went wrong as a line on standard error and an exit code.
+
+    Returns:
+        0, or 2 for bad input, 1 for a failure, 128 + the signal's number.
+    """
     # Loaded here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
@@ -86,7 +103,7 @@ def run(settings: Settings, run_dir: Path, checkpoint_minutes: float, threads: i
     from acer_tf.training.run import Interrupted, train
 
     try:
-        policy = train(settings, run_dir, checkpoint_minutes=checkpoint_minutes, threads=threads)
+        policy = train(settings, run_dir, **options)
     except (InvalidEnvironment, SettingsError, RunFolderError) as error:
         return cli.fail(2, error)
     except NonFiniteError as error:

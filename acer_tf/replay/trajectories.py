@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
+from acer_tf.replay.storage import prefetch, zeros
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
 
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
@@ -43,6 +44,7 @@ class TrajectoryReplay:
         seed: int,
         *,
         segments_only: bool = False,
+        file: Path | None = None,
     ) -> None:
         """Allocates the ring; the system commits its memory only as rows fill it.
 
@@ -53,9 +55,11 @@ class TrajectoryReplay:
             unroll_length: T, the rows of every window.
             seed: of the generator that draws the windows; nothing else uses it.
             segments_only: draw only windows that are the first T rows of a collected segment.
+            file: a new file to hold the rows, for a ring larger than memory; None for memory. See `storage.zeros`.
 
         Raises:
             ValueError: N or T below 1, or a capacity with which some environment might have no valid window.
+            OSError: the file exists, cannot be made, or does not fit on its disk.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
@@ -72,6 +76,7 @@ class TrajectoryReplay:
         self._slots = capacity + 1  # one for the pending row
         self._unroll_length = unroll_length
         self._segments_only = segments_only
+        self._file = file
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._ring = self._allocate()
         self._rows = 0
@@ -296,11 +301,9 @@ class TrajectoryReplay:
                 raise AssertionError(f"replay invariant broken: {invariant}")
 
     def _allocate(self) -> dict[str, np.ndarray]:
-        # Zeroed memory comes as untouched pages: the ring occupies memory only as it fills.
-        return {
-            name: np.zeros((self._num_envs, self._slots, *shape), dtype)
-            for name, (shape, dtype) in _fields(self._spec).items()
-        }
+        lead = (self._num_envs, self._slots)
+        fields = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in _fields(self._spec).items()}
+        return zeros(fields, self._file)
 
     def _require_pending(self) -> None:
         if not self._started:
@@ -357,6 +360,7 @@ class TrajectoryReplay:
         """The windows that start at the given rows [N], one per environment."""
         rows = starts[:, None] + np.arange(self._unroll_length)
         frames = starts[:, None] + np.arange(1 - self._spec.stack, self._unroll_length + 1)
+        prefetch(self._ring["observation"], frames[:, 0] % self._slots, frames.shape[1])
         observation = self._gather("observation", frames)
         # The slot of a row that is not stored may hold anything; a restored replay would not hold the same.
         observation[frames < self._rows - self.stored] = 0

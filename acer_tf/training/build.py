@@ -24,8 +24,9 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
     network = default_architecture(spec) if settings.network == "auto" else settings.network
     precision = settings.precision
     if precision == "auto":
-        # Matrix products in bfloat16 pay only where they are large and the processor has them in hardware.
-        precision = "bfloat16" if network == "nature" and _has_fast_bfloat16() else "float32"
+        # It pays where the products are those of convolutions and the processor has them in hardware, and it costs no
+        # learning: results/precision.
+        precision = "bfloat16" if network != "mlp" and _has_fast_bfloat16() else "float32"
     return dataclasses.replace(settings, network=network, precision=precision)
 
 
@@ -60,21 +61,34 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Acer:
     return Acer(network, make_network(settings, spec), optimizer, settings.hyperparameters)
 
 
-def make_replay(settings: Settings, spec: EnvironmentSpec) -> TrajectoryReplay:
+def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
     """The replay of `settings`; without replayed updates it holds just the rows of one unroll.
 
+    Args:
+        settings: resolved.
+        spec: of the environment.
+        file: a new file to hold it, where it is larger than memory; None for memory.
+
     Raises:
-        SettingsError: it cannot fit into the machine's memory.
+        SettingsError: it cannot fit into the machine's memory, or the file cannot be made.
     """
-    require_memory(settings, spec, _available_memory())
-    return TrajectoryReplay(
-        spec,
-        settings.num_envs,
-        replay_rows(settings, spec),
-        settings.unroll_length,
-        derive_seed(settings, "replay"),
-        segments_only=settings.replay_segments_only,
-    )
+    if file is None:
+        require_memory(settings, spec, _available_memory())
+    try:
+        return TrajectoryReplay(
+            spec,
+            settings.num_envs,
+            replay_rows(settings, spec),
+            settings.unroll_length,
+            derive_seed(settings, "replay"),
+            segments_only=settings.replay_segments_only,
+            file=file,
+        )
+    except OSError as error:
+        needed = TrajectoryReplay.required_bytes(spec, settings.num_envs, replay_rows(settings, spec))
+        raise SettingsError(
+            f"--replay_file={file}: {error.strerror}; must name a new file where {needed / 1e9:.1f} GB are free"
+        ) from error
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
@@ -98,6 +112,7 @@ def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) ->
         f"--replay_capacity={settings.replay_capacity}: {settings.num_envs} environments need {needed / 1e9:.1f} GB of "
         f"replay and about {PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
         + (f"at most --replay_capacity={fits} fits" if fits >= _least_rows(settings, spec) else "no capacity fits")
+        + ", or keep it on disk with --replay_file"
     )
 
 

@@ -55,16 +55,20 @@ class Loop:
         for kind, trajectory in self._batches():
             self._update(kind, trajectory)
 
+    def replays_due(self) -> int:
+        """Draws how many updates from replay follow this iteration's on-policy one."""
+        if self.replay.stored < self._replay_start or not self.replay.can_sample:
+            return 0
+        return int(self._generator.poisson(self._replay_ratio))
+
     def _batches(self) -> Iterator[tuple[str, Trajectory]]:
         """The on-policy batch, then those of replay, each prepared while the update before it runs.
 
         Nothing is appended meanwhile, and one thread draws them in order: the draws are those without it.
         """
-        replayed = 0
-        if self.replay.stored >= self._replay_start and self.replay.can_sample:
-            replayed = self._generator.poisson(self._replay_ratio)
+        due = self.replays_due()
         batch = "on_policy", self.replay.latest()
-        for _ in range(replayed):
+        for _ in range(due):
             upcoming = self._background.submit(self.replay.sample)
             yield batch
             batch = "replay", upcoming.result()

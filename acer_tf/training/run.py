@@ -1,11 +1,11 @@
 """A run: settings and a folder in, a trained policy out; continues where an earlier process of the same run stopped.
 
-    <run_dir>/run.json        what the run is and where it was made
-    <run_dir>/progress.csv    one row per log interval
-    <run_dir>/tensorboard/    the same as events
-    <run_dir>/checkpoints/    see training.checkpoint
-    <run_dir>/policy/         the SavedModel
-    <run_dir>/lock            held while a process works here
+<run_dir>/run.json        what the run is and where it was made
+<run_dir>/progress.csv    one row per log interval
+<run_dir>/tensorboard/    the same as events
+<run_dir>/checkpoints/    see training.checkpoint
+<run_dir>/policy/         the SavedModel
+<run_dir>/lock            held while a process works here
 """
 
 from __future__ import annotations
@@ -53,7 +53,13 @@ class Interrupted(Exception):
 
 
 def train(
-    settings: Settings, run_dir: Path, *, checkpoint_minutes: float = 10.0, threads: int = 0, quiet: bool = False
+    settings: Settings,
+    run_dir: Path,
+    *,
+    checkpoint_minutes: float = 10.0,
+    threads: int = 0,
+    replay_file: Path | None = None,
+    quiet: bool = False,
 ) -> Path:
     """Trains to `settings.total_steps`, or continues the run in `run_dir` up to there.
 
@@ -62,6 +68,7 @@ def train(
         run_dir: the run's own folder; made where it does not exist.
         checkpoint_minutes: minutes between checkpoints.
         threads: of TensorFlow and of ALE's emulators, as `use_threads` says; 0 for what fits the machine.
+        replay_file: a new file to hold the replay while the process runs, for one larger than memory.
         quiet: no progress lines.
 
     Returns:
@@ -80,7 +87,7 @@ def train(
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
     _require_same_run(settings, run_dir)
-    replay = make_replay(settings, spec)
+    replay = make_replay(settings, spec, replay_file)
     lock = Lock(run_dir)
     try:
         # Once more behind the lock: another process may have begun a run here in the meantime.

@@ -25,7 +25,8 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
         ["setting", "seed", "steps", "return at 100", "return, last 10 % of training"],
         ["ratio 4", "0", "200", "1.00", "3.00"],
         ["ratio 4", "1", "200", "1.00", "5.00"],
-        ["ratio 4", "2 seeds", "200", "1.00 ± 0.00", "4.00 ± 1.00"],
+        ["ratio 4", "2 seeds, mean", "200", "1.00 ± 0.00", "4.00 ± 1.00"],
+        ["ratio 4", "2 seeds, IQM", "200", "1.00 [1.00, 1.00]", "4.00 [3.00, 5.00]"],
         ["ratio 0", "0", "200", "1.00", "2.00"],
     ]
     assert "| ratio 4 | 2 seeds |" in (output / "table.md").read_text()

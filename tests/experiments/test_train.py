@@ -10,6 +10,7 @@ from absl.testing import flagsaver
 from acer_tf import load_policy
 from acer_tf.training.settings import Settings, make_settings
 from experiments import train
+from tests.training.scripted import timeless
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +26,7 @@ def _flags_as_they_were():
 def ran(monkeypatch):
     """What main asks `run` for, instead of running it."""
     calls = []
-    monkeypatch.setattr(train, "run", lambda *arguments: calls.append(arguments) or 0)
+    monkeypatch.setattr(train, "run", lambda *arguments, **options: calls.append((*arguments, options)) or 0)
     return calls
 
 
@@ -48,7 +49,7 @@ def refused(capsys, *flags):
 
 def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
     settings = {field.name for field in dataclasses.fields(Settings)}
-    assert set(train.FLAGS) == settings | {"run_dir", "checkpoint_minutes", "threads", "help"}
+    assert set(train.FLAGS) == settings | {"run_dir", "checkpoint_minutes", "threads", "replay_file", "help"}
     assert set(train._HELP) == settings
     for name in train.FLAGS:
         assert len(train.FLAGS[name].help) >= 10, name
@@ -151,15 +152,16 @@ def test_the_flags_become_the_settings(ran):
     plain = make_settings({"env": "atari/Pong", "preset": "paper"})
     assert [n for n, v in given.items() if getattr(plain, n) == v] == ["agent", "preset"]
     flags = [f"--{name}={value}" for name, value in given.items()]
-    assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3") == 0
-    assert ran == [(Settings(**given), Path("runs/x"), 2.5, 3)]
+    assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3", "--replay_file=/x/y") == 0
+    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y")}
+    assert ran == [(Settings(**given), Path("runs/x"), options)]
 
 
 def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
     flags = ("--env=atari/Pong", "--run_dir=r", "--preset=paper", "--agent=a3c", "--total_steps=10_000_000")
     assert main(*flags, "--noentropy_in_trust_region", "--gamma=0.9") == 0
     given = {"env": "atari/Pong", "preset": "paper", "agent": "a3c", "entropy_in_trust_region": False, "gamma": 0.9}
-    assert ran == [(make_settings(given), Path("r"), 10.0, 0)]
+    assert ran == [(make_settings(given), Path("r"), {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None})]
 
 
 @pytest.mark.parametrize(
@@ -184,3 +186,18 @@ def test_a_small_run_trains_and_says_where_the_policy_is(capsys, tmp_path):
     assert 50 <= float(first.split("%")[0]) < 70  # the first iteration beyond 50 steps
     assert last == f"finished: policy in {tmp_path}/run/policy"
     assert load_policy(tmp_path / "run" / "policy").metadata["env"] == "CartPole-v1"
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("env", ["atari/Pong", "minatar/breakout"])
+def test_one_seed_on_one_thread_gives_one_progress_file(env, precision, tmp_path):
+    flags = [f"--env={env}", f"--precision={precision}", "--seed=5", "--threads=1", "--num_envs=2", "--total_steps=400"]
+    flags += ["--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
+    # A replay in a file changes nothing either.
+    for name, place in (("one", []), ("two", [f"--replay_file={tmp_path}/replay"])):
+        command = [sys.executable, "-m", "experiments.train", *flags, *place, f"--run_dir={tmp_path}/{name}"]
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    one, two = timeless(tmp_path / "one"), timeless(tmp_path / "two")
+    assert one == two
+    assert int(one[-1]["replay_updates"]) > 10
+    assert float(one[-1]["replay/gradient_norm"]) > 0

@@ -24,7 +24,7 @@ def settings_of(env="CartPole-v1", **given):
 def test_auto_is_decided_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
     monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: fast)
     resolved = build.resolve(settings_of(), spec)
-    precision = "bfloat16" if fast and network == "nature" else "float32"
+    precision = "bfloat16" if fast and network != "mlp" else "float32"
     assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
 
 
@@ -105,7 +105,7 @@ def test_a_replay_that_does_not_fit_is_refused_with_the_greatest_that_does(env, 
 
 @pytest.mark.parametrize("given", [{}, {"agent": "a3c"}])
 def test_no_capacity_is_suggested_where_none_fits(given):
-    with pytest.raises(SettingsError, match=r"1\.4 GB are available; no capacity fits"):
+    with pytest.raises(SettingsError, match=r"1\.4 GB are available; no capacity fits, or keep it on disk"):
         build.require_memory(settings_of(**given), CARTPOLE, int(1.4e9))
 
 
@@ -134,3 +134,29 @@ def test_a_container_has_the_memory_of_its_limit_and_the_cache_of_files_is_free(
 def test_an_infinite_setting_reaches_the_agent():
     settings = settings_of(agent="a3c", network="mlp", precision="float32")
     assert math.isinf(build.make_agent(settings, CARTPOLE).hyperparameters.trust_region_delta)
+
+
+def test_a_replay_larger_than_memory_lives_in_a_new_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_available_memory", lambda: 10**6)
+    settings = settings_of(num_envs=1, replay_capacity=100, replay_start=0)
+    with pytest.raises(SettingsError, match="or keep it on disk with --replay_file"):
+        build.make_replay(settings, CARTPOLE)
+    assert build.make_replay(settings, CARTPOLE, tmp_path / "replay").stored == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity", "reason"),
+    [
+        ("taken", 100, "File exists; must name a new file where 0.0 GB are free"),
+        ("no/folder", 100, "No such file or directory"),
+        ("replay", 10**15, "must name a new file where [0-9.]+ GB are free"),
+    ],
+)
+def test_a_file_that_cannot_hold_the_replay_is_refused_by_its_flag(tmp_path, name, capacity, reason):
+    (tmp_path / "taken").write_text("someone's")
+    settings = settings_of(num_envs=1, replay_capacity=capacity, replay_start=0)
+    with pytest.raises(SettingsError, match=rf"^--replay_file={tmp_path}/{name}: .*{reason}"):
+        build.make_replay(settings, CARTPOLE, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    assert (tmp_path / "taken").read_text() == "someone's"

@@ -1,13 +1,14 @@
 import collections
 import json
 import math
+import time
 
 import numpy as np
 import pytest
 
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.training.loop import Loop
-from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of
+from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of, same
 
 
 def loop_of(ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2):
@@ -141,3 +142,38 @@ def test_an_interrupted_interval_goes_on_where_it_stopped():
     assert whole.updates["on_policy"] == 6  # its own counters, not shared ones
     expected = np.random.default_rng(5).poisson(2.0, 7).sum()
     assert resumed.updates["replay"] == expected
+
+
+def test_batches_prepared_during_updates_are_those_drawn_one_after_the_other():
+    class Slow(LightAgent):
+        def update(self, trajectory):
+            time.sleep(0.003)  # the next batch is long drawn when this one is done
+            return super().update(trajectory)
+
+    loops = [loop_of(ratio=4.0, agent=Slow(SPEC)), loop_of(ratio=4.0)]
+    for _ in range(20):
+        for loop in loops:
+            loop.iterate()
+    expected = []
+    alone = loop_of(ratio=4.0)
+    for _ in range(20):
+        alone.actor.collect(4)
+        due = alone.replays_due()
+        expected += [alone.replay.latest(), *(alone.replay.sample() for _ in range(due))]
+    assert len(expected) > 60
+    for loop in loops:
+        assert len(loop.agent.trajectories) == len(expected)
+        assert all(same(a, b) for a, b in zip(loop.agent.trajectories, expected, strict=True))
+
+
+def test_what_goes_wrong_in_drawing_ahead_is_raised_where_it_is_needed(monkeypatch):
+    loop = loop_of(ratio=20.0)
+    loop.iterate()
+
+    def broken():
+        raise RuntimeError("no rows")
+
+    monkeypatch.setattr(loop.replay, "sample", broken)
+    with pytest.raises(RuntimeError, match="no rows"):
+        loop.iterate()
+    assert loop.updates["on_policy"] == 2, "the batch before it was used"

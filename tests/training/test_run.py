@@ -17,11 +17,10 @@ from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.records import Lock, RunFolderError
 from acer_tf.training.run import Interrupted, export_run, train
 from experiments.train import run as run_script
-from tests.training.scripted import check_progress, rows_of, small_settings, tree, use_light_agents
+from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
 from tests.training.test_records import HOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
-TIME_COLUMNS = {"seconds", "steps_per_second"}
 
 
 def script(settings, run_dir):
@@ -112,11 +111,7 @@ def test_the_policy_is_that_of_the_last_checkpoint(finished, tmp_path):
 
 def test_the_same_seed_twice_gives_the_same_progress(finished, tmp_path):
     train(small_settings(seed=3), tmp_path / "twin", quiet=True)
-
-    def record(folder):
-        return [{k: v for k, v in row.items() if k not in TIME_COLUMNS} for row in rows_of(folder)]
-
-    assert record(finished) == record(tmp_path / "twin")
+    assert timeless(finished) == timeless(tmp_path / "twin")
     assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # but time
 
 

@@ -1,0 +1,1 @@
+"""What things cost: measurements of the parts and of the whole loop, and the limit that the machine sets."""

@@ -1,0 +1,312 @@
+"""What is measured, in groups; each group runs in a process of its own, since a process has one setting of threads."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.reproduction.benchmark.timing import Measurement, Workload, interleaved, milliseconds, rate
+from acer_tf.types import EnvironmentSpec, TimeStep
+
+ENVIRONMENTS = (4, 16, 64)
+RATIOS = (0, 1, 4, 8)
+PRECISIONS = ("float32", "bfloat16")
+REPLAY_ROWS = (1_000, 10_000, 50_000)
+MEMORY_POINTS = 10
+CHECKPOINT_MINUTES = 10.0
+
+_NUM_ENVS, _UNROLL_LENGTH = 16, 20
+_ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+_SPARE_BYTES = 3_000_000_000  # beside the replay that is measured, for the process and for the machine
+_MADV_PAGEOUT = 21  # Python's mmap does not name it
+
+
+class Group(NamedTuple):
+    """The outcome of one group."""
+
+    measurements: dict[str, Measurement]
+    facts: dict[str, Any]  # counts and settings, JSON-able
+
+
+def machine(repetitions: int, scratch: Path) -> Group:
+    """The machine's own ceilings, on all cores."""
+    measurements = interleaved({**_matrix_products(), "memory copy": _memory_copy()}, repetitions)
+    return Group(measurements, {})
+
+
+def environments(repetitions: int, scratch: Path) -> Group:
+    """Environments alone, with random actions."""
+    workloads = {
+        f"{env_id} × {count}": _environment(env_id, count)
+        for env_id in ("atari/Pong", "minatar/breakout")
+        for count in ENVIRONMENTS
+    }
+    return Group(interleaved(workloads, repetitions), {})
+
+
+def atari(repetitions: int, scratch: Path) -> Group:
+    """Pong with a full replay: the parts, the whole loop, memory and checkpoints."""
+    return _learning("atari/Pong", repetitions, scratch, updates=4, iterations={0: 4, 1: 3, 4: 2, 8: 1})
+
+
+def minatar(repetitions: int, scratch: Path) -> Group:
+    """MinAtar Breakout: the parts and the whole loop."""
+    return _learning("minatar/breakout", repetitions, None, updates=40, iterations={0: 60, 1: 40, 4: 20, 8: 10})
+
+
+def replay(repetitions: int, scratch: Path) -> Group:
+    """Atari replays of several sizes, in memory and in a file: adding and sampling, and memory as they fill."""
+    measurements: dict[str, Measurement] = {}
+    memory: list[dict[str, float]] = []
+    for rows in (n for n in REPLAY_ROWS if n <= _affordable_rows()):
+        for place in ("memory", "file"):
+            file = scratch / "replay" if place == "file" else None
+            ring = TrajectoryReplay(_ATARI, _NUM_ENVS, rows, _UNROLL_LENGTH, 0, file=file)
+            steps = _noise(_ATARI, _NUM_ENVS)
+            before = psutil.Process().memory_info().rss
+            for filled in _fill(ring, _ATARI, rows, steps, points=MEMORY_POINTS):
+                if place == "memory" and rows == max(n for n in REPLAY_ROWS if n <= _affordable_rows()):
+                    grown = psutil.Process().memory_info().rss - before
+                    memory.append({"steps": filled * _NUM_ENVS, "bytes": grown})
+            workloads = {
+                f"add 16 steps, {rows:,} rows, {place}": milliseconds(_adder(ring, _ATARI, steps), 200),
+                f"sample 16 × 21, {rows:,} rows, {place}": milliseconds(ring.sample, 20),
+            }
+            measurements |= interleaved(workloads, repetitions)
+            if place == "file":
+                # By itself, because it leaves nothing in memory for the others.
+                name = f"sample 16 × 21, {rows:,} rows, file, out of memory"
+                measurements |= interleaved({name: _cold_sample(ring)}, repetitions)
+            del ring, workloads  # before the next is made
+    return Group(measurements, {"memory": memory})
+
+
+GROUPS: dict[str, Callable[[int, Path], Group]] = {
+    "machine": machine,
+    "environments": environments,
+    "atari": atari,
+    "minatar": minatar,
+    "replay": replay,
+}
+
+
+def _learning(
+    env_id: str, repetitions: int, scratch: Path | None, *, updates: int, iterations: dict[int, int]
+) -> Group:
+    """One game's figures; `updates` and, by ratio, `iterations` are how many are timed together."""
+    from acer_tf import envs
+    from acer_tf.reproduction.benchmark.operations import step_operations
+    from acer_tf.training.actor import Actor
+    from acer_tf.training.build import make_agent, resolve
+    from acer_tf.training.loop import Loop
+    from acer_tf.training.settings import make_settings
+    from acer_tf.training.threads import use_threads
+
+    class FixedReplays(Loop):
+        """As many updates from replay in every iteration as a run has on average."""
+
+        def replays_due(self) -> int:
+            return int(self._replay_ratio)
+
+    spec = envs.spec(env_id)
+    base = {"env": env_id, "num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH}
+    settings = {p: resolve(make_settings({**base, "precision": p}), spec) for p in PRECISIONS}
+    threads = use_threads(0, settings["float32"].network)
+    agents = {p: make_agent(settings[p], spec) for p in PRECISIONS}
+    rows = min(settings["float32"].replay_capacity, _affordable_rows(spec))
+    ring = TrajectoryReplay(spec, _NUM_ENVS, rows, _UNROLL_LENGTH, 0)
+    filling = envs.make(env_id, _NUM_ENVS, 1)
+    for _ in _fill(ring, spec, rows, _recorded(filling)):
+        pass
+    filling.close()
+
+    env = envs.make(env_id, _NUM_ENVS, 0, threads=threads["emulators"])
+    acting = agents["float32"]  # of the loop that runs
+    actor = Actor(env, lambda observation, seed: acting.act(observation, seed), ring, seed=0)
+
+    def loop(precision: str, ratio: int) -> Workload:
+        this = FixedReplays(
+            actor,
+            agents[precision],
+            ring,
+            unroll_length=_UNROLL_LENGTH,
+            replay_ratio=ratio,
+            replay_start=0,
+            seed=0,
+        )
+
+        def steps_per_second() -> float:
+            nonlocal acting
+            acting = agents[precision]
+            steps, began = actor.steps, time.perf_counter()
+            for _ in range(iterations[ratio]):
+                this.iterate()
+            return (actor.steps - steps) / (time.perf_counter() - began)
+
+        return Workload("steps/s", steps_per_second)
+
+    batch, observation = ring.sample(), env.reset().observation
+    workloads = {**_matrix_products(), "environments": _environment(env_id, _NUM_ENVS, threads["emulators"])}
+    seed = np.zeros(2, np.int32)
+    for precision, agent in agents.items():
+        workloads[f"act, {precision}"] = milliseconds(functools.partial(agent.act, observation, seed), 50)
+        workloads[f"update, {precision}"] = milliseconds(functools.partial(agent.update, batch), updates)
+    workloads["sample"] = milliseconds(ring.sample, 20)
+    for ratio in RATIOS:
+        for precision in PRECISIONS:
+            workloads[f"loop, ratio {ratio}, {precision}"] = loop(precision, ratio)
+    measurements = interleaved(workloads, repetitions)
+    model = agents["float32"].network.model
+    facts: dict[str, Any] = {
+        "threads": threads,
+        "operations_per_step": {str(r): step_operations(model, _UNROLL_LENGTH, r) for r in RATIOS},
+        "stored_steps": _NUM_ENVS * rows,
+        "replay_bytes": TrajectoryReplay.required_bytes(spec, _NUM_ENVS, rows),
+        "resident_bytes": psutil.Process().memory_info().rss,
+        "traces": {p: agent._update.trace_count for p, agent in agents.items()},
+    }
+    if scratch is not None:
+        best = measurements["loop, ratio 4, bfloat16"].median
+        checkpoint, facts["checkpoint"] = _checkpoints(agents["bfloat16"], ring, best, repetitions, scratch)
+        measurements["checkpoint"] = checkpoint
+    env.close()
+    return Group(measurements, facts)
+
+
+def _checkpoints(
+    agent: Any, ring: TrajectoryReplay, steps_per_second: float, repetitions: int, scratch: Path
+) -> tuple[Measurement, dict[str, float]]:
+    """Times checkpoints that each add a tenth of the rows of an interval; the first one, of all rows, is a fact."""
+    from acer_tf.training.checkpoint import Checkpoints, Snapshot
+
+    arrays = {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
+    checkpoints = Checkpoints(scratch / "checkpoints")
+    interval = CHECKPOINT_MINUTES * 60.0 * steps_per_second / _NUM_ENVS  # rows, of which the ring keeps the newest
+    share = min(interval, ring.stored) / 10
+    steps = _noise(_ATARI, _NUM_ENVS)
+    seconds = []
+    for repetition in range(repetitions + 1):
+        if repetition > 0:
+            for _ in _fill(ring, _ATARI, math.ceil(share), steps, started=True):
+                pass
+        began = time.perf_counter()
+        checkpoints.save(Snapshot(arrays, {}), ring, ring.rows)
+        seconds.append(time.perf_counter() - began)
+    size = sum(path.stat().st_size for path in (scratch / "checkpoints").rglob("*") if path.is_file())
+    shutil.rmtree(scratch / "checkpoints")
+    facts = {
+        "minutes": CHECKPOINT_MINUTES,
+        "first_seconds": seconds[0],
+        "bytes_on_disk": float(size),
+        "bytes_per_interval": 10 * share * TrajectoryReplay.required_bytes(_ATARI, _NUM_ENVS, 0),
+    }
+    return Measurement("s", tuple(10 * s for s in seconds[1:])), facts
+
+
+def _matrix_products(size: int = 2048) -> dict[str, Workload]:
+    import tensorflow as tf
+
+    def product(dtype: str) -> Workload:
+        left, right = (tf.cast(tf.random.stateless_uniform([size, size], [seed, 0]), dtype) for seed in (1, 2))
+        multiply = tf.function(lambda: tf.matmul(left, right)[0, 0])
+        return rate(lambda: multiply().numpy(), 4, 2e-9 * size**3, "GFLOP/s")
+
+    return {f"matrix product, {dtype}": product(dtype) for dtype in PRECISIONS}
+
+
+def _memory_copy(size: int = 256 * 2**20) -> Workload:
+    source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
+    return rate(lambda: np.copyto(target, source), 4, 1e-9 * size, "GB/s")
+
+
+def _environment(env_id: str, count: int, threads: int = 0) -> Workload:
+    from acer_tf import envs
+
+    env = envs.make(env_id, count, 0, threads=threads)
+    env.reset()
+    actions = np.random.default_rng(0).integers(env.spec.num_actions, size=(128, count))
+    stream = iter(_cycle(actions))
+    calls = max(1, (1_600 if env_id.startswith("atari/") else 16_000) // count)
+    return rate(lambda: env.step(next(stream)), calls, count, "steps/s")
+
+
+def _affordable_rows(spec: EnvironmentSpec = _ATARI) -> int:
+    row = TrajectoryReplay.required_bytes(spec, _NUM_ENVS, 0)
+    return max(REPLAY_ROWS[0], (psutil.virtual_memory().available - _SPARE_BYTES) // row)
+
+
+def _recorded(env: Any, rows: int = 64) -> list[TimeStep]:
+    """What `env` shows in its first steps, with random actions."""
+    actions = np.random.default_rng(0).integers(env.spec.num_actions, size=(rows, env.num_envs))
+    return [env.reset(), *(env.step(action) for action in actions)]
+
+
+def _noise(spec: EnvironmentSpec, count: int, rows: int = 64) -> list[TimeStep]:
+    generator = np.random.default_rng(0)
+    ones = np.ones(count, np.float32)
+    return [
+        TimeStep(
+            generator.integers(0, 256, (count, *spec.observation_shape), np.uint8),
+            np.full(count, min(row, spec.stack - 1), np.uint8),
+            ones,
+            ones,
+            ones.astype(bool),
+            np.zeros(count, bool),
+        )
+        for row in range(rows)
+    ]
+
+
+def _fill(
+    ring: TrajectoryReplay,
+    spec: EnvironmentSpec,
+    rows: int,
+    steps: list[TimeStep],
+    points: int = 1,
+    *,
+    started: bool = False,
+) -> Iterator[int]:
+    """Adds `rows` rows; yields how many there are, `points` times on the way."""
+    if not started:
+        ring.start(steps[0].observation, steps[0].age)
+    add = _adder(ring, spec, steps)
+    for point in range(points):
+        for _ in range(rows // points):
+            add()
+        yield (point + 1) * (rows // points)
+
+
+def _adder(ring: TrajectoryReplay, spec: EnvironmentSpec, steps: list[TimeStep]) -> Callable[[], None]:
+    count, actions = len(steps[0].age), spec.num_actions
+    action, behaviour = np.zeros(count, np.int32), np.full((count, actions), 1 / actions, np.float32)
+    stream = iter(_cycle(steps[1:]))
+    return lambda: ring.append(action, behaviour, next(stream))
+
+
+def _cold_sample(ring: TrajectoryReplay) -> Workload:
+    """Sampling where none of the file's pages is in memory, as of a replay far larger than memory."""
+
+    pages: Any = ring._ring["observation"].base
+    pages.flush()
+
+    def run() -> float:
+        pages.madvise(_MADV_PAGEOUT)
+        began = time.perf_counter()
+        ring.sample()
+        return 1e3 * (time.perf_counter() - began)
+
+    return Workload("ms", run)
+
+
+def _cycle(items: Any) -> Iterator[Any]:
+    while True:
+        yield from items

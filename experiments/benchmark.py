@@ -1,0 +1,77 @@
+"""Measures what everything costs, and how near the whole loop comes to the limit that the machine sets.
+
+python -m experiments.benchmark --output=results/benchmark
+
+Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg.
+Leave the machine alone meanwhile: whatever else runs is measured too. At most 10 minutes on 2 cores.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from experiments import cli
+
+_GROUPS = ("machine", "environments", "atari", "minatar", "replay")
+
+FLAGS = cli.new_flags()
+flags.DEFINE_multi_enum("only", None, _GROUPS, "measure only this group; may be repeated", flag_values=FLAGS)
+flags.DEFINE_integer("repetitions", 7, "times that each figure is measured", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_string("output", "runs/benchmark", "folder for tables, JSON and figures", flag_values=FLAGS)
+flags.DEFINE_string("json", None, "write the JSON here, not into --output", flag_values=FLAGS)
+flags.DEFINE_string(
+    "scratch", "runs", "folder on the disk whose speed is to be measured; 12 GB there are used and freed again",
+    flag_values=FLAGS,
+)  # fmt: skip
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__)
+    from acer_tf.reproduction.benchmark import report
+    from acer_tf.training.records import run_document, write_json
+
+    output = Path(FLAGS.output)
+    path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
+    for folder in (output, path.parent, Path(FLAGS.scratch)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            return cli.fail(2, f"{folder} cannot be made: {error}")
+    groups: dict[str, Any] = {}
+    names = FLAGS.only or _GROUPS
+    for name in names:
+        print(f"{name} ...", end=" ", flush=True)
+        began = time.monotonic()
+        try:
+            groups[name] = _measure(name)
+        except subprocess.CalledProcessError as error:
+            return cli.fail(1, f"group {name} ended with status {error.returncode}")
+        print(f"{time.monotonic() - began:.0f} s", flush=True)
+    write_json(path, run_document({"repetitions": FLAGS.repetitions}, {"groups": groups}))
+    tables = report.summary(groups) + "\n" + report.table(groups)
+    print("\n" + tables)
+    (output / "benchmark.md").write_text(tables)
+    for suffix in ("png", "svg"):
+        report.draw(groups, output / f"figure.{suffix}")
+    print(f"JSON in {path}; tables and figure in {output}")
+    return 0
+
+
+def _measure(name: str) -> dict[str, Any]:
+    """One group, in a process of its own: a process has one setting of threads."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-", dir=FLAGS.scratch) as scratch:
+        command = [sys.executable, "-m", "acer_tf.reproduction.benchmark", name, str(FLAGS.repetitions), scratch]
+        answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(answer.stdout))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

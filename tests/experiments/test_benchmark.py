@@ -1,0 +1,71 @@
+import json
+import subprocess
+
+import pytest
+from absl.testing import flagsaver
+
+from acer_tf.reproduction.benchmark.timing import Measurement
+from experiments import benchmark
+
+
+@pytest.fixture(autouse=True)
+def _flags_as_they_were():
+    saved = flagsaver.save_flag_values(benchmark.FLAGS)
+    yield
+    flagsaver.restore_flag_values(saved, benchmark.FLAGS)
+
+
+def main(tmp_path, *flags):
+    return benchmark.main(["benchmark", f"--output={tmp_path}/out", f"--scratch={tmp_path}/scratch", *flags])
+
+
+def test_the_groups_asked_for_are_measured_and_written_down(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measure(name):
+        asked.append(name)
+        return {"measurements": {"memory copy": Measurement("GB/s", (12.0, 13.0, 11.0)).document()}, "facts": {}}
+
+    monkeypatch.setattr(benchmark, "_measure", measure)
+    assert main(tmp_path, "--only=machine", f"--json={tmp_path}/here/x.json") == 0
+    assert asked == ["machine"]
+    document = json.loads((tmp_path / "here" / "x.json").read_text())
+    assert document["groups"]["machine"]["measurements"]["memory copy"]["values"] == [12.0, 13.0, 11.0]
+    assert {"commit", "machine", "versions"} <= set(document)
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"benchmark.md", "figure.png", "figure.svg"}
+    line = "| machine | memory copy | 12 | 11 to 13 | GB/s |"
+    assert line in (tmp_path / "out" / "benchmark.md").read_text()
+    assert line in capsys.readouterr().out
+
+
+def test_a_group_is_measured_for_real_in_a_process_of_its_own(tmp_path, capfd):
+    assert main(tmp_path, "--only=machine", "--repetitions=1") == 0
+    document = json.loads((tmp_path / "out" / "benchmark.json").read_text())
+    measured = document["groups"]["machine"]["measurements"]
+    assert set(measured) == {"matrix product, float32", "matrix product, bfloat16", "memory copy"}
+    assert all(m["median"] > 0 for m in measured.values())
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_group_that_fails_ends_with_status_1_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    def measure(name):
+        raise subprocess.CalledProcessError(-9, "group")
+
+    monkeypatch.setattr(benchmark, "_measure", measure)
+    assert main(tmp_path, "--only=machine") == 1
+    assert capsys.readouterr().err == "error: group machine ended with status -9\n"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("flags", [["--only=speed"], ["--repetitions=0"], ["machine"]])
+def test_bad_flags_end_with_status_2(tmp_path, flags, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(tmp_path, *flags)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_is_refused_first(tmp_path, capsys):
+    (tmp_path / "out").write_text("a file")
+    assert main(tmp_path) == 2
+    assert "out cannot be made" in capsys.readouterr().err

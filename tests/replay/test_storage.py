@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.replay.storage import prefetch, zeros
+from acer_tf.types import EnvironmentSpec, TimeStep
+
+FIELDS = {"frames": ((3, 7, 50, 50), np.dtype(np.uint8)), "rewards": ((3, 7), np.dtype(np.float32))}
+STACKED = EnvironmentSpec((4, 60, 60), "uint8", stack=4, num_actions=3)
+
+
+def test_arrays_in_a_file_are_those_in_memory_and_do_not_overlap(tmp_path):
+    in_memory, in_file = zeros(FIELDS), zeros(FIELDS, tmp_path / "new")
+    for name, (shape, dtype) in FIELDS.items():
+        assert in_memory[name].shape == in_file[name].shape == shape
+        assert in_memory[name].dtype == in_file[name].dtype == dtype
+        assert not in_memory[name].any() and not in_file[name].any()
+    in_file["frames"][:] = 255
+    assert not in_file["rewards"].any()
+    in_file["rewards"][:] = -1.5
+    assert (in_file["frames"] == 255).all() and (in_file["rewards"] == -1.5).all()
+
+
+def test_the_file_has_no_name_while_in_use_and_another_s_file_is_left_alone(tmp_path):
+    kept = zeros(FIELDS, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+    again = zeros(FIELDS, tmp_path / "new")  # the same name serves twice, as a restored replay needs
+    kept["rewards"][:] = 1
+    assert not again["rewards"].any()
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(FileExistsError):
+        zeros(FIELDS, tmp_path / "mine")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_file_larger_than_its_disk_is_refused_at_once_and_leaves_nothing(tmp_path):
+    with pytest.raises(OSError):
+        zeros({"frames": ((2**50,), np.dtype(np.uint8))}, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", [None, "new"])
+def test_prefetching_changes_nothing_and_may_reach_beyond_the_end(tmp_path, file):
+    frames = zeros(FIELDS, tmp_path / file if file else None)["frames"]
+    frames[:] = np.arange(7, dtype=np.uint8)[:, None, None]
+    before = frames.copy()
+    prefetch(frames, np.array([0, 3, 6]), 5)
+    assert np.array_equal(frames, before)
+
+
+def rows(count):
+    generator = np.random.default_rng(0)
+    for row in range(count):
+        ones = np.ones(2, np.float32)
+        frames = generator.integers(0, 256, (2, 4, 60, 60), np.uint8)
+        age = np.full(2, min(row, 3), np.uint8)
+        yield TimeStep(frames, age, ones * row, ones, np.ones(2, bool), np.zeros(2, bool))
+
+
+def test_a_replay_in_a_file_gives_what_one_in_memory_gives_also_when_restored(tmp_path):
+    replays = [TrajectoryReplay(STACKED, 2, 40, 5, 1, file=file) for file in (None, tmp_path / "new")]
+    for row, step in enumerate(rows(101)):  # the ring goes round twice
+        for replay in replays:
+            if row == 0:
+                replay.start(step.observation, step.age)
+            else:
+                replay.append(np.full(2, row % 3, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
+
+    def same():
+        for _ in range(30):
+            batches = [replay.sample() for replay in replays]
+            assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
+
+    same()
+    folders = [tmp_path / "chunks0", tmp_path / "chunks1"]
+    states = [replay.save(folder) for replay, folder in zip(replays, folders, strict=True)]
+    replays = [TrajectoryReplay(STACKED, 2, 40, 5, 9, file=file) for file in (tmp_path / "new", None)]
+    for replay, folder, state in zip(replays, folders, states, strict=True):
+        replay.restore(folder, state)
+    same()
+    assert replays[0].rows == replays[1].rows == 100
+
+
+def test_what_a_replay_in_a_file_gives_are_copies(tmp_path):
+    replay = TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new")
+    first, *others = rows(30)
+    replay.start(first.observation, first.age)
+    for step in others:
+        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
+    before, batch = replay.latest(), replay.latest()
+    for array in batch:
+        array[:] = 0
+    assert all(np.array_equal(a, b) for a, b in zip(before, replay.latest(), strict=True))

@@ -1,0 +1,50 @@
+import pytest
+
+from acer_tf.reproduction.benchmark import groups
+
+
+def names(prefix, places):
+    return {f"{prefix}, {rows} rows, {place}" for rows in (60, 90) for place in places}
+
+
+def test_the_replay_group_measures_every_size_in_memory_and_in_a_file_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(groups, "REPLAY_ROWS", (60, 90))
+    measurements, facts = groups.replay(2, tmp_path)
+    assert set(measurements) == names("add 16 steps", ["memory", "file"]) | names(
+        "sample 16 × 21", ["memory", "file", "file, out of memory"]
+    )
+    assert all(len(m.values) == 2 and min(m.values) > 0 for m in measurements.values())
+    assert [point["steps"] for point in facts["memory"]] == [16 * 9 * n for n in range(1, 11)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch):
+    monkeypatch.setattr(groups, "REPLAY_ROWS", (60, 90))
+    monkeypatch.setattr(groups, "_affordable_rows", lambda spec: 90)
+    ratios = {0: 1, 1: 1, 4: 1, 8: 1}
+    measurements, facts = groups._learning("CartPole-v1", 1, None, updates=1, iterations=ratios)
+    both = ("float32", "bfloat16")
+    parts = {f"{part}, {p}" for part in ("matrix product", "act", "update") for p in both} | {"environments", "sample"}
+    assert set(measurements) == parts | {f"loop, ratio {r}, {p}" for r in ratios for p in both}
+    assert all(min(m.values) > 0 for m in measurements.values())
+    assert facts["traces"] == {"float32": 1, "bfloat16": 1}, "every update of a run is of one shape"
+    assert facts["stored_steps"] == 16 * 90
+    assert facts["operations_per_step"]["4"] > facts["operations_per_step"]["1"] > 0
+
+
+def test_checkpoints_are_timed_and_cleared_away(tmp_path):
+    import numpy as np
+
+    class Agent:
+        def variables(self):
+            return {}
+
+    ring = groups.TrajectoryReplay(groups._ATARI, 16, 90, 20, 0)
+    for _ in groups._fill(ring, groups._ATARI, 90, groups._noise(groups._ATARI, 16)):
+        pass
+    measurement, facts = groups._checkpoints(Agent(), ring, 1_000.0, 3, tmp_path)
+    assert len(measurement.values) == 3
+    assert facts["bytes_per_interval"] == pytest.approx(90 * 16 * 7094)
+    assert facts["bytes_on_disk"] >= 90 * 16 * 7056
+    assert list(tmp_path.iterdir()) == []
+    assert np.isfinite(facts["first_seconds"])

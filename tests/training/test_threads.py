@@ -1,0 +1,38 @@
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from acer_tf.training.threads import use_threads
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("threads", "architecture", "expected"),
+    [
+        (0, "nature", {"intra_op": CORES, "inter_op": min(2, CORES), "emulators": CORES}),
+        (3, "small", {"intra_op": 1, "inter_op": 2, "emulators": 3}),
+        (1, "nature", {"intra_op": 1, "inter_op": 1, "emulators": 1}),
+    ],
+)
+def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, expected):
+    program = (
+        "import tensorflow as tf; from acer_tf.training.threads import use_threads;"
+        f"print(use_threads({threads}, {architecture!r}));"
+        "print([tf.config.threading.get_intra_op_parallelism_threads(),"
+        " tf.config.threading.get_inter_op_parallelism_threads()])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
+
+
+def test_in_a_process_that_computes_already_what_is_in_force_is_said(capsys):
+    tf.constant(1.0) + 1.0
+    in_force = tf.config.threading.get_intra_op_parallelism_threads()
+    assert use_threads(1, "small") == {"intra_op": in_force, "inter_op": in_force, "emulators": 1}
+    assert "1 threads hold for the environments alone" in capsys.readouterr().err
+    assert use_threads(0, "small")["emulators"] == CORES
+    assert capsys.readouterr().err == ""
