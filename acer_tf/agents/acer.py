@@ -14,11 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.compiled import Compiled
+from acer_tf.agents.compiled import Compiled, Execution
 from acer_tf.averaging import copy_weights, update_average
 from acer_tf.distributions import Categorical
-from acer_tf.networks import Network
+from acer_tf.networks import Architecture, Network
 from acer_tf.types import Trajectory
+
+# The average network's forward pass beside the online one's pays only where both are large.
+_UPDATE_EXECUTION: dict[Architecture, Execution] = {"nature": "parallel", "small": "serial", "mlp": "xla"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +90,8 @@ class Acer:
         self.hyperparameters = hyperparameters
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
-        self._act = Compiled(self._acting, xla=not network.convolutional)
-        self._update = Compiled(self._step, xla=not network.convolutional)
+        self._act = Compiled(self._acting, "serial" if network.convolutional else "xla")
+        self._update = Compiled(self._step, _UPDATE_EXECUTION[network.architecture])
         # This part of the update holds no convolution, whatever the network.
         self._fused_apply = tf.function(self._apply, jit_compile=True)
 

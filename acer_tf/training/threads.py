@@ -11,9 +11,8 @@ import tensorflow as tf
 def use_threads(threads: int, architecture: str) -> dict[str, int]:
     """Sets TensorFlow's threads to what suits the network; possible only before TensorFlow has computed anything.
 
-    Within an operation, more threads pay only for the large products of "nature": on the small networks, waking them
-    takes longer than their share of the work (by a fifth of a whole run; experiments/benchmark.py measures it). Between
-    operations two suffice: the average network's forward pass beside the online one's.
+    More threads pay only for the large products of "nature": on the small networks, waking them takes longer than their
+    share of the work. Between operations two suffice: the average network's forward pass beside the online one's.
 
     Args:
         threads: at most so many at once; 0 for one per core. One makes runs of the same seed identical.
@@ -23,7 +22,7 @@ def use_threads(threads: int, architecture: str) -> dict[str, int]:
         What is in force, for a record: TensorFlow's "intra_op" and "inter_op", and "emulators", ALE's.
     """
     cores = threads or len(os.sched_getaffinity(0))
-    intra_op, inter_op = (cores if architecture == "nature" else 1), min(2, cores)
+    intra_op, inter_op = (cores, min(2, cores)) if architecture == "nature" else (1, 1)
     try:
         tf.config.threading.set_intra_op_parallelism_threads(intra_op)
         tf.config.threading.set_inter_op_parallelism_threads(inter_op)

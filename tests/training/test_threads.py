@@ -14,7 +14,7 @@ CORES = len(os.sched_getaffinity(0))
     ("threads", "architecture", "expected"),
     [
         (0, "nature", {"intra_op": CORES, "inter_op": min(2, CORES), "emulators": CORES}),
-        (3, "small", {"intra_op": 1, "inter_op": 2, "emulators": 3}),
+        (3, "small", {"intra_op": 1, "inter_op": 1, "emulators": 3}),
         (1, "nature", {"intra_op": 1, "inter_op": 1, "emulators": 1}),
     ],
 )
