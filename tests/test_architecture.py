@@ -154,7 +154,9 @@ def repository_files() -> list[Path]:
 
 
 def test_imports_run_downwards():
-    modules = [(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py") for path in sources()]
+    # experiments/peer_programs/ run in other projects' environments, by files: no part of ours, and they import none.
+    ours = [path for path in sources() if path.parent.name != "peer_programs"]
+    modules = [(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py") for path in ours]
     assert len(modules) > 20
     assert [violation for module in modules for violation in import_violations(*module)] == []
 
