@@ -29,7 +29,7 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
         ["ratio 4", "2 seeds, IQM", "200", "1.00 [1.00, 1.00]", "4.00 [3.00, 5.00]"],
         ["ratio 0", "0", "200", "1.00", "2.00"],
     ]
-    assert "| ratio 4 | 2 seeds |" in (output / "table.md").read_text()
+    assert "| ratio 4 | 2 seeds, mean |" in (output / "table.md").read_text()
     assert (output / "figure.png").exists() and (output / "figure.svg").exists()
     kept = output / "runs" / "ratio_4-seed1"
     assert (kept / "progress.csv").read_text() == (b / "progress.csv").read_text()
