@@ -1,6 +1,6 @@
 """The data that flows through the package: every field's shape, dtype and time index.
 
-Notation: N environments, B trajectories, T rows, S stacked frames, A actions. Row t holds what was known when a_t was
+Notation: N environments, B trajectories, T rows, S stacked frames, A actions, or d components of one. Row t holds what was known when a_t was
 chosen, and what the environment answered to a_t. All arrays are batch-major.
 
 Reset convention (NEXT_STEP): after a_t ends a game, x_{t+1} is the game's true final observation. Row t+1 is a *masked*
@@ -25,8 +25,9 @@ class EnvironmentSpec:
         observation_dtype: NumPy name of its dtype: "uint8" (pixels: networks scale them to [0, 1]), "bool" or
             "float32".
         stack: S, the number of stacked frames; 1 where the environment does not stack.
-        num_actions: A, the number of discrete actions.
+        num_actions: A, the number of discrete actions; 0 where actions are continuous.
         frames_per_step: emulator frames in one agent step (4 for Atari, else 1).
+        action_size: d, the length of a continuous action, every component in [-1, 1]; 0 where actions are discrete.
     """
 
     observation_shape: tuple[int, ...]
@@ -34,6 +35,31 @@ class EnvironmentSpec:
     stack: int
     num_actions: int
     frames_per_step: int = 1
+    action_size: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.num_actions > 0) == (self.action_size > 0):
+            raise ValueError(f"want discrete or continuous actions, got {self.num_actions} and {self.action_size}")
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors in [-1, 1]^d rather than numbers in [0, A)."""
+        return self.action_size > 0
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """One action: () or (d,)."""
+        return (self.action_size,) if self.continuous else ()
+
+    @property
+    def action_dtype(self) -> str:
+        """NumPy name of an action's dtype: "int32" or "float32"."""
+        return "float32" if self.continuous else "int32"
+
+    @property
+    def statistics_size(self) -> int:
+        """Length of the policy's statistics φ: A probabilities, or a mean of d components."""
+        return self.action_size if self.continuous else self.num_actions
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
@@ -63,8 +89,8 @@ class Trajectory(NamedTuple):
 
     observation: Any  # [B, S-1+T+1, *frame_shape]: single frames, the S-1 frames before x_0 first
     age: Any  # [B, T+1] uint8: rows since the episode's first observation, capped at S - 1
-    action: Any  # [B, T] int32
+    action: Any  # [B, T] int32, or [B, T, d] float32 as the policy drew it: the environment clips, the learner does not
     reward: Any  # [B, T] float32, raw
     discount: Any  # [B, T] float32, 0 or 1; γ is applied in the equations
     mask: Any  # [B, T] bool
-    behaviour: Any  # [B, T, A] float32: the statistics φ of μ(·|x_t); for a categorical its probability vector
+    behaviour: Any  # [B, T, A or d] float32: the statistics φ of μ(·|x_t): a probability vector, or a Gaussian's mean
