@@ -60,3 +60,49 @@ class Categorical:
 
     def _floored(self) -> tf.Tensor:
         return tf.maximum(self.statistics, tf.cast(PROBABILITY_FLOOR, self.statistics.dtype))
+
+
+class Gaussian:
+    """f(·|φ): a Gaussian over vectors of d components, with mean φ and a fixed standard deviation (paper, §5).
+
+    Args:
+        mean: [..., d] φ.
+        std: σ > 0 of every component, independent of the state.
+    """
+
+    def __init__(self, mean: tf.Tensor, std: float) -> None:
+        self.statistics = mean
+        self._variance = std**2
+        scale = tf.fill([mean.shape[-1]], tf.cast(std, mean.dtype))
+        self._distribution = tfp.distributions.MultivariateNormalDiag(loc=mean, scale_diag=scale)
+
+    def sample(self, seed: tf.Tensor, count: int | None = None) -> tf.Tensor:
+        """[..., d] actions, or [count, ..., d]; `seed` is an int32 [2] tensor: the same seed draws the same actions.
+
+        The samples are constants: no gradient flows through them into the mean.
+        """
+        return tf.stop_gradient(self._distribution.sample(() if count is None else count, seed=seed))
+
+    def mode(self) -> tf.Tensor:
+        """[..., d] the mean."""
+        return self.statistics
+
+    def log_density(self, action: tf.Tensor) -> tf.Tensor:
+        """[...] log f(a|φ) of `action` [..., d]."""
+        return self._distribution.log_prob(action)
+
+    def score(self, action: tf.Tensor) -> tf.Tensor:
+        """[..., d] ∇_φ log f(a|φ) = (a − φ) / σ² of `action` [..., d]."""
+        return (action - self.statistics) / self._variance
+
+    def entropy(self) -> tf.Tensor:
+        """[...] H[f(·|φ)] in nats; with a fixed σ it has no gradient in φ."""
+        return self._distribution.entropy()
+
+    def kl_from(self, average: Gaussian) -> tf.Tensor:
+        """[...] KL[f(·|φ_a) ‖ f(·|φ)] = ‖φ_a − φ‖² / 2σ², with φ_a the statistics of `average`."""
+        return average._distribution.kl_divergence(self._distribution)
+
+    def kl_gradient(self, average: Gaussian) -> tf.Tensor:
+        """[..., d] k = ∇_φ KL[f(·|φ_a) ‖ f(·|φ)] = (φ − φ_a) / σ²."""
+        return (self.statistics - average.statistics) / self._variance

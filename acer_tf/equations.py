@@ -4,13 +4,13 @@ Pure functions on tensors. No network, environment or optimizer is in sight, and
 every result is per state, and reducing is the last thing the learner does. (Dividing a gradient by the batch size
 before the trust-region projection would change what δ means.)
 
-Symbols, with B trajectories of T rows and A actions:
+Symbols, with B trajectories of T rows, A discrete actions or d components of a continuous one:
 
-    φ       statistics of the policy f(·|φ(x)); for a categorical the probability vector itself (§3.3)
+    φ       statistics of the policy f(·|φ(x)): a categorical's probability vector itself (§3.3), a Gaussian's mean (§5)
     φ_a     statistics of the average policy
     μ       behaviour policy that chose the stored actions
     ρ       importance weight f(a|φ(x)) / μ(a|x)
-    Q, V    critic: Q(x, a), and V(x) = Σ_a f(a|φ(x)) Q(x, a)
+    Q, V    critic: Q(x, a), and V(x) = Σ_a f(a|φ(x)) Q(x, a);  Q̃: the stochastic dueling network's estimate (Eq. 13)
     Q_ret   Retrace target (Eq. 5);  Q_opc: the same with a trace of 1 (Eq. 21)
     c, δ, γ truncation of ρ, radius of the trust region, discount factor
 
@@ -24,6 +24,8 @@ import tensorflow as tf
 
 # Smallest density that is divided by: guards against x / 0 alone.
 _TINY = 1e-30
+# Beyond e^88 float32 is infinite; truncation makes every ρ above c the same.
+_LARGEST_LOG = 80.0
 
 
 def state_value(q: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
@@ -60,9 +62,29 @@ def importance_weight(density: tf.Tensor, behaviour_density: tf.Tensor) -> tf.Te
     return density / tf.maximum(behaviour_density, _TINY)
 
 
-def retrace_coefficient(rho: tf.Tensor) -> tf.Tensor:
-    """ρ̄ = min{1, ρ}, the trace of Retrace (Eq. 5; Algorithm 2 truncates at 1, whatever c is). Shape as `rho`."""
-    return tf.minimum(rho, 1.0)
+def importance_weight_of_logs(log_density: tf.Tensor, behaviour_log_density: tf.Tensor) -> tf.Tensor:
+    """ρ = f(a|φ(x)) / μ(a|x) of log densities (§5), where the densities themselves would underflow.
+
+    Args:
+        log_density: [...] log f(a|φ(x)).
+        behaviour_log_density: [...] log μ(a|x).
+
+    Returns:
+        [...] ρ ≥ 0, at most e^80, which is finite.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(log_density=log_density, behaviour_log_density=behaviour_log_density)
+    return tf.exp(tf.minimum(log_density - behaviour_log_density, _LARGEST_LOG))
+
+
+def retrace_coefficient(rho: tf.Tensor, *, dimension: int = 1) -> tf.Tensor:
+    """min{1, ρ^{1/d}}, the trace of Retrace: ρ̄ of Eq. 5 for discrete actions (d = 1), c_i of Algorithm 3 for vectors.
+
+    Algorithm 2 truncates at 1, whatever c is. Shape as `rho`.
+    """
+    return tf.minimum(rho if dimension == 1 else tf.pow(rho, 1.0 / dimension), 1.0)
 
 
 def off_policy_return(
@@ -121,6 +143,111 @@ def off_policy_return(
     return tf.stack(returns[::-1], axis=1)
 
 
+def multi_step_return(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    mask: tf.Tensor,
+    value: tf.Tensor,
+    bootstrap_value: tf.Tensor,
+    *,
+    gamma: float,
+) -> tf.Tensor:
+    """R_t = Σ_{i<k−t} γ^i r_{t+i} + γ^{k−t} V(x_k), the return of A3C and TIS (appendix E.2).
+
+    It is `off_policy_return` without its correction; arguments, result and errors are those.
+    """
+    return off_policy_return(reward, discount, mask, value, value, bootstrap_value, tf.ones_like(value), gamma=gamma)
+
+
+def importance_sampled_return(
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    mask: tf.Tensor,
+    value: tf.Tensor,
+    bootstrap_value: tf.Tensor,
+    rho: tf.Tensor,
+    *,
+    gamma: float,
+) -> tf.Tensor:
+    """R_t = r_t + γ ρ_{t+1} R_{t+1} (appendix E.4, where γ is not printed; Degris et al. 2012), R_k = V(x_k).
+
+    The ablation of Retrace and Q_opc. It is `off_policy_return` with neither Q nor V within a trajectory and ρ for its
+    trace; arguments, result and errors are those.
+    """
+    nothing = tf.zeros_like(value)
+    return off_policy_return(
+        reward, discount, mask, nothing, tf.where(mask, nothing, value), bootstrap_value, rho, gamma=gamma
+    )
+
+
+def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, *, c: float) -> tf.Tensor:
+    """w_t = min{c, Π_{i≥t} ρ_i}, the weight of TIS, over the rows that R_t sums over (appendix E.2; c = 5 there).
+
+    The product ends with the trajectory, with the return (a discount of 0), and before a masked row.
+
+    Args:
+        log_rho: [B, T] log ρ_t; not read on masked rows.
+        discount: [B, T] d_t, 0 where a_t ended the return, else 1.
+        mask: [B, T] bool, False on masked rows, whose own weight is 1.
+        c: truncation.
+
+    Returns:
+        [B, T] w_t.
+
+    Raises:
+        ValueError: the shapes differ, or T is not known when tracing.
+    """
+    _require_same_shape(log_rho=log_rho, discount=discount, mask=mask)
+    if log_rho.shape.rank != 2 or log_rho.shape[1] is None:
+        raise ValueError(f"log_rho must be [B, T] with a static T, not {log_rho.shape}")
+    logs = []
+    upcoming = tf.zeros_like(log_rho[:, 0])
+    rows = zip(*(reversed(tf.unstack(x, axis=1)) for x in (log_rho, discount, mask)), strict=True)
+    for log_rho_t, d, m in rows:
+        upcoming = tf.where(m, log_rho_t + tf.where(d > 0, upcoming, tf.zeros_like(upcoming)), tf.zeros_like(upcoming))
+        logs.append(upcoming)
+    return tf.minimum(tf.exp(tf.minimum(tf.stack(logs[::-1], axis=1), _LARGEST_LOG)), c)
+
+
+def dueling_q(value: tf.Tensor, advantage: tf.Tensor, sampled_advantages: tf.Tensor) -> tf.Tensor:
+    """Q̃(x, a) = V(x) + A(x, a) − (1/n) Σ_i A(x, u_i), with u_i ~ f(·|φ(x)): the stochastic dueling network (Eq. 13).
+
+    Args:
+        value: [...] V(x).
+        advantage: [...] A(x, a).
+        sampled_advantages: [..., n] A(x, u_i).
+
+    Returns:
+        [...] Q̃(x, a).
+
+    Raises:
+        ValueError: the shapes differ before the last axis of `sampled_advantages`.
+    """
+    _require_same_shape(
+        **{"value": value, "advantage": advantage, "sampled_advantages[..., 0]": sampled_advantages[..., 0]}
+    )
+    return value + advantage - tf.reduce_mean(sampled_advantages, axis=-1)
+
+
+def target_value(rho: tf.Tensor, q_ret: tf.Tensor, q: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+    """V_target = min{1, ρ} (Q_ret − Q̃(x, a)) + V(x)  (Eq. 14, appendix D).
+
+    Args:
+        rho: [...] ρ of the taken action.
+        q_ret: [...] Q_ret.
+        q: [...] Q̃(x, a) of the taken action.
+        value: [...] V(x).
+
+    Returns:
+        [...] V_target.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(rho=rho, q_ret=q_ret, q=q, value=value)
+    return tf.minimum(rho, 1.0) * (q_ret - q) + value
+
+
 def truncated_policy_gradient(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
     """min{c, ρ} ∇_φ log f(a|φ) (Q_ret − V): the first term of Eq. 9.
 
@@ -159,6 +286,25 @@ def bias_correction(rho: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Ten
     """
     _require_same_shape(rho=rho, advantage=advantage)
     return tf.maximum(0.0, 1.0 - c / tf.maximum(rho, _TINY)) * advantage
+
+
+def sampled_bias_correction(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
+    """[1 − c/ρ(a')]_+ (Q̃(x, a') − V) ∇_φ log f(a'|φ), a' ~ f(·|φ(x)): one sample of the second term of Eq. 9 (Alg. 3).
+
+    Args:
+        rho: [...] ρ(a').
+        score: [..., D] ∇_φ log f(a'|φ).
+        advantage: [...] Q̃(x, a') − V(x).
+        c: truncation; `inf` makes the term vanish.
+
+    Returns:
+        [..., D] in φ's coordinates, an ascent direction.
+
+    Raises:
+        ValueError: the shapes differ before the last axis of `score`.
+    """
+    _require_same_shape(**{"rho": rho, "advantage": advantage, "score[..., 0]": score[..., 0]})
+    return bias_correction(rho, advantage, c=c)[..., None] * score
 
 
 def trust_region_projection(g: tf.Tensor, k: tf.Tensor, *, delta: float) -> tf.Tensor:

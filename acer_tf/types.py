@@ -1,7 +1,7 @@
 """The data that flows through the package: every field's shape, dtype and time index.
 
-Notation: N environments, B trajectories, T rows, S stacked frames, A actions, or d components of one. Row t holds what was known when a_t was
-chosen, and what the environment answered to a_t. All arrays are batch-major.
+Notation: N environments, B trajectories, T rows, S stacked frames, A discrete actions, d components of a continuous one.
+Row t holds what was known when a_t was chosen, and what the environment answered to a_t. All arrays are batch-major.
 
 Reset convention (NEXT_STEP): after a_t ends a game, x_{t+1} is the game's true final observation. Row t+1 is a *masked*
 row: the environment ignores its action and answers with the next game's first observation x_{t+2}.

@@ -125,8 +125,8 @@ class TrajectoryReplay:
         """Completes the pending row t; x_{t+1} becomes pending.
 
         Args:
-            action: [N] integers, a_t.
-            behaviour: [N, A] floats, μ(·|x_t).
+            action: [N] integers or [N, d] floats, a_t.
+            behaviour: [N, A or d] floats, the statistics of μ(·|x_t).
             step: the environments' answer to a_t.
 
         Raises:
@@ -170,7 +170,8 @@ class TrajectoryReplay:
         shown = self._shown(observation, age, oldest=np.zeros_like(age))
         # An interrupted actor may have marked this row, but it never chose the segment's first action.
         self._segments = self._segments[self._segments < self._rows]
-        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": 1 / self._spec.num_actions}
+        behaviour = 0 if self._spec.continuous else 1 / self._spec.num_actions
+        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
         self._complete(masked, shown)
 
     def latest(self) -> Trajectory:
@@ -287,12 +288,17 @@ class TrajectoryReplay:
             ((age <= self._spec.stack - 1).all(), "age is at most S - 1"),
             ((np.diff(age, axis=1) <= 1).all(), "age grows by at most 1 per row"),
             (first > 0 or (age[:, 0] == 0).all(), "the first row begins an episode"),
-            (((row["action"] >= 0) & (row["action"] < self._spec.num_actions)).all(), "actions lie in [0, A)"),
+            (self._spec.continuous or (row["action"] < self._spec.num_actions).all(), "actions are below A"),
+            (self._spec.continuous or (row["action"] >= 0).all(), "actions are not negative"),
             (np.isin(row["discount"], (0, 1)).all(), "discounts are 0 or 1"),
             ((row["reward"][~row["mask"]] == 0).all(), "masked rows have reward 0"),
             ((row["discount"][~row["mask"]] == 1).all(), "masked rows have discount 1"),
-            ((row["behaviour"] >= 0).all(), "probabilities are not negative"),
-            (np.allclose(row["behaviour"].sum(axis=-1), 1, atol=1e-4), "probabilities sum to 1"),
+            (self._spec.continuous or (row["behaviour"] >= 0).all(), "probabilities are not negative"),
+            (
+                self._spec.continuous or np.allclose(row["behaviour"].sum(axis=-1), 1, atol=1e-4),
+                "probabilities sum to 1",
+            ),
+            (np.isfinite(row["behaviour"]).all() and np.isfinite(row["action"]).all(), "actions and policy are finite"),
             ((np.diff(segments) > 0).all() and (segments <= self._rows).all(), "segments start in order"),
             (all(a.last == b.first for a, b in zip(chunks, chunks[1:], strict=False)), "chunks leave no gap"),
             (not chunks or chunks[-1].last <= self._rows, "chunks hold no later rows"),
@@ -383,11 +389,11 @@ def _fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]
     return {
         "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
         "age": ((), np.dtype(np.uint8)),
-        "action": ((), np.dtype(np.int32)),
+        "action": (spec.action_shape, np.dtype(spec.action_dtype)),
         "reward": ((), np.dtype(np.float32)),
         "discount": ((), np.dtype(np.float32)),
         "mask": ((), np.dtype(np.bool_)),
-        "behaviour": ((spec.num_actions,), np.dtype(np.float32)),
+        "behaviour": ((spec.statistics_size,), np.dtype(np.float32)),
     }
 
 
