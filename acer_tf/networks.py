@@ -1,4 +1,6 @@
-"""Keras models: torsos (Nature CNN, small CNN, MLP), and the softmax-policy and Q heads that share one.
+"""Keras models: torsos (Nature CNN, small CNN, MLP) and their heads.
+
+`Network`: softmax policy and Q(x, ·). `ContinuousNetwork`: Gaussian mean, V and a critic of actions.
 
 A `Network` reads frames in two stages, so that a training batch touches each frame once:
 
@@ -22,6 +24,7 @@ from acer_tf.types import EnvironmentSpec
 Architecture = Literal["nature", "small", "mlp"]
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16"]
+Critic = Literal["dueling", "separate", "none"]
 
 # The Nature CNN's first layer has 8×8 kernels at stride 4: a 2×2 convolution at stride 1 over patches of 4×4 pixels.
 _PATCH = 4
@@ -43,6 +46,8 @@ class Network:
     Raises:
         ValueError: the architecture cannot read such observations.
     """
+
+    normalization = None
 
     def __init__(
         self,
@@ -105,8 +110,117 @@ class Network:
         return probabilities, q
 
 
+class ContinuousNetwork:
+    """The mean φ(x) of a Gaussian policy and V(x) on one torso, and perhaps a critic of actions (§5, Fig. 2).
+
+    Two layers of 256 tanh units carry mean and V. A critic of actions reads a state and m actions at once:
+
+        "dueling":  A(x, a), one layer of 256 on the torso's features and the action ("an additional small network")
+        "separate": Q(x, a), two layers of 256 of its own on the observation and the action (ablation, appendix E.4)
+        "none":     only the mean and V (A3C, TIS)
+
+    Args:
+        spec: the environment's observations and continuous actions.
+        critic: see above.
+        policy_std: σ > 0, the policy's fixed standard deviation in every component; the network only carries it.
+        initialization: as `Network`'s.
+        precision: of the torso's products; heads and all that follows are float32.
+        normalize: whether observations are normalised by their running mean and variance, which `note` moves.
+        seed: of the initial weights.
+        normalization: the layer that holds those statistics, where another network has it already.
+
+    Raises:
+        ValueError: the observations are stacked frames.
+    """
+
+    architecture: Architecture = "mlp"
+    convolutional = False
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        *,
+        critic: Critic,
+        policy_std: float = 0.3,
+        initialization: Initialization = "orthogonal",
+        precision: Precision = "float32",
+        normalize: bool = True,
+        seed: int = 0,
+        normalization: RunningNormalization | None = None,
+    ) -> None:
+        _check_readable("mlp", spec)
+        self.spec, self.policy_std = spec, policy_std
+        self.normalization = normalization or (RunningNormalization(name="normalization") if normalize else None)
+        layers = _Layers(initialization, precision, seed)
+        observation = keras.Input(spec.frame_shape, name="observation")
+        x = keras.layers.Flatten()(observation)
+        if self.normalization is not None:
+            x = self.normalization(x)
+        features = layers.hidden(256, "tanh", "dense2", layers.hidden(256, "tanh", "dense1", x))
+        mean = layers.head(spec.action_size, 0.01, "mean", features)
+        value = layers.head(1, 1.0, "value", features)[:, 0]
+        self.state = keras.Model(observation, (mean, value, features if critic == "dueling" else x), name="state")
+        if critic == "none":
+            self.model = self.state
+            return
+        state, actions = keras.Input(self.state.outputs[2].shape[1:]), keras.Input((None, spec.action_size))
+        h = state if critic == "dueling" else layers.hidden(256, "tanh", "critic_torso", state)
+        # The state's part is computed once for all of its actions.
+        h = layers.hidden(256, "linear", "critic_state", h)[:, None] + layers.hidden(
+            256, "linear", "critic_action", actions, bias=False
+        )
+        of_actions = layers.head(1, 1.0, "critic", keras.layers.Activation("tanh")(h))[..., 0]
+        self.critic = keras.Model((state, actions), of_actions, name="critic")
+        mean, value, state = self.state(observation)
+        self.model = keras.Model(
+            (observation, actions), (mean, value, self.critic((state, actions))), name="continuous"
+        )
+
+    def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """(mean [..., d], V [...], what the critic reads [..., F]) of observations [..., *observation_shape]."""
+        shape = tf.shape(observation)
+        lead = shape[: observation.shape.rank - len(self.spec.frame_shape)]
+        flat = tf.reshape(observation, [-1, *self.spec.frame_shape])
+        return tuple(tf.reshape(output, tf.concat([lead, tf.shape(output)[1:]], axis=0)) for output in self.state(flat))
+
+    def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """A(x, a) or Q(x, a) [B, T, m] of states [B, T, F], as `__call__` gives them, and actions [B, T, m, d]."""
+        batch, rows = tf.shape(state)[0], tf.shape(state)[1]
+        flat = (tf.reshape(t, tf.concat([[batch * rows], tf.shape(t)[2:]], axis=0)) for t in (state, actions))
+        return tf.reshape(self.critic(tuple(flat)), [batch, rows, actions.shape[2]])
+
+
+class RunningNormalization(keras.layers.Layer):
+    """(x − mean) / standard deviation of all vectors seen so far, cut to ±10; the identity before the first.
+
+    One layer serves the online and the average network, so that both read the same.
+    """
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        self.size = input_shape[-1]
+        options: dict[str, Any] = {"trainable": False, "dtype": "float32"}
+        self.count = self.add_weight(shape=(), initializer="zeros", name="count", **options)
+        self.mean = self.add_weight(shape=(self.size,), initializer="zeros", name="mean", **options)
+        self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance", **options)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        normal = (tf.cast(x, tf.float32) - self.mean) * tf.math.rsqrt(self.variance + 1e-8)
+        return tf.clip_by_value(normal, -10.0, 10.0)
+
+    def note(self, x: tf.Tensor) -> None:
+        """Takes x [..., D] into the statistics, each vector once (Chan et al. 1979: the moments of two sets joined)."""
+        x = tf.reshape(tf.cast(x, tf.float32), [-1, self.size])
+        count, (mean, variance) = tf.cast(tf.shape(x)[0], tf.float32), tf.nn.moments(x, axes=[0])
+        share, offset = count / (self.count + count), mean - self.mean
+        self.variance.assign((1 - share) * self.variance + share * variance + share * (1 - share) * offset**2)
+        self.mean.assign(self.mean + share * offset)
+        self.count.assign(self.count + count)
+
+
 def default_architecture(spec: EnvironmentSpec) -> Architecture:
-    """The architecture that fits the observations: stacked frames "nature", images "small", all else "mlp"."""
+    """What fits the environment: stacked frames "nature", images "small", all else and continuous actions "mlp"."""
+    if spec.continuous:
+        return "mlp"
     if spec.stack > 1:
         return "nature"
     return "small" if len(spec.frame_shape) == 3 else "mlp"
@@ -203,21 +317,26 @@ class _Layers:
             x = PatchConvolution(32, **initial, dtype=_dtype_policy(self._precision), name="conv1")(x)
             x = self._convolution(64, 4, 2, "conv2", x)
             x = self._convolution(64, 3, 1, "conv3", x)
-            return self._hidden(512, "relu", "dense", x)
+            return self.hidden(512, "relu", "dense", self.flat(x))
         x = keras.layers.Rescaling(scale, dtype=_dtype_policy(self._precision))(x)
         if architecture == "small":
-            return self._hidden(128, "relu", "dense", self._convolution(16, 3, 1, "conv", x))
-        return self._hidden(64, "tanh", "dense2", self._hidden(64, "tanh", "dense1", x))
+            return self.hidden(128, "relu", "dense", self.flat(self._convolution(16, 3, 1, "conv", x)))
+        return self.hidden(64, "tanh", "dense2", self.hidden(64, "tanh", "dense1", self.flat(x)))
 
     def head(self, units: int, gain: float, name: str, features: keras.KerasTensor) -> keras.KerasTensor:
         """A linear layer on float32 features, whatever the torso's precision."""
         initial = self._initial(gain, features.shape[-1])
         return keras.layers.Dense(units, **initial, dtype="float32", name=name)(features)
 
-    def _hidden(self, units: int, activation: str, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        x = keras.layers.Flatten(dtype=_dtype_policy(self._precision))(x)
+    def hidden(
+        self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
+    ) -> keras.KerasTensor:
         initial = self._initial(np.sqrt(2.0), x.shape[-1])
-        return keras.layers.Dense(units, activation, **initial, dtype=_dtype_policy(self._precision), name=name)(x)
+        policy = _dtype_policy(self._precision)
+        return keras.layers.Dense(units, activation, bias, **initial, dtype=policy, name=name)(x)
+
+    def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
+        return keras.layers.Flatten(dtype=_dtype_policy(self._precision))(x)
 
     def _convolution(self, filters: int, size: int, stride: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
         return keras.layers.Conv2D(

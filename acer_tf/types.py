@@ -1,6 +1,6 @@
 """The data that flows through the package: every field's shape, dtype and time index.
 
-Notation: N environments, B trajectories, T rows, S stacked frames, A discrete actions, d components of a continuous one.
+Notation: N environments, B trajectories, T rows, S stacked frames, A discrete actions or d components of one.
 Row t holds what was known when a_t was chosen, and what the environment answered to a_t. All arrays are batch-major.
 
 Reset convention (NEXT_STEP): after a_t ends a game, x_{t+1} is the game's true final observation. Row t+1 is a *masked*
@@ -27,7 +27,8 @@ class EnvironmentSpec:
         stack: S, the number of stacked frames; 1 where the environment does not stack.
         num_actions: A, the number of discrete actions; 0 where actions are continuous.
         frames_per_step: emulator frames in one agent step (4 for Atari, else 1).
-        action_size: d, the length of a continuous action, every component in [-1, 1]; 0 where actions are discrete.
+        action_low: where actions are continuous, each component's least value in the environment's own units; else ().
+        action_high: and its greatest. Policies act in [-1, 1]^d; environments clip, then scale to these bounds.
     """
 
     observation_shape: tuple[int, ...]
@@ -35,11 +36,20 @@ class EnvironmentSpec:
     stack: int
     num_actions: int
     frames_per_step: int = 1
-    action_size: int = 0
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.num_actions > 0) == (self.action_size > 0):
-            raise ValueError(f"want discrete or continuous actions, got {self.num_actions} and {self.action_size}")
+        if (self.num_actions > 0) == self.continuous or len(self.action_high) != self.action_size:
+            raise ValueError(
+                f"want num_actions, or action_low and action_high: got {self.num_actions}, {self.action_low} and "
+                f"{self.action_high}"
+            )
+
+    @property
+    def action_size(self) -> int:
+        """d, the length of a continuous action; 0 where actions are discrete."""
+        return len(self.action_low)
 
     @property
     def continuous(self) -> bool:

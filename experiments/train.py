@@ -17,7 +17,8 @@ from experiments import cli
 
 _HELP = {
     "env": "environment: atari/<Game>, minatar/<game>, or a gymnasium id such as CartPole-v1",
-    "agent": "acer, or a3c / trust_a3c (the same update at replay ratio 0, without / with trust region)",
+    "agent": "discrete actions: acer, or a3c / trust_a3c (the same update at replay ratio 0, without / with trust "
+    "region); continuous ones: acer_continuous, a3c, trust_a3c, tis, trust_tis",
     "preset": "named set of values, each of which its own flag overrides: " + ", ".join(PRESETS),
     "seed": "seed of everything random in the run",
     "total_steps": "agent decisions over all environments (an Atari step is 4 frames)",
@@ -25,6 +26,7 @@ _HELP = {
     "atari_preset": "acer2016 or machado2018",
     "num_envs": "environments that step together",
     "unroll_length": "k: steps per environment between on-policy updates",
+    "on_policy_updates": "whether the steps just collected make an update of their own, besides joining the replay",
     "replay_ratio": "mean number of replayed updates per on-policy update (Poisson)",
     "replay_start": "steps per environment before replay begins",
     "replay_capacity": "steps per environment that replay keeps",
@@ -46,6 +48,11 @@ _HELP = {
     "entropy_in_trust_region": "whether the entropy's gradient is projected with the rest",
     "critic_weight": "factor of ½ (Q_ret − Q)²",
     "reduction": "mean over rows, or sum over rows and mean over trajectories",
+    "policy_std": "continuous actions: σ of the policy, fixed, in units in which actions lie in [-1, 1]",
+    "advantage_samples": "acer_continuous: n of the stochastic dueling network",
+    "normalize_observations": "continuous actions: normalise observations by their running mean and variance",
+    "dueling": "acer_continuous: stochastic dueling network; without it V and Q are separate (ablation)",
+    "retrace": "acer_continuous: Retrace and Q_opc; without them importance-sampled returns (ablation)",
     "reward_clip": "learning clips rewards to ± this; by default 1 on Atari and inf elsewhere",
 }
 _DEFINE: dict[type, Any] = {

@@ -32,6 +32,52 @@ def off_policy_return(reward, discount, mask, q, value, bootstrap_value, trace, 
     return returns
 
 
+def gaussian_log_density(action, mean, std):
+    """Σ_j log N(a_j; mean_j, σ²) over the last axis."""
+    d = np.shape(action)[-1]
+    return -0.5 * np.sum(((action - mean) / std) ** 2, axis=-1) - d * np.log(std * np.sqrt(2 * np.pi))
+
+
+def importance_sampled_return(reward, discount, mask, value, bootstrap_value, rho, *, gamma):
+    """Σ_{j ≥ t} γ^{j−t} (Π_{t < i ≤ j} ρ_i) r_j, and at the end of the window or before a masked row V (appendix E.4).
+
+    V(x_T) closes the window without a ρ of its own: no action was taken there.
+    """
+    batch, rows = np.shape(reward)
+    values = np.concatenate([value, np.reshape(bootstrap_value, [batch, 1])], axis=1).astype(np.float64)
+    returns = np.array(value, np.float64)
+    for b in range(batch):
+        for t in range(rows):
+            if not mask[b][t]:
+                continue
+            returns[b, t], factor = 0.0, 1.0
+            for j in range(t, rows):
+                if j > t:
+                    factor *= gamma * rho[b][j]
+                returns[b, t] += factor * reward[b][j]
+                if discount[b][j] == 0:
+                    break
+                if j + 1 == rows or not mask[b][j + 1]:
+                    returns[b, t] += factor * gamma * values[b, j + 1]
+                    break
+    return returns
+
+
+def trajectory_weight(rho, discount, mask, c):
+    """min{c, Π_{i ≥ t} ρ_i} up to the end of the return, of the rows before a masked one, or of the window."""
+    batch, rows = np.shape(rho)
+    weights = np.ones([batch, rows])
+    for b in range(batch):
+        for t in range(rows):
+            for j in range(t, rows):
+                if not mask[b][j]:
+                    break
+                weights[b, t] *= rho[b][j]
+                if discount[b][j] == 0:
+                    break
+    return np.minimum(weights, c)
+
+
 def projection(g, k, delta):
     """argmin ½‖g − z‖² subject to kᵀz ≤ δ, for one state: the multiplier of its Lagrangian by bisection."""
     if np.dot(k, g) <= delta:
@@ -80,6 +126,22 @@ def random_boundaries(rng, batch, rows):
                 t += 1
             t += 1
     return discount, mask
+
+
+def random_continuous_trajectory(rng, batch, rows, action_size, observation_size):
+    """As `random_trajectory`, with actions that a Gaussian far from any network's drew."""
+    discount, mask = random_boundaries(rng, batch, rows)
+    behaviour = 0.3 * rng.normal(size=[batch, rows, action_size]).astype(np.float32)
+    noise = 0.3 * rng.normal(size=[batch, rows, action_size]).astype(np.float32)
+    return Trajectory(
+        observation=rng.normal(size=[batch, rows + 1, observation_size]).astype(np.float32),
+        age=np.zeros([batch, rows + 1], np.uint8),
+        action=behaviour + noise,
+        reward=rng.normal(scale=2.0, size=[batch, rows]).astype(np.float32),
+        discount=discount,
+        mask=mask,
+        behaviour=behaviour,
+    )
 
 
 def random_trajectory(rng, batch, rows, num_actions, observation_size):

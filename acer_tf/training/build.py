@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
-from acer_tf.agents.acer import Acer
+from acer_tf.agents.acer import Acer, AcerHyperparameters
+from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
+from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.agents.agent import Agent, Hyperparameters
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import Network, default_architecture
+from acer_tf.networks import ContinuousNetwork, Critic, Network, RunningNormalization, default_architecture
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training.settings import Settings, SettingsError
+from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError
 from acer_tf.types import EnvironmentSpec
 
 # The process without its replay: TensorFlow, networks, environments and the batches in flight.
@@ -30,27 +34,51 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
     return dataclasses.replace(settings, network=network, precision=precision)
 
 
-def make_network(settings: Settings, spec: EnvironmentSpec) -> Network:
+def make_network(
+    settings: Settings, spec: EnvironmentSpec, normalization: RunningNormalization | None = None
+) -> Network | ContinuousNetwork:
     """The network of resolved `settings`, freshly initialized.
 
+    Args:
+        settings: resolved.
+        spec: of the environment.
+        normalization: of observations, where another network has it already.
+
     Raises:
-        SettingsError: it cannot read this environment's observations.
+        SettingsError: it cannot read this environment's observations, or act in it.
     """
+    fitting = CONTINUOUS_AGENTS if spec.continuous else DISCRETE_AGENTS
+    if settings.agent not in fitting:
+        raise SettingsError(
+            f"--agent={settings.agent}: cannot act in {settings.env}, whose actions are "
+            f"{'continuous' if spec.continuous else 'discrete'}; these can: {', '.join(fitting)}"
+        )
+    common: dict[str, Any] = {
+        "initialization": settings.initialization,
+        "precision": settings.precision,
+        "seed": derive_seed(settings, "weights"),
+    }
     try:
-        return Network(
+        if not spec.continuous:
+            return Network(spec, architecture=settings.network, **common)  # type: ignore[arg-type]  # Settings checked it
+        if settings.network != "mlp":
+            raise ValueError("continuous actions are chosen by network 'mlp'")
+        return ContinuousNetwork(
             spec,
-            architecture=settings.network,  # type: ignore[arg-type]  # these three: Settings has checked them
-            initialization=settings.initialization,  # type: ignore[arg-type]
-            precision=settings.precision,  # type: ignore[arg-type]
-            seed=derive_seed(settings, "weights"),
+            critic=_critic(settings),
+            policy_std=settings.policy_std,
+            normalize=settings.normalize_observations,
+            normalization=normalization,
+            **common,
         )
     except ValueError as error:
         raise SettingsError(f"--network={settings.network}: {error}") from error
 
 
-def make_agent(settings: Settings, spec: EnvironmentSpec) -> Acer:
+def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
     """The agent of resolved `settings`, with its average network and optimizer."""
     network = make_network(settings, spec)
+    average = make_network(settings, spec, network.normalization)
     optimizer = rmsprop(
         network.model,
         learning_rate=settings.learning_rate,
@@ -58,7 +86,22 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Acer:
         epsilon=settings.rmsprop_epsilon,
         initial_accumulator=settings.rmsprop_initial_accumulator,
     )
-    return Acer(network, make_network(settings, spec), optimizer, settings.hyperparameters)
+    kind, hyperparameters = _update_rule(settings, spec)
+    return kind(network, average, optimizer, settings.hyperparameters(hyperparameters))
+
+
+def _update_rule(settings: Settings, spec: EnvironmentSpec) -> tuple[type[Agent], type[Hyperparameters]]:
+    if not spec.continuous:
+        return Acer, AcerHyperparameters
+    if settings.agent == "acer_continuous":
+        return AcerContinuous, AcerContinuousHyperparameters
+    return ActorCritic, ActorCriticHyperparameters
+
+
+def _critic(settings: Settings) -> Critic:
+    if settings.agent != "acer_continuous":
+        return "none"
+    return "dueling" if settings.dueling else "separate"
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:

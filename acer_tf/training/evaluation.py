@@ -7,7 +7,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def evaluate(
         while any(len(played) < share for played, share in zip(games, quota, strict=True)):
             if recorder is not None and not games[0]:
                 recorder.add(env.render()[0])
-            step = env.step(_choose(policy.probabilities(step.observation), None if greedy else random))
+            step = env.step(_choose(policy.answer(step.observation), None if greedy else random))
             score += step.reward
             length += step.mask
             for i in np.flatnonzero(step.last):
@@ -171,13 +171,18 @@ def _protocol(policy: Policy) -> AtariPreset:
     return dataclasses.replace(preset, max_no_ops=MAX_NO_OPS, max_frames=MAX_FRAMES, life_loss_ends_return=False)
 
 
-def _choose(probabilities: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
-    """Actions [N] from probabilities [N, A]: sampled, or the most probable where `random` is None."""
-    if not np.isfinite(probabilities).all():
-        raise PolicyError("the policy's probabilities are not finite")
+def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None) -> np.ndarray:
+    """Actions of N environments from the policy's answer: sampled, or the most probable where `random` is None."""
+    name = "mean" if "mean" in answer else "probabilities"
+    statistics = answer[name]
+    if not np.isfinite(statistics).all():
+        raise PolicyError(f"the policy's {name} is not finite")
+    if name == "mean":
+        noise = 0.0 if random is None else answer["std"] * random.standard_normal(statistics.shape)
+        return (statistics + noise).astype(np.float32)
     if random is None:
-        return probabilities.argmax(axis=1)
-    below = probabilities.cumsum(axis=1, dtype=np.float64)
+        return statistics.argmax(axis=1)
+    below = statistics.cumsum(axis=1, dtype=np.float64)
     drawn = random.random(len(below)) * below[:, -1]
     # The first action whose cumulative probability exceeds the draw, hence never one of probability 0.
     return (drawn[:, None] < below).argmax(axis=1)

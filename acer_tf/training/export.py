@@ -4,7 +4,10 @@
     <directory>/metadata.json                     what it acts in, how that is preprocessed, and where it comes from
 
 The signature `serving_default` takes `observation` [N, *observation_shape] for any N, as the environment shows it, and
-answers `action` [N] int32 (sampled), `greedy_action` [N] int32, `probabilities` [N, A] float32 and `q` [N, A] float32.
+answers, where actions are discrete, `action` [N] int32 (sampled), `greedy_action` [N] int32, `probabilities` [N, A]
+float32 and `q` [N, A] float32; where they are continuous, `action` [N, d] float32 (sampled) and `greedy_action` [N, d]
+float32, both cut and scaled to the environment's own bounds, and in the policy's units, where these bounds are [-1, 1],
+`mean` [N, d] float32 and `std` [N, d] float32, with `value` [N] float32.
 """
 
 from __future__ import annotations
@@ -12,20 +15,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.envs import ATARI_PRESETS, env_family
-from acer_tf.networks import Network
+from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.types import EnvironmentSpec
 
 # Raised when a reader of the old metadata would misunderstand the new.
-FORMAT = 1
+FORMAT = 2
 _METADATA = "metadata.json"
 _SIGNATURE = "serving_default"
 _GIVEN = ("env", "atari_preset", "agent", "preset", "steps", "commit", "versions")
@@ -38,7 +41,7 @@ class PolicyError(ValueError):
 
 
 class Policy:
-    """An exported policy f(·|φ(x)) with its Q(x, ·).
+    """An exported policy f(·|φ(x)) with its critic.
 
     Methods take observations [N, *observation_shape] as the environment shows them, for any N, and raise ValueError for
     another shape or a dtype that would lose values.
@@ -50,9 +53,10 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        self.spec = EnvironmentSpec(
-            **{name: metadata[name] for name in _OF_SPEC} | {"observation_shape": tuple(metadata["observation_shape"])}
-        )
+        of_spec: dict[str, Any] = {}
+        for name in _OF_SPEC:
+            of_spec[name] = tuple(metadata[name]) if isinstance(metadata[name], list) else metadata[name]
+        self.spec = EnvironmentSpec(**of_spec)
         # A signature does not keep its variables alive; the object that it was loaded with does.
         self._saved_model = saved_model
         self._signature = saved_model.signatures[_SIGNATURE]
@@ -62,28 +66,33 @@ class Policy:
             raise PolicyError(f"the SavedModel takes {have}, but {_METADATA} says {want}")
 
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
-        """Actions [N] int32: sampled, differently at every call, or the most probable (the first of equals)."""
-        return self._run(observation, "greedy_action" if greedy else "action")
+        """Actions as the environment takes them: sampled, differently at every call, or the most probable.
+
+        [N] int32 (of equals the first), or [N, d] float32 within the environment's bounds.
+        """
+        return self.answer(observation)["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:
-        """f(·|φ(x)) [N, A] float32."""
-        return self._run(observation, "probabilities")
+        """f(·|φ(x)) [N, A] float32, where actions are discrete."""
+        return self.answer(observation)["probabilities"]
 
     def q(self, observation: np.ndarray) -> np.ndarray:
-        """Q(x, ·) [N, A] float32, in units of the (for Atari clipped) discounted return."""
-        return self._run(observation, "q")
+        """Q(x, ·) [N, A] float32, where actions are discrete, in units of the (for Atari clipped) discounted return."""
+        return self.answer(observation)["q"]
 
-    def _run(self, observation: np.ndarray, output: str) -> np.ndarray:
+    def answer(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        """All that the signature answers, by name; see the module."""
         observation = np.asarray(observation)
         shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
         if observation.shape[1:] != shape or observation.ndim == 0:
             raise ValueError(f"want observations of shape {('N', *shape)}, got {observation.shape}")
         if not np.can_cast(observation.dtype, dtype, "same_kind"):
             raise ValueError(f"want {dtype} observations, got {observation.dtype}")
-        return self._signature(observation=tf.constant(observation, dtype))[output].numpy()
+        answers = self._signature(observation=tf.constant(observation, dtype))
+        return {name: tensor.numpy() for name, tensor in answers.items()}
 
 
-def export_policy(network: Network, directory: Path, metadata: Mapping[str, Any]) -> None:
+def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
     """Writes `network` as a policy that computes in float32, whatever it was trained in.
 
     What is in `directory` is replaced, by rename, only when the new policy is whole: whoever opens it finds the old
@@ -135,7 +144,7 @@ def load_policy(directory: str | Path) -> Policy:
         raise PolicyError(f"the policy in {directory} is damaged: {_first_line(error)}") from error
 
 
-def _document(network: Network, metadata: Mapping[str, Any]) -> str:
+def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any]) -> str:
     if missing := [name for name in _GIVEN if name not in metadata]:
         raise ValueError(f"the policy's metadata lacks {missing}")
     preset, values = metadata["atari_preset"], None
@@ -158,15 +167,25 @@ def _document(network: Network, metadata: Mapping[str, Any]) -> str:
         raise ValueError(f"the policy's metadata cannot be written as JSON: {error}") from error
 
 
-def _module(network: Network) -> tf.Module:
+def _module(network: Network | ContinuousNetwork) -> tf.Module:
+    answer = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
+    module = tf.Module()
+    # The variables, and not the Keras model too: a module that holds both stores the weights twice.
+    module.weights = [variable.value for variable in answer.variables]
+    module.act = tf.function(answer.function, input_signature=[_observation_signature(network.spec)])
+    return module
+
+
+class _Answer(NamedTuple):
+    function: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    variables: list[Any]  # what it reads
+
+
+def _discrete(network: Network) -> _Answer:
     # The weights come from the copy. Float32, so that it runs the same on machines without fast bfloat16.
     twin = Network(network.spec, architecture=network.architecture, initialization="fan_in", precision="float32")
     copy_weights(network.model, twin.model)
-    module = tf.Module()
-    # The variables, and not the Keras model too: a module that holds both stores the weights twice.
-    module.weights = [variable.value for variable in twin.model.variables]
 
-    @tf.function(input_signature=[_observation_signature(network.spec)])
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
         probabilities, q = twin.observe(observation)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would take over
@@ -181,8 +200,34 @@ def _module(network: Network) -> tf.Module:
             "q": q,
         }
 
-    module.act = act
-    return module
+    return _Answer(act, twin.model.variables)
+
+
+def _continuous(network: ContinuousNetwork) -> _Answer:
+    spec = network.spec
+    twin = ContinuousNetwork(
+        spec, critic="none", policy_std=network.policy_std, normalize=network.normalization is not None
+    )
+    copy_weights(network.state, twin.state)
+    low, high = (tf.constant(bound, tf.float32) for bound in (spec.action_low, spec.action_high))
+
+    def scaled(action: tf.Tensor) -> tf.Tensor:
+        return low + (tf.clip_by_value(action, -1.0, 1.0) + 1.0) * 0.5 * (high - low)
+
+    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
+        mean, value, _ = twin(observation)
+        std = tf.fill(tf.shape(mean), tf.constant(twin.policy_std, tf.float32))
+        # Raw and with seeds 0, as in `_discrete`.
+        noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)
+        return {
+            "action": scaled(mean + std * noise),
+            "greedy_action": scaled(mean),
+            "mean": mean,
+            "std": std,
+            "value": value,
+        }
+
+    return _Answer(act, twin.state.variables)
 
 
 def _observation_signature(spec: EnvironmentSpec) -> tf.TensorSpec:

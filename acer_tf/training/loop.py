@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.agents.acer import Acer
+from acer_tf.agents.agent import Agent
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.types import Trajectory
@@ -25,6 +25,8 @@ class Loop:
         agent: learns from them.
         replay: where the actor puts them.
         unroll_length: k, rows per environment in one iteration.
+        on_policy_updates: whether the rows just collected make an update of their own (in the paper's continuous runs
+            they only join the replay).
         replay_ratio: mean number r of replayed updates per on-policy update.
         replay_start: rows per environment that must be stored before any is replayed.
         seed: of the Poisson draws.
@@ -33,16 +35,18 @@ class Loop:
     def __init__(
         self,
         actor: Actor,
-        agent: Acer,
+        agent: Agent,
         replay: TrajectoryReplay,
         *,
         unroll_length: int,
+        on_policy_updates: bool = True,
         replay_ratio: float,
         replay_start: int,
         seed: int,
     ) -> None:
         self.actor, self.agent, self.replay = actor, agent, replay
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
+        self._on_policy_updates = on_policy_updates
         self._generator = np.random.default_rng(seed)
         self._background = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.updates = {"on_policy": 0, "replay": 0}
@@ -52,8 +56,10 @@ class Loop:
     def iterate(self) -> None:
         """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
         self.actor.collect(self._unroll_length)
-        for kind, trajectory in self._batches():
+        latest = self.replay.latest()
+        for kind, trajectory in self._batches(latest):
             self._update(kind, trajectory)
+        self.agent.note(latest)
 
     def replays_due(self) -> int:
         """Draws how many updates from replay follow this iteration's on-policy one."""
@@ -61,18 +67,20 @@ class Loop:
             return 0
         return int(self._generator.poisson(self._replay_ratio))
 
-    def _batches(self) -> Iterator[tuple[str, Trajectory]]:
+    def _batches(self, latest: Trajectory) -> Iterator[tuple[str, Trajectory]]:
         """The on-policy batch, then those of replay, each prepared while the update before it runs.
 
         Nothing is appended meanwhile, and one thread draws them in order: the draws are those without it.
         """
         due = self.replays_due()
-        batch = "on_policy", self.replay.latest()
-        for _ in range(due):
-            upcoming = self._background.submit(self.replay.sample)
-            yield batch
-            batch = "replay", upcoming.result()
-        yield batch
+        upcoming = self._background.submit(self.replay.sample) if due else None
+        if self._on_policy_updates:
+            yield "on_policy", latest
+        for left in reversed(range(due)):
+            assert upcoming is not None
+            batch = upcoming.result()
+            upcoming = self._background.submit(self.replay.sample) if left else None
+            yield "replay", batch
 
     def take_diagnostics(self) -> dict[str, float]:
         """Means since the last call (maxima of those named so), as "on_policy/..." and "replay/..."."""

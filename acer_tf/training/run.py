@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.agents.acer import Acer
+from acer_tf.agents.agent import Agent
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.training.build import derive_seed, make_agent, make_network, make_replay, resolve
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
@@ -138,7 +138,7 @@ class _Run:
         self,
         settings: Settings,
         folder: Path,
-        agent: Acer,
+        agent: Agent,
         replay: Any,
         checkpoints: Checkpoints,
         threads: dict[str, int],
@@ -171,6 +171,7 @@ class _Run:
             agent,
             replay,
             unroll_length=settings.unroll_length,
+            on_policy_updates=settings.on_policy_updates,
             replay_ratio=settings.replay_ratio,
             replay_start=settings.replay_start,
             seed=derive_seed(settings, "poisson"),
@@ -318,7 +319,7 @@ def _from_json(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
-def _assign(agent: Acer, arrays: dict[str, np.ndarray]) -> None:
+def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
     variables = agent.variables()
     shapes = {name: tuple(v.shape) for name, v in variables.items()}
     if shapes != {name: array.shape for name, array in arrays.items()}:

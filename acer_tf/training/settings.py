@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from acer_tf.envs import ATARI_PRESETS
 
-if TYPE_CHECKING:
-    from acer_tf.agents.acer import AcerHyperparameters
+Kind = TypeVar("Kind")
 
 
 class SettingsError(ValueError):
@@ -36,6 +35,7 @@ class Settings:
     num_envs: int = 16
     unroll_length: int = 20
 
+    on_policy_updates: bool = True
     replay_ratio: float = 4.0
     replay_start: int = 10_000
     replay_capacity: int = 50_000
@@ -62,6 +62,12 @@ class Settings:
     reduction: str = "mean"
     reward_clip: float | None = None
 
+    policy_std: float = 0.3
+    advantage_samples: int = 5
+    normalize_observations: bool = True
+    dueling: bool = True
+    retrace: bool = True
+
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
             value = getattr(self, name)
@@ -79,9 +85,11 @@ class Settings:
         for name, value in AGENTS[self.agent].items():
             if getattr(self, name) != value:
                 raise SettingsError(
-                    f"--{name}={getattr(self, name)}: --agent={self.agent} is ACER with {name} {value}; "
-                    "use --agent=acer"
+                    f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
+                    "use another agent, such as acer, acer_continuous, tis or trust_tis"
                 )
+        if not self.on_policy_updates and self.replay_ratio == 0:
+            raise SettingsError("--noon_policy_updates with --replay_ratio=0.0: nothing would be learned")
         if self.replay_capacity < self.unroll_length:
             raise SettingsError(
                 f"--replay_capacity={self.replay_capacity}: must be at least --unroll_length={self.unroll_length}"
@@ -92,14 +100,15 @@ class Settings:
                 f"--replay_capacity={self.replay_capacity} (both in steps per environment)"
             )
 
-    @property
-    def hyperparameters(self) -> AcerHyperparameters:
-        """The part that the update rule reads."""
-        # Imported here, so that bad settings are refused without the seconds that loading TensorFlow takes.
-        from acer_tf.agents.acer import AcerHyperparameters
+    def hyperparameters(self, kind: type[Kind]) -> Kind:
+        """The part that an update rule reads: an instance of its dataclass `kind`."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        return kind(**values | {"reward_clip": self.effective_reward_clip})
 
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(AcerHyperparameters)}
-        return AcerHyperparameters(**values | {"reward_clip": self.effective_reward_clip})
+    @property
+    def trajectory_weights(self) -> bool:
+        """Whether rows weigh by the importance of their trajectory: what makes TIS of A3C."""
+        return self.agent in ("tis", "trust_tis")
 
     @property
     def effective_reward_clip(self) -> float:
@@ -124,14 +133,33 @@ PRESETS: dict[str, dict[str, Any]] = {
         "reduction": "sum",
         "replay_start": 0,
     },
+    # The paper's §6 and appendix E; learning rate and δ are among the good ones of its Figures 5 and 6.
+    "paper_continuous": {
+        "unroll_length": 50,
+        "on_policy_updates": False,
+        "replay_start": 0,
+        "replay_capacity": 5_000,
+        "learning_rate": 1.4e-4,
+        "importance_truncation": 5.0,
+        "trust_region_delta": 0.42,
+        "average_decay": 0.995,
+        "entropy_weight": 0.0,
+        "critic_weight": 1.0,
+    },
 }
 
-# The paper calls replay ratio 0 A3C (§4): the same update, without the trust region or with it.
+# The paper calls replay ratio 0 A3C (§4): the same update, without the trust region or with it. With continuous actions
+# it is A3C's own (appendix E.2), and TIS is its off-policy form.
 AGENTS: dict[str, dict[str, Any]] = {
     "acer": {},
-    "a3c": {"replay_ratio": 0.0, "trust_region_delta": math.inf},
-    "trust_a3c": {"replay_ratio": 0.0},
+    "acer_continuous": {},
+    "a3c": {"on_policy_updates": True, "replay_ratio": 0.0, "trust_region_delta": math.inf},
+    "trust_a3c": {"on_policy_updates": True, "replay_ratio": 0.0},
+    "tis": {"trust_region_delta": math.inf},
+    "trust_tis": {},
 }
+DISCRETE_AGENTS = ("acer", "a3c", "trust_a3c")
+CONTINUOUS_AGENTS = ("acer_continuous", "a3c", "trust_a3c", "tis", "trust_tis")
 
 
 def make_settings(given: Mapping[str, Any]) -> Settings:
@@ -212,4 +240,6 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "critic_weight": _at_least(0),
     "reduction": _one_of("mean", "sum"),
     "reward_clip": ((lambda x: x is None or x > 0), "above 0 (inf turns clipping off)"),
+    "policy_std": _POSITIVE,
+    "advantage_samples": _at_least(1),
 }

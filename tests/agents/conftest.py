@@ -5,7 +5,7 @@ import pytest
 
 from acer_tf.agents.acer import Acer, AcerHyperparameters
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import Network
+from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
@@ -21,6 +21,28 @@ def make_agent():
         for model in (network.model, average.model):
             for variable in model.trainable_variables:
                 variable.assign(scale * rng.normal(size=variable.shape))
+        return agent
+
+    return make
+
+
+CONTINUOUS = EnvironmentSpec((4,), "float32", 1, 0, action_low=(-1.0, -2.0), action_high=(1.0, 2.0))
+
+
+@pytest.fixture
+def make_continuous():
+    """Makes an agent of `kind` with its hyper-parameters' dataclass, on a network with the given critic."""
+
+    def make(kind, hyperparameters, *, critic, seed=0, scale=0.3, spec=CONTINUOUS, **given):
+        rng = np.random.default_rng(seed)
+        network = ContinuousNetwork(spec, critic=critic)
+        average = ContinuousNetwork(spec, critic=critic, normalization=network.normalization)
+        optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
+        agent = kind(network, average, optimizer, hyperparameters(**given))
+        for model in (network.model, average.model):
+            for variable in model.trainable_variables:
+                # The wide layers' units must not all saturate.
+                variable.assign(scale * rng.normal(size=variable.shape) / max(1.0, variable.shape[0] / 16) ** 0.5)
         return agent
 
     return make

@@ -133,3 +133,76 @@ def rooms(hours: int, *, ends: bool) -> World:
     rewards = np.zeros([states, 2])
     rewards[:hours] = 1.0
     return World(transitions, rewards, starts, end_shows=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearQuadratic:
+    """s' = A s + B a, cost q s² + r a² per step, for ever: the optimal action is −K s, and V(s) = −P s² − a constant.
+
+    Attributes:
+        a, b: dynamics, of scalar state and action.
+        q, r: costs.
+        std: σ of the acting policy. It costs the constant, and leaves P and K as they are.
+        gamma: γ.
+    """
+
+    a: float = 0.9
+    b: float = 0.6
+    q: float = 1.0
+    r: float = 0.5
+    std: float = 0.2
+    gamma: float = 0.9
+
+    def riccati(self) -> tuple[float, float, float]:
+        """(K, P, constant) by iterating the Bellman equation."""
+        p = 0.0
+        for _ in range(10_000):
+            k = self.gamma * p * self.a * self.b / (self.r + self.gamma * p * self.b**2)
+            p, before = self.q + self.r * k**2 + self.gamma * p * (self.a - self.b * k) ** 2, p
+            if abs(p - before) < 1e-13:
+                break
+        noise = (self.r + self.gamma * p * self.b**2) * self.std**2
+        return k, p, noise / (1 - self.gamma)
+
+
+class LinearQuadraticEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Starts uniformly in [-1, 1]; has no end of its own."""
+
+    def __init__(self, task: LinearQuadratic, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self._task = task
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        # A wide space: the policy's unit is 3 of the action's, so that hardly an action is cut.
+        self.action_space = gymnasium.spaces.Box(-3.0, 3.0, (1,), np.float32)
+        self._state = 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._state = self.np_random.uniform(-1.0, 1.0)
+        return self._observation(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        task, u = self._task, float(action[0])
+        reward = -(task.q * self._state**2 + task.r * u**2)
+        self._state = task.a * self._state + task.b * u
+        return self._observation(), reward, False, False, {}
+
+    def _observation(self) -> np.ndarray:
+        return np.array([self._state], np.float32)
+
+
+class EndlessEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Pays 1 in every step, whatever is done, for ever: V = 1 / (1 − γ) everywhere."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return self.np_random.random(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return self.np_random.random(2, np.float32), 1.0, False, False, {}

@@ -1,0 +1,149 @@
+"""Continuous ACER: Algorithm 3 of Wang et al. 2017, as one compiled update, and its ablations (appendix E.4)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from acer_tf import equations
+from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.distributions import Gaussian
+from acer_tf.types import Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class AcerContinuousHyperparameters(Hyperparameters):
+    """What the update rule depends on. Defaults are the paper's where it states them.
+
+    Attributes:
+        importance_truncation: c ≥ 0; `inf` for none.
+        advantage_samples: n ≥ 1 of the stochastic dueling network.
+        dueling: False has Q by a network of its own, and V move by ρ (Q_ret − V).
+        retrace: False puts importance-sampled returns in the place of Q_ret and Q_opc.
+    """
+
+    average_decay: float = 0.995
+    critic_weight: float = 1.0
+    importance_truncation: float = 5.0
+    advantage_samples: int = 5
+    dueling: bool = True
+    retrace: bool = True
+
+
+class Gradients(NamedTuple):
+    """What goes back through the network: gradients of the loss, per row, zero on masked rows."""
+
+    policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
+    value: tf.Tensor  # [B, T] of V(x_t), weighted
+    q: tf.Tensor  # [B, T] of Q̃(x_t, a_t), weighted
+    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+
+
+class AcerContinuous(Agent):
+    """ACER on a `networks.ContinuousNetwork` with a critic of actions. See `Agent`."""
+
+    hyperparameters: AcerContinuousHyperparameters
+
+    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, _, _ = self.network(observation)
+        return Gaussian(mean, self.network.policy_std).sample(seed), mean
+
+    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """One backward pass serves policy and critic: −z* goes into φ, the two errors into V(x_t) and Q̃(x_t, a_t).
+
+        a'_t and u_i are drawn anew in every update, by its number alone, and are constants. The same u_i serve Q̃ as
+        prediction and as target.
+        """
+        h = self.hyperparameters
+        seeds = tf.random.experimental.stateless_split(tf.stack([0, tf.cast(self.optimizer.iterations, tf.int32)]), 2)
+        average = self.average(trajectory.observation[:, :-1])[0] if h.trust_region else None
+        with tf.GradientTape() as tape:
+            mean, values, state = self.network(trajectory.observation)
+            phi, value = mean[:, :-1], values[:, :-1]
+            policy = Gaussian(phi, self.network.policy_std)
+            drawn = policy.sample(seeds[0])
+            samples = tf.unstack(policy.sample(seeds[1], h.advantage_samples)) if h.dueling else []
+            actions = tf.stack([trajectory.action, drawn, *samples], axis=2)
+            of_actions = self.network.of_actions(state[:, :-1], actions)
+            q, q_drawn = of_actions[..., 0], of_actions[..., 1]
+            if h.dueling:
+                q = equations.dueling_q(value, q, of_actions[..., 2:])
+                q_drawn = equations.dueling_q(value, q_drawn, of_actions[..., 2:])
+        outputs = self.output_gradients(trajectory, phi, values, q, drawn, q_drawn, average)
+        gradients = tape.gradient(
+            [phi, value, q],
+            self.network.model.trainable_variables,
+            output_gradients=[outputs.policy, outputs.value, outputs.q],
+        )
+        return gradients, outputs.diagnostics
+
+    def output_gradients(
+        self,
+        trajectory: Trajectory,
+        phi: tf.Tensor,
+        values: tf.Tensor,
+        q: tf.Tensor,
+        drawn: tf.Tensor,
+        q_drawn: tf.Tensor,
+        average: tf.Tensor | None,
+    ) -> Gradients:
+        """Algorithm 3 between the network's outputs and the gradients that go back into them.
+
+        Args:
+            trajectory: [B, T, ...]; its observations are not read.
+            phi: [B, T, d] φ(x).
+            values: [B, T+1] V(x), the bootstrap row last.
+            q: [B, T] Q̃(x, a).
+            drawn: [B, T, d] a' ~ f(·|φ(x)).
+            q_drawn: [B, T] Q̃(x, a').
+            average: [B, T, d] φ_a(x); None where there is no trust region.
+        """
+        h, mask, c = self.hyperparameters, trajectory.mask, self.hyperparameters.importance_truncation
+        reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
+        std = self.network.policy_std
+        policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
+        value, bootstrap = values[:, :-1], values[:, -1]
+        rho, rho_drawn = (
+            equations.importance_weight_of_logs(policy.log_density(a), behaviour.log_density(a))
+            for a in (trajectory.action, drawn)
+        )
+        row = (reward, trajectory.discount, mask)
+        if h.retrace:
+            trace = equations.retrace_coefficient(rho, dimension=phi.shape[-1])
+            q_ret = equations.off_policy_return(*row, q, value, bootstrap, trace, gamma=h.gamma)
+            q_opc = equations.off_policy_return(*row, q, value, bootstrap, tf.ones_like(trace), gamma=h.gamma)
+        else:
+            q_ret = q_opc = equations.importance_sampled_return(*row, value, bootstrap, rho, gamma=h.gamma)
+
+        g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
+        g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
+        z = g
+        if average is not None:
+            k = policy.kl_gradient(Gaussian(average, std))
+            z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
+
+        rows = Rows(mask, h.reduction)
+        error = q_ret - q
+        value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
+        diagnostics = {
+            "value": rows.mean(value),
+            "importance_weight_mean": rows.mean(rho),
+            "importance_weight_max": rows.max(rho),
+            "importance_weight_truncated": rows.mean(tf.cast(rho > c, tf.float32)),
+            "q_retrace": rows.mean(q_ret),
+            "q_opc": rows.mean(q_opc),
+            "critic_loss": rows.mean(0.5 * tf.square(error)),
+            "explained_variance": rows.explained_variance(q_ret, error),
+            "entropy": rows.mean(policy.entropy()),
+            "g_norm": rows.mean(tf.norm(g, axis=-1)),
+        }
+        if average is not None:
+            diagnostics |= trust_region_diagnostics(rows, policy, Gaussian(average, std), g, h.trust_region_delta)
+        return Gradients(
+            policy=rows.only(-rows.weight * z),
+            value=rows.only(-rows.weight * h.critic_weight * value_error),
+            q=rows.only(-rows.weight * h.critic_weight * error),
+            diagnostics=diagnostics,
+        )

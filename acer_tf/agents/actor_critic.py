@@ -1,0 +1,106 @@
+"""What the paper compares continuous ACER with: A3C and TIS, and both with its trust region (appendix E.2)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from acer_tf import equations
+from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.distributions import Gaussian
+from acer_tf.types import Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCriticHyperparameters(Hyperparameters):
+    """What the update rule depends on. Defaults are the paper's where it states them.
+
+    Attributes:
+        trajectory_weights: True is TIS: rows weigh min{c, product of importance weights}. False is A3C: all weigh 1.
+        importance_truncation: c of TIS.
+    """
+
+    average_decay: float = 0.995
+    critic_weight: float = 1.0
+    trajectory_weights: bool = False
+    importance_truncation: float = 5.0
+
+
+class Gradients(NamedTuple):
+    """What goes back through the network: gradients of the loss, per row, zero on masked rows."""
+
+    policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
+    value: tf.Tensor  # [B, T] of V(x_t), weighted
+    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+
+
+class ActorCritic(Agent):
+    """A3C, or TIS, on a `networks.ContinuousNetwork` without a critic of actions. See `Agent`."""
+
+    hyperparameters: ActorCriticHyperparameters
+
+    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, _, _ = self.network(observation)
+        return Gaussian(mean, self.network.policy_std).sample(seed), mean
+
+    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """One backward pass serves policy and critic: −z* goes into φ, the weighted error into V(x_t)."""
+        trust_region = self.hyperparameters.trust_region
+        average = self.average(trajectory.observation[:, :-1])[0] if trust_region else None
+        with tf.GradientTape() as tape:
+            mean, values, _ = self.network(trajectory.observation)
+            phi, value = mean[:, :-1], values[:, :-1]
+        outputs = self.output_gradients(trajectory, phi, values, average)
+        gradients = tape.gradient(
+            [phi, value], self.network.model.trainable_variables, output_gradients=[outputs.policy, outputs.value]
+        )
+        return gradients, outputs.diagnostics
+
+    def output_gradients(
+        self, trajectory: Trajectory, phi: tf.Tensor, values: tf.Tensor, average: tf.Tensor | None
+    ) -> Gradients:
+        """Appendix E.2 between the network's outputs and the gradients that go back into them.
+
+        Args:
+            trajectory: [B, T, ...]; its observations are not read.
+            phi: [B, T, d] φ(x).
+            values: [B, T+1] V(x), the bootstrap row last.
+            average: [B, T, d] φ_a(x); None where there is no trust region.
+        """
+        h, mask = self.hyperparameters, trajectory.mask
+        reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
+        std = self.network.policy_std
+        policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
+        value = values[:, :-1]
+        log_rho = policy.log_density(trajectory.action) - behaviour.log_density(trajectory.action)
+        weight = tf.ones_like(log_rho)
+        if h.trajectory_weights:
+            weight = equations.trajectory_weight(log_rho, trajectory.discount, mask, c=h.importance_truncation)
+        returns = equations.multi_step_return(reward, trajectory.discount, mask, value, values[:, -1], gamma=h.gamma)
+        error = returns - value
+        g = (weight * error)[..., None] * policy.score(trajectory.action)
+        z = g
+        if average is not None:
+            k = policy.kl_gradient(Gaussian(average, std))
+            z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
+
+        rows = Rows(mask, h.reduction)
+        diagnostics = {
+            "value": rows.mean(value),
+            "trajectory_weight_mean": rows.mean(weight),
+            "trajectory_weight_truncated": rows.mean(tf.cast(weight >= h.importance_truncation, tf.float32)),
+            "return": rows.mean(returns),
+            "critic_loss": rows.mean(0.5 * tf.square(error)),
+            "explained_variance": rows.explained_variance(returns, error),
+            "entropy": rows.mean(policy.entropy()),
+            "g_norm": rows.mean(tf.norm(g, axis=-1)),
+        }
+        if average is not None:
+            diagnostics |= trust_region_diagnostics(rows, policy, Gaussian(average, std), g, h.trust_region_delta)
+        return Gradients(
+            policy=rows.only(-rows.weight * z),
+            value=rows.only(-rows.weight * h.critic_weight * weight * error),
+            diagnostics=diagnostics,
+        )

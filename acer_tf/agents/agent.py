@@ -1,0 +1,177 @@
+"""What the update rules share: acting, one compiled step with its optimizer, and all that a checkpoint must hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from acer_tf.agents.compiled import Compiled, Execution
+from acer_tf.averaging import copy_weights, update_average
+from acer_tf.networks import Architecture
+from acer_tf.types import Trajectory
+
+# The average network's forward pass beside the online one's pays only where both are large.
+_UPDATE_EXECUTION: dict[Architecture, Execution] = {"nature": "parallel", "small": "serial", "mlp": "xla"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameters:
+    """What every update rule depends on. Defaults are OpenAI baselines' (preset `baselines`).
+
+    Attributes:
+        gamma: discount factor γ in [0, 1].
+        trust_region_delta: δ > 0 per state; `inf` turns the trust region off.
+        average_decay: α in [0, 1) of the average policy network.
+        critic_weight: factor of the critic's ½ error².
+        reduction: "mean" over unmasked rows, or "sum" over rows and mean over trajectories.
+        reward_clip: rewards are clipped to ± this for learning; `inf` leaves them raw.
+        max_gradient_norm: the gradient's global norm is clipped to this; `inf` for none.
+    """
+
+    gamma: float = 0.99
+    trust_region_delta: float = 1.0
+    average_decay: float = 0.99
+    critic_weight: float = 0.5
+    reduction: Literal["mean", "sum"] = "mean"
+    reward_clip: float = math.inf
+    max_gradient_norm: float = 10.0
+
+    @property
+    def trust_region(self) -> bool:
+        return math.isfinite(self.trust_region_delta)
+
+
+class Rows:
+    """The unmasked rows of a batch: statistics over them, and the weight of each in the loss.
+
+    Args:
+        mask: [B, T] bool.
+        reduction: see `Hyperparameters`.
+    """
+
+    def __init__(self, mask: tf.Tensor, reduction: str) -> None:
+        self.mask = mask
+        self._count = tf.maximum(tf.reduce_sum(tf.cast(mask, tf.float32)), 1.0)
+        self.weight = 1.0 / (self._count if reduction == "mean" else tf.cast(tf.shape(mask)[0], tf.float32))
+
+    def only(self, x: tf.Tensor) -> tf.Tensor:
+        """`x` [B, T] or [B, T, D], zero on masked rows whatever it is there."""
+        mask = self.mask if x.shape.rank == 2 else self.mask[..., None]
+        return tf.where(mask, x, tf.zeros_like(x))
+
+    def mean(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(self.only(x)) / self._count
+
+    def max(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_max(self.only(x))
+
+    def explained_variance(self, target: tf.Tensor, error: tf.Tensor) -> tf.Tensor:
+        """1 − Var[error] / Var[target]; 0 where the target does not vary."""
+        variance = self._variance(target)
+        return tf.math.divide_no_nan(variance - self._variance(error), variance)
+
+    def _variance(self, x: tf.Tensor) -> tf.Tensor:
+        return self.mean(tf.square(x - self.mean(x)))
+
+
+def trust_region_diagnostics(rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float) -> dict[str, tf.Tensor]:
+    """How the constraint lies: `policy` and `average` are distributions, g [B, T, D] is what is projected."""
+    k = policy.kl_gradient(average)
+    k_dot_g = tf.reduce_sum(k * g, axis=-1)
+    return {
+        "kl_average": rows.mean(policy.kl_from(average)),
+        "k_norm": rows.mean(tf.norm(k, axis=-1)),
+        "k_dot_g": rows.mean(k_dot_g),
+        "trust_region_active": rows.mean(tf.cast(k_dot_g > delta, tf.float32)),
+    }
+
+
+class Agent:
+    """Acts by f(·|φ_θ(x)) and improves θ from trajectories; how, a subclass says in two methods.
+
+    Args:
+        network: θ. Its average θ_a starts as a copy.
+        average: a network of the same architecture, to hold θ_a.
+        optimizer: built for `network.model`; see `agents.optimizer.rmsprop`.
+        hyperparameters: of the update rule.
+    """
+
+    def __init__(self, network: Any, average: Any, optimizer: keras.optimizers.Optimizer, hyperparameters: Any) -> None:
+        self.network = network
+        self.average = average
+        self.optimizer = optimizer
+        self.hyperparameters = hyperparameters
+        copy_weights(network.model, average.model)
+        self.diagnostic_names: tuple[str, ...] = ()
+        self._act = Compiled(self.choose, "serial" if network.convolutional else "xla")
+        self._update = Compiled(self._step, _UPDATE_EXECUTION[network.architecture])
+        if network.normalization is not None:
+            self._note = Compiled(network.normalization.note, "xla")
+        # This part of the update holds no convolution, whatever the network.
+        self._fused_apply = tf.function(self._apply, jit_compile=True)
+
+    def act(self, observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Samples a_t ~ f(·|φ(x_t)).
+
+        Args:
+            observation: [N, *observation_shape] as the environment shows them.
+            seed: [2] int32; the same seed, weights and observations give the same actions.
+
+        Returns:
+            (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32).
+        """
+        action, statistics = self._act(observation, seed)
+        return action.numpy(), statistics.numpy()
+
+    def update(self, trajectory: Trajectory) -> dict[str, float]:
+        """One gradient step on `trajectory`, and with a trust region one step of the average network.
+
+        Returns:
+            Diagnostics in the order of computation, means over unmasked rows unless named otherwise. The step has been
+            taken whatever they are: the caller stops on a value that is not finite.
+        """
+        values = self._update(*trajectory).numpy()
+        return dict(zip(self.diagnostic_names, values.tolist(), strict=True))
+
+    def note(self, trajectory: Trajectory) -> None:
+        """Takes notice of a trajectory just collected: what normalises observations sees each of them once."""
+        if self.network.normalization is not None:
+            self._note(trajectory.observation[:, :-1])
+
+    def variables(self) -> dict[str, keras.Variable]:
+        """Everything that training changes, by name: what a checkpoint must hold."""
+        groups = {
+            "online": self.network.model.variables,
+            "average": self.average.model.variables,
+            "optimizer": self.optimizer.variables,
+        }
+        return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
+
+    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """`act` on tensors."""
+        raise NotImplementedError
+
+    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """The gradient of the loss in every trainable variable of `network.model`, before clipping, and diagnostics."""
+        raise NotImplementedError
+
+    def _step(self, *trajectory: tf.Tensor) -> tf.Tensor:
+        gradients, diagnostics = self.parameter_gradients(Trajectory(*trajectory))
+        diagnostics["gradient_norm"] = self._fused_apply(gradients)
+        self.diagnostic_names = tuple(diagnostics)
+        return tf.stack(list(diagnostics.values()))
+
+    def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
+        """Moves θ and θ_a; returns the gradients' global norm before clipping."""
+        norm = tf.linalg.global_norm(gradients)
+        if math.isfinite(self.hyperparameters.max_gradient_norm):
+            gradients, _ = tf.clip_by_global_norm(gradients, self.hyperparameters.max_gradient_norm, use_norm=norm)
+        self.optimizer.apply(gradients, self.network.model.trainable_variables)
+        if self.hyperparameters.trust_region:
+            update_average(self.average.model, self.network.model, self.hyperparameters.average_decay)
+        return norm

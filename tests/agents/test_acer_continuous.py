@@ -1,0 +1,109 @@
+"""What the continuous agents read, report and leave alone."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
+from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.types import Trajectory
+from tests import oracles
+
+KINDS = {
+    "acer": (AcerContinuous, AcerContinuousHyperparameters, "dueling"),
+    "tis": (ActorCritic, ActorCriticHyperparameters, "none"),
+}
+
+
+@pytest.fixture(params=KINDS)
+def agent(request, make_continuous):
+    kind, hyperparameters, critic = KINDS[request.param]
+    return make_continuous(kind, hyperparameters, critic=critic)
+
+
+def trajectory_of(seed=1, batch=6, rows=8):
+    return oracles.random_continuous_trajectory(np.random.default_rng(seed), batch, rows, 2, 4)
+
+
+def test_actions_are_drawn_around_the_mean_by_the_seed(agent):
+    observation = np.random.default_rng(0).normal(size=[3000, 4]).astype(np.float32)
+    action, mean = agent.act(observation, np.array([1, 2], np.int32))
+    assert action.shape == mean.shape == (3000, 2)
+    assert action.dtype == mean.dtype == np.float32
+    np.testing.assert_allclose((action - mean).std(axis=0), 0.3, rtol=0.05)
+    np.testing.assert_allclose((action - mean).mean(axis=0), 0.0, atol=0.02)
+    assert np.array_equal(agent.act(observation, np.array([1, 2], np.int32))[0], action)
+    assert not np.array_equal(agent.act(observation, np.array([1, 3], np.int32))[0], action)
+
+
+def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
+    before = {name: np.array(v.value) for name, v in agent.variables().items()}
+    diagnostics = agent.update(trajectory_of())
+    assert all(np.isfinite(list(diagnostics.values())))
+    after = {name: np.array(v.value) for name, v in agent.variables().items()}
+    still = {name for name in before if np.array_equal(before[name], after[name])}
+    assert {name.split("/")[-2] for name in still if "normalization" not in name and "optimizer" not in name} <= {
+        "critic"
+    }
+    assert any("normalization" in name for name in still), "an update leaves the normalisation alone"
+    agent.update(trajectory_of(2))
+    assert agent._update.trace_count == 1
+
+
+def test_masked_rows_and_what_lies_behind_an_end_are_not_read(agent):
+    trajectory = trajectory_of()
+    poisoned = Trajectory(*(np.array(x) for x in trajectory))
+    masked = ~trajectory.mask
+    assert masked.any()
+    for name in ("action", "reward", "discount", "behaviour"):
+        getattr(poisoned, name)[masked] = 7.0 if name != "discount" else 0.0
+    gradients = [
+        [g.numpy() for g in agent.parameter_gradients(Trajectory(*map(tf.constant, t)))[0]]
+        for t in (trajectory, poisoned)
+    ]
+    for ours, theirs in zip(*gradients, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_same_update_again_draws_other_actions(make_continuous):
+    agent = make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic="dueling", importance_truncation=0.1)
+    trajectory = Trajectory(*map(tf.constant, trajectory_of()))
+    first, again = (agent.parameter_gradients(trajectory)[0][-1].numpy() for _ in range(2))
+    assert np.array_equal(first, again), "the draw is that of the update's number"
+    agent.optimizer.iterations.assign_add(1)
+    assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first)
+
+
+def test_note_normalises_by_all_observations_seen_each_once(agent):
+    trajectories = [trajectory_of(seed, batch=3, rows=7) for seed in range(4)]
+    layer = agent.network.normalization
+    assert agent.average.normalization is layer
+    x = tf.constant(trajectories[0].observation[:, 0])
+    np.testing.assert_allclose(layer(x), x, rtol=1e-6)
+    for trajectory in trajectories:
+        agent.note(trajectory)
+    seen = np.concatenate([t.observation[:, :-1].reshape(-1, 4) for t in trajectories]).astype(np.float64)
+    assert float(layer.count) == len(seen)
+    np.testing.assert_allclose(layer.mean, seen.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(layer.variance, seen.var(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(layer(x), (x - seen.mean(axis=0)) / seen.std(axis=0), rtol=1e-3, atol=1e-4)
+
+
+def test_dueling_averages_out_over_the_policy(make_continuous):
+    """E_{u ~ f} Q̃(x, u) = V(x) (§5): the mean of Q̃(x, u) over fresh u and fresh u_i."""
+    from acer_tf import equations
+    from acer_tf.distributions import Gaussian
+
+    agent = make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic="dueling", scale=1.0)
+    observation = tf.constant(np.random.default_rng(5).normal(size=[1, 3, 4]), tf.float32)
+    mean, value, state = agent.network(observation)
+    count, n = 4000, 5
+    u = Gaussian(mean, 0.3).sample(tf.constant([1, 2]), count * (n + 1))
+    of_actions = agent.network.of_actions(state, tf.transpose(u, [1, 2, 0, 3]))
+    of_actions = tf.reshape(of_actions, [1, 3, count, n + 1])
+    q = equations.dueling_q(
+        tf.repeat(value[..., None], count, axis=-1), of_actions[..., 0], of_actions[..., 1:]
+    ).numpy()
+    error = q.std(axis=-1) / np.sqrt(count)
+    assert (q.std(axis=-1) > 0.01).all(), "A depends on the action"
+    assert (np.abs(q.mean(axis=-1) - value) < 4 * error).all()

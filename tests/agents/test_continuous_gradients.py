@@ -1,0 +1,241 @@
+"""The continuous updates against float64 autodiff of written-out surrogates, through a hand-written network.
+
+g and k are autodiff through TensorFlow Probability, the projection is the oracle's bisection, the returns its sums.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
+from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.distributions import Gaussian
+from acer_tf.types import Trajectory
+from tests import oracles
+
+STD, SIZE, DIMENSION = 0.3, 4, 2
+
+
+def trajectory_of(seed=1, batch=6, rows=8):
+    return oracles.random_continuous_trajectory(np.random.default_rng(seed), batch, rows, DIMENSION, SIZE)
+
+
+def weights_of(model):
+    """Float64 tensors by the last two parts of their names: "dense1/kernel"."""
+    return {"/".join(v.path.split("/")[-2:]): tf.constant(v.numpy(), tf.float64) for v in model.trainable_variables}
+
+
+def layer(w, name, x):
+    y = x @ w[f"{name}/kernel"]
+    return y + w[f"{name}/bias"] if f"{name}/bias" in w else y
+
+
+def network(w, observation):
+    """(mean, V, features) of observations [..., D]."""
+    features = tf.tanh(layer(w, "dense2", tf.tanh(layer(w, "dense1", observation))))
+    return layer(w, "mean", features), layer(w, "value", features)[..., 0], features
+
+
+def of_actions(w, observation, features, actions, dueling):
+    """A(x, a), or Q(x, a), [..., m] of actions [..., m, d]."""
+    state = features if dueling else tf.tanh(layer(w, "critic_torso", observation))
+    hidden = tf.tanh(layer(w, "critic_state", state)[..., None, :] + layer(w, "critic_action", actions))
+    return layer(w, "critic", hidden)[..., 0]
+
+
+def autodiff_in_mean(function, mean):
+    with tf.GradientTape() as tape:
+        tape.watch(mean)
+        value = function(tfp.distributions.MultivariateNormalDiag(mean, tf.fill([DIMENSION], tf.cast(STD, tf.float64))))
+    return tape.gradient(value, mean).numpy()
+
+
+def projected(phi, average, objective, delta):
+    """[B, T, d] z*; where there is no trust region g itself."""
+    mean = tf.constant(phi)
+    g = autodiff_in_mean(objective, mean)
+    if not np.isfinite(delta):
+        return g
+    other = tfp.distributions.MultivariateNormalDiag(
+        tf.constant(average), tf.fill([DIMENSION], tf.cast(STD, tf.float64))
+    )
+    k = autodiff_in_mean(lambda policy: tf.reduce_sum(other.kl_divergence(policy)), mean)
+    bound = np.sum(k * g, axis=-1) > delta
+    assert 0.1 < bound.mean() < 0.9, "states on both sides of the constraint"
+    return np.array(
+        [[oracles.projection(a, b, delta) for a, b in zip(*rows, strict=True)] for rows in zip(g, k, strict=True)]
+    )
+
+
+def check(agent, trajectory, expected):
+    gradients, diagnostics = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    assert np.isfinite([d.numpy() for d in diagnostics.values()]).all()
+    for variable, ours in zip(agent.network.model.trainable_variables, gradients, strict=True):
+        theirs = expected["/".join(variable.path.split("/")[-2:])].numpy()
+        np.testing.assert_allclose(
+            ours, theirs, rtol=2e-3, atol=5e-5 * max(np.abs(theirs).max(), 1e-3), err_msg=variable.path
+        )
+
+
+@pytest.mark.parametrize(
+    ("delta", "c", "reduction", "dueling", "retrace"),
+    [
+        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True]),
+        (2.0, 1.5, "mean", False, True),
+        (2.0, 1.5, "mean", True, False),
+        (2.0, 1.5, "mean", False, False),
+    ],
+)
+def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta, c, reduction, dueling, retrace):
+    agent = make_continuous(
+        AcerContinuous,
+        AcerContinuousHyperparameters,
+        critic="dueling" if dueling else "separate",
+        gamma=0.95,
+        importance_truncation=c,
+        trust_region_delta=delta,
+        critic_weight=0.7,
+        reduction=reduction,
+        reward_clip=1.5,
+        advantage_samples=3,
+        dueling=dueling,
+        retrace=retrace,
+    )
+    trajectory = trajectory_of()
+    m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
+    w, observation = weights_of(agent.network.model), tf.constant(trajectory.observation, tf.float64)
+    phi, values, _ = (x.numpy() for x in network(w, observation))
+    phi, value = phi[:, :-1], values[:, :-1]
+    average = network(weights_of(agent.average.model), observation)[0].numpy()[:, :-1]
+
+    # The draws are the agent's own: they are data here.
+    seeds = tf.random.experimental.stateless_split(tf.constant([0, 0]), 2)
+    policy = Gaussian(agent.network(tf.constant(trajectory.observation))[0][:, :-1], STD)
+    drawn = policy.sample(seeds[0]).numpy().astype(np.float64)
+    samples = list(policy.sample(seeds[1], 3).numpy().astype(np.float64)) if dueling else []
+    actions = tf.constant(np.stack([a, drawn, *samples], axis=2))
+
+    def q_of(w):
+        _, v, features = network(w, observation[:, :-1])
+        x = of_actions(w, observation[:, :-1], features, actions, dueling)
+        return v[..., None] + x[..., :2] - tf.reduce_mean(x[..., 2:], axis=-1)[..., None] if dueling else x[..., :2]
+
+    q, q_drawn = np.moveaxis(q_of(w).numpy(), -1, 0)
+    rho, rho_drawn = (
+        np.exp(oracles.gaussian_log_density(x, phi, STD) - oracles.gaussian_log_density(x, mu, STD)) for x in (a, drawn)
+    )
+    assert (rho[m] < 1).any() and (rho[m] > 1.5).any() and (rho_drawn[m] > 1.5).any()
+    row = (np.clip(trajectory.reward, -1.5, 1.5), trajectory.discount, m)
+    if retrace:
+        trace = np.minimum(1, rho ** (1 / DIMENSION))
+        q_ret = oracles.off_policy_return(*row, q, value, values[:, -1], trace, gamma=0.95)
+        q_opc = oracles.off_policy_return(*row, q, value, values[:, -1], np.ones_like(q), gamma=0.95)
+    else:
+        q_ret = q_opc = oracles.importance_sampled_return(*row, value, values[:, -1], rho, gamma=0.95)
+
+    truncated = m * np.minimum(c, rho) * (q_opc - value)
+    correction = m * np.maximum(0, 1 - c / rho_drawn) * (q_drawn - value)
+    z = projected(
+        phi,
+        average,
+        lambda f: tf.reduce_sum(truncated * f.log_prob(a) + correction * f.log_prob(drawn)),
+        delta,
+    )
+    value_target = np.minimum(1, rho) * (q_ret - q) + value if dueling else rho * (q_ret - value) + value
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        mean, v, _ = network(w, observation[:, :-1])
+        critic = 0.5 * (q_ret - q_of(w)[..., 0]) ** 2 + 0.5 * (value_target - v) ** 2
+        loss = tf.reduce_sum(tf.boolean_mask(0.7 * critic - tf.reduce_sum(z * mean, axis=-1), m))
+        loss /= m.sum() if reduction == "mean" else len(m)
+    check(agent, trajectory, tape.gradient(loss, w))
+
+
+@pytest.mark.parametrize(
+    ("delta", "weights", "reduction"), itertools.product([2.0, np.inf], [True, False], ["mean", "sum"])
+)
+def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, weights, reduction):
+    agent = make_continuous(
+        ActorCritic,
+        ActorCriticHyperparameters,
+        critic="none",
+        gamma=0.95,
+        importance_truncation=2.0,
+        trajectory_weights=weights,
+        trust_region_delta=delta,
+        critic_weight=0.7,
+        reduction=reduction,
+    )
+    trajectory = trajectory_of(seed=3)
+    m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
+    w, observation = weights_of(agent.network.model), tf.constant(trajectory.observation, tf.float64)
+    phi, values, _ = (x.numpy() for x in network(w, observation))
+    phi, value = phi[:, :-1], values[:, :-1]
+    average = network(weights_of(agent.average.model), observation)[0].numpy()[:, :-1]
+    rho = np.exp(oracles.gaussian_log_density(a, phi, STD) - oracles.gaussian_log_density(a, mu, STD))
+    weight = oracles.trajectory_weight(rho, trajectory.discount, m, 2.0) if weights else np.ones_like(rho)
+    assert not weights or ((weight[m] == 2.0).any() and (weight[m] < 1).any())
+    # Without importance weights and with the whole return: Q = V makes the general sum the plain one.
+    returns = oracles.importance_sampled_return(
+        trajectory.reward, trajectory.discount, m, value, values[:, -1], np.ones_like(rho), gamma=0.95
+    )
+    advantage = m * weight * (returns - value)
+    z = projected(phi, average, lambda f: tf.reduce_sum(advantage * f.log_prob(a)), delta)
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        mean, v, _ = network(w, observation[:, :-1])
+        loss = 0.7 * weight * 0.5 * (returns - v) ** 2 - tf.reduce_sum(z * mean, axis=-1)
+        loss = tf.reduce_sum(tf.boolean_mask(loss, m)) / (m.sum() if reduction == "mean" else len(m))
+    check(agent, trajectory, tape.gradient(loss, w))
+
+
+ABLATIONS = {
+    "trust region": {"trust_region_delta": np.inf},
+    "truncation": {"importance_truncation": np.inf},
+    "retrace": {"retrace": False},
+}
+
+
+def acer(make_continuous, **given):
+    critic = "dueling" if given.get("dueling", True) else "separate"
+    options = {"importance_truncation": 1.5, "trust_region_delta": 1.0, **given}
+    return make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic=critic, **options)
+
+
+def by_part(agent, trajectory):
+    """Gradients as "policy", "value" and "critic" heads."""
+    gradients, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    named = {v.path.split("/")[-2]: g.numpy() for v, g in zip(agent.network.model.trainable_variables, gradients, strict=True)}
+    return {"policy": named["mean"], "value": named["value"], "critic": named["critic"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [("trust region", {"policy"}), ("truncation", {"policy"}), ("retrace", {"policy", "value", "critic"})],
+)
+def test_each_ablation_changes_what_it_names_and_nothing_else(make_continuous, name, moved):
+    whole, without = (by_part(acer(make_continuous, **given), trajectory_of()) for given in ({}, ABLATIONS[name]))
+    assert {part for part in whole if not np.array_equal(whole[part], without[part])} == moved
+
+
+def test_without_the_dueling_network_the_value_of_actions_leaves_the_state_value_s_weights_alone(make_continuous):
+    trajectory = trajectory_of()
+    agent = acer(make_continuous, dueling=False, trust_region_delta=np.inf)
+    before = by_part(agent, trajectory)
+    # ρ (Q_ret − V): with rewards, values and actions such that Q_ret = V the value head would stand still; here only
+    # that the error is not that of Q̃ = V + A.
+    assert "critic_torso" in {v.path.split("/")[-2] for v in agent.network.model.trainable_variables}
+    for variable in agent.network.model.trainable_variables:
+        if variable.path.split("/")[-2].startswith("critic"):
+            variable.assign(np.zeros(variable.shape))
+    assert not np.array_equal(by_part(agent, trajectory)["value"], before["value"])
+
+
+@pytest.mark.parametrize("part", ["policy", "critic"])
+def test_the_critic_moves_no_weight_of_the_policy_s_head_and_the_policy_none_of_the_critic_s(make_continuous, part):
+    with_critic, without = (by_part(acer(make_continuous, critic_weight=w), trajectory_of()) for w in (1.0, 0.0))
+    assert np.array_equal(with_critic["policy"], without["policy"])
+    assert not without["critic"].any() and not without["value"].any()
