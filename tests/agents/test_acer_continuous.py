@@ -37,10 +37,10 @@ def test_actions_are_drawn_around_the_mean_by_the_seed(agent):
 
 
 def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
-    before = {name: np.array(v.value) for name, v in agent.variables().items()}
+    before = {name: v.numpy().copy() for name, v in agent.variables().items()}
     diagnostics = agent.update(trajectory_of())
     assert all(np.isfinite(list(diagnostics.values())))
-    after = {name: np.array(v.value) for name, v in agent.variables().items()}
+    after = {name: v.numpy().copy() for name, v in agent.variables().items()}
     still = {name for name in before if np.array_equal(before[name], after[name])}
     assert {name.split("/")[-2] for name in still if "normalization" not in name and "optimizer" not in name} <= {
         "critic"

@@ -76,7 +76,7 @@ def check(agent, trajectory, expected):
     for variable, ours in zip(agent.network.model.trainable_variables, gradients, strict=True):
         theirs = expected["/".join(variable.path.split("/")[-2:])].numpy()
         np.testing.assert_allclose(
-            ours, theirs, rtol=2e-3, atol=5e-5 * max(np.abs(theirs).max(), 1e-3), err_msg=variable.path
+            ours, theirs, rtol=2e-3, atol=5e-5 * max(np.abs(theirs).max(), 1e-2), err_msg=variable.path
         )
 
 
@@ -155,7 +155,7 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta
 
 
 @pytest.mark.parametrize(
-    ("delta", "weights", "reduction"), itertools.product([2.0, np.inf], [True, False], ["mean", "sum"])
+    ("delta", "weights", "reduction"), list(itertools.product([0.3, np.inf], [True, False], ["mean", "sum"]))
 )
 def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, weights, reduction):
     agent = make_continuous(
