@@ -56,7 +56,7 @@ def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
 
 
 def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
-    assert train.FLAGS["unroll_length"].help.endswith("(default: 20)")
+    assert train.FLAGS["unroll_length"].help.endswith("(default: 20; preset paper_continuous: 50)")
     assert train.FLAGS["rmsprop_epsilon"].help.endswith("(default: 1e-05; preset paper: 0.1)")
     assert train.FLAGS["env"].help.endswith("CartPole-v1")
 
@@ -94,9 +94,9 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--average_decay=1"], "--average_decay=1.0: must be in [0, 1)"),
         (["--importance_truncation=-1"], "--importance_truncation=-1.0: must be at least 0"),
         (["--gamma=nan"], "--gamma=nan: must be in [0, 1]"),
-        (["--preset=papers"], "--preset=papers: must be one of baselines, paper"),
-        (["--agent=dqn"], "--agent=dqn: must be one of acer, a3c, trust_a3c"),
-        (["--agent=a3c", "--replay_ratio=4"], "use --agent=acer"),
+        (["--preset=papers"], "--preset=papers: must be one of baselines, paper, paper_continuous"),
+        (["--agent=dqn"], "--agent=dqn: must be one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis"),
+        (["--agent=a3c", "--replay_ratio=4"], "use another agent, such as acer"),
         (["--replay_start=60000"], "--replay_capacity=50000"),
         (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
         (["--threads=-1"], "--threads=-1"),
@@ -147,6 +147,12 @@ def test_the_flags_become_the_settings(ran):
         "critic_weight": 0.25,
         "reduction": "mean",
         "reward_clip": 2.0,
+        "on_policy_updates": False,
+        "policy_std": 0.2,
+        "advantage_samples": 3,
+        "normalize_observations": False,
+        "dueling": False,
+        "retrace": False,
     }
     assert set(given) == {field.name for field in dataclasses.fields(Settings)}
     plain = make_settings({"env": "atari/Pong", "preset": "paper"})

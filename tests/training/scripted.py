@@ -102,6 +102,7 @@ class LightAgent:
         self.network = SimpleNamespace(spec=spec)
         self.weights = Box(np.zeros(4, np.float32))
         self.trajectories: list[Trajectory] = []
+        self.noted: list[Trajectory] = []
         self.diagnostic_names: tuple[str, ...] = ()
         self._diagnostics = diagnostics
 
@@ -116,6 +117,9 @@ class LightAgent:
         diagnostics = self._diagnostics(len(self.trajectories))
         self.diagnostic_names = tuple(diagnostics)
         return diagnostics
+
+    def note(self, trajectory: Trajectory) -> None:
+        self.noted.append(trajectory)
 
     def variables(self) -> dict[str, Box]:
         return {"online/weights": self.weights}

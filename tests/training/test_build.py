@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from acer_tf.agents.acer import AcerHyperparameters
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import build
 from acer_tf.training.settings import SettingsError, make_settings
@@ -56,7 +57,7 @@ def test_the_agent_is_made_of_the_settings():
     slots = [v for v in optimizer.variables if v.path.endswith("_velocity")]
     assert len(slots) == len(agent.network.model.trainable_variables)
     assert all((np.asarray(slot) == 0.5).all() for slot in slots)
-    assert agent.hyperparameters == settings.hyperparameters
+    assert agent.hyperparameters == settings.hyperparameters(AcerHyperparameters)
     weights, average = agent.network.model.get_weights(), agent.average.model.get_weights()
     assert all(np.array_equal(a, b) for a, b in zip(weights, average, strict=True))
     again = build.make_network(settings, CARTPOLE).model.get_weights()

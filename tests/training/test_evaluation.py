@@ -27,12 +27,12 @@ class FakePolicy:
         values = dataclasses.asdict(preset) if preset else None
         self.metadata = {"env": env, "atari_preset_values": values}
         self.spec = spec
-        self.answer = np.full(spec.num_actions, 1 / spec.num_actions, np.float32)
+        self.shares = np.full(spec.num_actions, 1 / spec.num_actions, np.float32)
         self.calls = 0
 
-    def probabilities(self, observation: np.ndarray) -> np.ndarray:
+    def answer(self, observation: np.ndarray) -> dict[str, np.ndarray]:
         self.calls += 1
-        return np.tile(self.answer, (len(observation), 1))
+        return {"probabilities": np.tile(self.shares, (len(observation), 1))}
 
 
 class ScriptedEnvironment:
@@ -146,7 +146,7 @@ def test_minatar(tmp_path: Path) -> None:
 def test_actions_are_drawn_from_the_probabilities() -> None:
     random = np.random.default_rng(0)
     probabilities = np.tile(np.array([0, 0.5, 0, 0.3, 0.2, 0], np.float32), (40_000, 1))
-    share = np.bincount(evaluation._choose(probabilities, random), minlength=6) / 40_000
+    share = np.bincount(evaluation._choose({"probabilities": probabilities}, random), minlength=6) / 40_000
     np.testing.assert_allclose(share, probabilities[0], atol=0.0125)  # 5 standard errors
     assert (share[[0, 2, 5]] == 0).all()
 
@@ -157,16 +157,16 @@ def test_a_sum_just_below_one_needs_no_care() -> None:
             return np.array([np.nextafter(1.0, 0.0)])
 
     random = Highest(np.random.PCG64(0))
-    assert evaluation._choose(np.array([[0.3333, 0.3333, 0.3333, 0.0]], np.float32), random) == [2]
+    assert evaluation._choose({"probabilities": np.array([[0.3333, 0.3333, 0.3333, 0.0]], np.float32)}, random) == [2]
 
 
 def test_greedy_takes_the_first_of_the_most_probable() -> None:
-    assert evaluation._choose(np.array([[0.2, 0.4, 0.4], [1, 0, 0]], np.float32), None).tolist() == [1, 0]
+    assert evaluation._choose({"probabilities": np.array([[0.2, 0.4, 0.4], [1, 0, 0]], np.float32)}, None).tolist() == [1, 0]
 
 
 def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironment]) -> None:
     policy = FakePolicy("Any-v0")
-    policy.answer = np.array([np.nan, 1.0], np.float32)
+    policy.shares = np.array([np.nan, 1.0], np.float32)
     for greedy in (False, True):
         with pytest.raises(PolicyError, match="not finite"):
             run(policy, greedy=greedy)
@@ -345,3 +345,15 @@ def test_progress_is_reported(scripted: list[ScriptedEnvironment], monkeypatch: 
     monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
     run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
     assert [line.rpartition(", ")[0] for line in lines] == ["1/2 games, 2 steps", "2/2 games, 3 steps"]
+
+
+def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
+    mean, std = np.tile(np.array([0.5, -2.0], np.float32), (20_000, 1)), np.full((20_000, 2), 0.3, np.float32)
+    answer = {"mean": mean, "std": std, "action": mean + 9}
+    drawn = evaluation._choose(answer, np.random.default_rng(0))
+    assert drawn.dtype == np.float32
+    np.testing.assert_allclose(drawn.mean(axis=0), mean[0], atol=0.012)
+    np.testing.assert_allclose(drawn.std(axis=0), 0.3, rtol=0.03)
+    assert np.array_equal(evaluation._choose(answer, None), mean)
+    with pytest.raises(PolicyError, match="the policy's mean is not finite"):
+        evaluation._choose({"mean": mean * np.nan, "std": std}, None)

@@ -188,7 +188,7 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
     values = metadata.pop("atari_preset_values")
     assert (values["frame_skip"], values["sticky_probability"], values["full_action_set"]) == (4, 0.0, False)
     assert metadata == make_metadata("atari/Pong") | {
-        "format": 1,
+        "format": 2,
         "frames": 4000,
         "network": "nature",
         "observation_shape": [4, 84, 84],
@@ -196,6 +196,8 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
         "stack": 4,
         "num_actions": 6,
         "frames_per_step": 4,
+        "action_low": [],
+        "action_high": [],
     }
     assert load_policy(exported["CartPole-v1"]).metadata["atari_preset_values"] is None
 
@@ -345,7 +347,7 @@ def rewrite(directory: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda metadata: metadata | {"format": 2}, "of format 2; this version of acer_tf reads format 1"),
+        (lambda metadata: metadata | {"format": 1}, "of format 1; this version of acer_tf reads format 2"),
         (lambda metadata: {"steps": 1}, "names no format"),
         (lambda metadata: ["format"], "names no format"),
         (lambda metadata: {k: v for k, v in metadata.items() if k not in ("env", "stack")}, "lacks env, stack"),

@@ -11,11 +11,20 @@ from acer_tf.training.loop import Loop
 from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of, same
 
 
-def loop_of(ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2):
+def loop_of(ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2, on_policy=True):
     replay = replay_of(num_envs, capacity, unroll_length)
     actor = Actor(ScriptedEnvironment([[Row(float(n)) for n in range(500)]] * num_envs), act, replay, 0)
     agent = agent or LightAgent(SPEC)
-    return Loop(actor, agent, replay, unroll_length=unroll_length, replay_ratio=ratio, replay_start=start, seed=seed)
+    return Loop(
+        actor,
+        agent,
+        replay,
+        unroll_length=unroll_length,
+        on_policy_updates=on_policy,
+        replay_ratio=ratio,
+        replay_start=start,
+        seed=seed,
+    )
 
 
 def test_the_on_policy_batch_is_the_rows_just_collected():
@@ -177,3 +186,39 @@ def test_what_goes_wrong_in_drawing_ahead_is_raised_where_it_is_needed(monkeypat
     with pytest.raises(RuntimeError, match="no rows"):
         loop.iterate()
     assert loop.updates["on_policy"] == 2, "the batch before it was used"
+
+
+def test_without_on_policy_updates_all_are_replayed_and_the_draws_are_the_same():
+    on, off = loop_of(ratio=3.0), loop_of(ratio=3.0, on_policy=False)
+    for _ in range(20):
+        on.iterate()
+        off.iterate()
+    assert off.updates == {"on_policy": 0, "replay": on.updates["replay"]}
+    noted = iter(on.agent.noted)
+    latest, replayed = next(noted), []
+    for trajectory in on.agent.trajectories:
+        if latest is not None and same(trajectory, latest):
+            latest = next(noted, None)
+        else:
+            replayed.append(trajectory)
+    assert len(replayed) > 40
+    assert all(same(a, b) for a, b in zip(off.agent.trajectories, replayed, strict=True))
+
+
+def test_each_collected_trajectory_is_noted_once_behind_its_updates():
+    order = []
+
+    class Noting(LightAgent):
+        def update(self, trajectory):
+            order.append("update")
+            return super().update(trajectory)
+
+        def note(self, trajectory):
+            order.append("note")
+            super().note(trajectory)
+
+    loop = loop_of(agent=Noting(SPEC))
+    for _ in range(3):
+        loop.iterate()
+    assert order == ["update", "note"] * 3
+    assert all(same(a, b) for a, b in zip(loop.agent.noted, loop.agent.trajectories, strict=True))

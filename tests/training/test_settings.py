@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf.agents.acer import AcerHyperparameters
+from acer_tf.agents.acer_continuous import AcerContinuousHyperparameters
+from acer_tf.agents.actor_critic import ActorCriticHyperparameters
 from acer_tf.training import settings as module
 from acer_tf.training.settings import Settings, SettingsError, differences, make_settings, setting_types
 
@@ -46,6 +49,12 @@ BASELINES = {
     "critic_weight": 0.5,
     "reduction": "mean",
     "reward_clip": None,
+    "on_policy_updates": True,
+    "policy_std": 0.3,
+    "advantage_samples": 5,
+    "normalize_observations": True,
+    "dueling": True,
+    "retrace": True,
 }
 PAPER = BASELINES | {
     "preset": "paper",
@@ -58,13 +67,30 @@ PAPER = BASELINES | {
     "reduction": "sum",
     "replay_start": 0,
 }
+PAPER_CONTINUOUS = BASELINES | {
+    "preset": "paper_continuous",
+    "on_policy_updates": False,
+    "unroll_length": 50,
+    "replay_start": 0,
+    "replay_capacity": 5_000,
+    "learning_rate": 1.4e-4,
+    "importance_truncation": 5.0,
+    "trust_region_delta": 0.42,
+    "average_decay": 0.995,
+    "entropy_weight": 0.0,
+    "critic_weight": 1.0,
+}
 
 
 def pong(**given):
     return make_settings({"env": "atari/Pong", **given})
 
 
-@pytest.mark.parametrize(("preset", "values"), [("baselines", BASELINES), ("paper", PAPER)])
+def acer(settings):
+    return settings.hyperparameters(AcerHyperparameters)
+
+
+@pytest.mark.parametrize(("preset", "values"), [("baselines", BASELINES), ("paper", PAPER), ("paper_continuous", PAPER_CONTINUOUS)])
 def test_a_preset_is_complete_and_as_designed(preset, values):
     assert dataclasses.asdict(pong(preset=preset)) == values
 
@@ -83,8 +109,8 @@ def test_a3c_is_replay_ratio_0_without_trust_region_and_trust_a3c_is_with():
         "agent": "trust_a3c",
         "replay_ratio": 0.0,
     }
-    assert not pong(agent="a3c").hyperparameters.trust_region
-    assert pong(agent="trust_a3c").hyperparameters.trust_region
+    assert not acer(pong(agent="a3c")).trust_region
+    assert acer(pong(agent="trust_a3c")).trust_region
 
 
 def test_what_is_given_comes_before_the_agent_and_the_agent_before_the_preset(monkeypatch):
@@ -126,8 +152,8 @@ BAD_VALUES = [
     ("replay_capacity", 0, "at least 1"),
     ("replay_capacity", 19, "--unroll_length=20"),
     ("replay_start", 50_001, "--replay_capacity=50000"),
-    ("preset", "papers", "one of baselines, paper"),
-    ("agent", "dqn", "one of acer, a3c, trust_a3c"),
+    ("preset", "papers", "one of baselines, paper, paper_continuous"),
+    ("agent", "dqn", "one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis"),
     ("atari_preset", "acer2017", "one of acer2016, machado2018"),
     ("network", "resnet", "one of auto, nature, small, mlp"),
     ("precision", "float16", "one of auto, float32, bfloat16"),
@@ -184,7 +210,7 @@ def test_values_at_the_edge_of_their_range_are_taken():
         reward_clip=INF,
     )
     assert edge.importance_truncation == 0.0
-    assert pong(importance_truncation=INF).hyperparameters.importance_truncation == INF
+    assert acer(pong(importance_truncation=INF)).importance_truncation == INF
     assert pong(unroll_length=50_000, replay_start=0).replay_capacity == 50_000
 
 
@@ -194,12 +220,32 @@ def test_values_at_the_edge_of_their_range_are_taken():
         ("a3c", "replay_ratio", 4.0),
         ("a3c", "trust_region_delta", 1.0),
         ("trust_a3c", "replay_ratio", 0.5),
+        ("tis", "trust_region_delta", 1.0),
     ],
 )
 def test_an_agent_keeps_what_makes_it_that_agent(agent, name, value):
-    with pytest.raises(SettingsError, match=rf"^--{name}={value}: --agent={agent} is .*use --agent=acer$"):
+    with pytest.raises(SettingsError, match=rf"^--{name}={value}: --agent={agent} is defined by {name} .*use another agent, such as acer"):
         pong(agent=agent, **{name: value})
     assert getattr(pong(agent="acer", **{name: value}), name) == value
+
+
+def test_on_policy_agents_update_on_policy_whatever_the_preset_says():
+    assert pong(agent="a3c", preset="paper_continuous").on_policy_updates
+    assert not pong(agent="tis", preset="paper_continuous").on_policy_updates
+    with pytest.raises(SettingsError, match="--on_policy_updates=False: --agent=a3c is defined by"):
+        pong(agent="a3c", on_policy_updates=False)
+
+
+def test_a_run_without_any_update_is_refused():
+    with pytest.raises(SettingsError, match="--noon_policy_updates with --replay_ratio=0.0: nothing would be learned"):
+        pong(on_policy_updates=False, replay_ratio=0)
+
+
+def test_tis_is_a3c_with_the_weights_of_trajectories():
+    weights = {a: pong(agent=a).hyperparameters(ActorCriticHyperparameters).trajectory_weights for a in module.AGENTS}
+    assert {agent for agent, weighs in weights.items() if weighs} == {"tis", "trust_tis"}
+    assert pong(agent="trust_tis", preset="paper_continuous").trust_region_delta == 0.42
+    assert pong(agent="tis", preset="paper_continuous").trust_region_delta == INF
 
 
 def test_replay_may_start_anywhere_where_nothing_is_replayed():
@@ -214,15 +260,15 @@ def test_a_missing_environment_and_an_unknown_name_are_refused():
 
 
 def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
-    assert pong().hyperparameters.reward_clip == 1.0
-    assert make_settings({"env": "minatar/breakout"}).hyperparameters.reward_clip == INF
-    assert make_settings({"env": "CartPole-v1"}).hyperparameters.reward_clip == INF
-    assert pong(reward_clip=INF).hyperparameters.reward_clip == INF
-    assert make_settings({"env": "CartPole-v1", "reward_clip": 2.0}).hyperparameters.reward_clip == 2.0
+    assert acer(pong()).reward_clip == 1.0
+    assert acer(make_settings({"env": "minatar/breakout"})).reward_clip == INF
+    assert acer(make_settings({"env": "CartPole-v1"})).reward_clip == INF
+    assert acer(pong(reward_clip=INF)).reward_clip == INF
+    assert acer(make_settings({"env": "CartPole-v1", "reward_clip": 2.0})).reward_clip == 2.0
 
 
 def test_every_hyperparameter_of_the_agent_comes_from_the_setting_of_its_name():
-    defaults = pong().hyperparameters
+    defaults = acer(pong())
     other = {
         "gamma": 0.5,
         "retrace_lambda": 0.5,
@@ -238,7 +284,7 @@ def test_every_hyperparameter_of_the_agent_comes_from_the_setting_of_its_name():
     }
     assert set(other) == {f.name for f in dataclasses.fields(defaults)}
     for name, value in other.items():
-        assert pong(**{name: value}).hyperparameters == dataclasses.replace(defaults, **{name: value})
+        assert acer(pong(**{name: value})) == dataclasses.replace(defaults, **{name: value})
 
 
 def attributes_of(name: str, source: str) -> set[str]:
@@ -249,16 +295,26 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 def test_every_setting_is_read_where_runs_are_built():
     """A key that nothing reads is a promise that is not kept."""
-    passed_on = {f.name for f in dataclasses.fields(pong().hyperparameters)}
     read = set().union(*(attributes_of("settings", (TRAINING / f).read_text()) for f in ("build.py", "run.py")))
-    assert {f.name for f in dataclasses.fields(Settings)} - passed_on - read == set()
-    agent = (TRAINING.parent / "agents" / "acer.py").read_text()
-    assert passed_on - attributes_of("h", agent) - attributes_of("self.hyperparameters", agent) == set()
+    agents = TRAINING.parent / "agents"
+    shared = (agents / "agent.py").read_text()
+    for name, kind in {
+        "acer.py": AcerHyperparameters,
+        "acer_continuous.py": AcerContinuousHyperparameters,
+        "actor_critic.py": ActorCriticHyperparameters,
+    }.items():
+        passed_on = {f.name for f in dataclasses.fields(kind)}
+        read |= passed_on
+        own = (agents / name).read_text()
+        used = set().union(*(attributes_of(x, text) for x in ("h", "self.hyperparameters") for text in (own, shared)))
+        assert passed_on - used == set(), name
+    assert {f.name for f in dataclasses.fields(Settings)} - read == set()
     assert attributes_of("settings", "x = settings.gamma + self._settings.seed + other.agent") == {"gamma", "seed"}
 
 
 def test_every_setting_but_the_free_ones_is_checked():
-    free = {"env", "replay_segments_only", "entropy_in_trust_region"}  # any name may exist; any truth value is right
+    # Any name may exist; any truth value is right.
+    free = {"env"} | {name for name, kind in setting_types().items() if kind is bool}
     assert set(module._CHECKS) == {f.name for f in dataclasses.fields(Settings)} - free
 
 
