@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import imageio.v2 as imageio
@@ -41,6 +42,7 @@ class ScriptedEnvironment:
 
     def __init__(self, lengths: list[int]) -> None:
         self.spec, self.num_envs = SPEC, len(lengths)
+        self.steps_per_second = None
         self._lengths = np.array(lengths)
         self._step = np.zeros(self.num_envs, np.int64)
         self.closed = False
@@ -345,3 +347,14 @@ def test_progress_is_reported(scripted: list[ScriptedEnvironment], monkeypatch: 
     monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
     run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
     assert [line.rpartition(", ")[0] for line in lines] == ["1/2 games, 2 steps", "2/2 games, 3 steps"]
+
+
+@pytest.mark.parametrize(
+    "env_id, clock, fps",
+    [("control/cheetah", 100.0, 100), ("dm_control/fish-swim-v0", 25.0, 25), ("minatar/breakout", None, 10)]
+    + [("Pendulum-v1", None, 30), ("atari/Pong", None, 15)],
+)
+def test_a_video_runs_at_the_worlds_own_speed(env_id, clock, fps):
+    policy: Any = SimpleNamespace(metadata={"env": env_id}, spec=SimpleNamespace(frames_per_step=4))
+    world: Any = SimpleNamespace(steps_per_second=clock)
+    assert evaluation._video_fps(policy, world) == fps
