@@ -63,7 +63,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
-    package_data={"acer_tf": ["py.typed"], "acer_tf.reproduction": ["data/*.csv"]},
+    package_data={"acer_tf": ["py.typed"], "acer_tf.envs": ["*.xml"], "acer_tf.reproduction": ["data/*.csv"]},
     zip_safe=False,
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS_REQUIRE,

@@ -17,6 +17,8 @@ _ROMS = """
 ATARI_ROMS: dict[str, str] = {rom.title().replace("_", ""): rom for rom in _ROMS.split()}
 ATARI_GAMES: tuple[str, ...] = tuple(ATARI_ROMS)
 MINATAR_GAMES: tuple[str, ...] = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fish", "walker2d", "humanoid")
+_FAMILIES = ("atari", "minatar", "control", "dm_control")
 
 
 class InvalidEnvironment(ValueError):
@@ -24,14 +26,25 @@ class InvalidEnvironment(ValueError):
 
 
 def env_family(env_id: str) -> str:
-    """The prefix "atari" or "minatar" of an id, "gymnasium" without one. Does not check that the id exists."""
+    """The prefix "atari", "minatar", "control" or "dm_control" of an id, "gymnasium" without one.
+
+    Does not check that the id exists.
+    """
     prefix, slash, _ = env_id.partition("/")
-    return prefix if slash and prefix in ("atari", "minatar") else "gymnasium"
+    return prefix if slash and prefix in _FAMILIES else "gymnasium"
+
+
+def missing_control(env_id: str, error: ImportError) -> InvalidEnvironment:
+    """The error for an id that needs a package of the "control" extra."""
+    return InvalidEnvironment(
+        f"{env_id} needs MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
+    )
 
 
 def unknown(env_id: str) -> InvalidEnvironment:
     """The error for a name that nothing answers to; it names the nearest ones."""
     ids = [f"atari/{game}" for game in ATARI_GAMES] + [f"minatar/{game}" for game in MINATAR_GAMES]
+    ids += [f"control/{task}" for task in CONTROL_TASKS]
     ids += gymnasium.registry
     # "Pong" should find "atari/Pong", which as a whole is not near enough.
     forms = {known.rpartition("/")[2].lower(): known for known in reversed(ids)}
@@ -39,5 +52,5 @@ def unknown(env_id: str) -> InvalidEnvironment:
     wanted = (env_id.lower(), env_id.rpartition("/")[2].lower())
     matches = [match for name in wanted for match in difflib.get_close_matches(name, forms)]
     nearest = list(dict.fromkeys(forms[match] for match in matches))[:3]
-    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "try atari/Pong, minatar/breakout, CartPole-v1"
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "try atari/Pong, control/cheetah, CartPole-v1"
     return InvalidEnvironment(f"there is no environment {env_id!r}; {hint}")

@@ -8,10 +8,30 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from acer_tf.envs.names import InvalidEnvironment
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 # Small pictures (MinAtar's are 10 x 10) are enlarged to at least this many pixels a side.
 MIN_PICTURE_SIDE = 160
+
+
+def check_action_space(env_id: str, space: gymnasium.Space[Any]) -> None:
+    """Refuses what no agent here can act in: all but Discrete and a bounded Box of real vectors.
+
+    Raises:
+        InvalidEnvironment: as said, naming `env_id`.
+    """
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return
+    if not isinstance(space, gymnasium.spaces.Box):
+        reason = "only a Discrete or a Box one is supported"
+    elif len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
+        reason = "a Box must be of vectors of real numbers"
+    elif not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        reason = "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
+    else:
+        return
+    raise InvalidEnvironment(f"{env_id} has the action space {space}; {reason}")
 
 
 class VectorEnvironment:
@@ -21,13 +41,18 @@ class VectorEnvironment:
     NEXT_STEP mode (gymnasium's and ALE's default), which already has the shape of a masked row, and must answer with
     fresh arrays: what `reset` and `step` return is never written to again.
 
+    Continuous actions are vectors in [-1, 1]^d, whatever the bounds of the environment's own action space: they are
+    clipped to [-1, 1], then scaled affinely to those bounds.
+
     Attributes:
         spec: what an agent must know to act.
         num_envs: N.
+        steps_per_second: agent steps in one second of the simulated world; None where it has no clock.
     """
 
     spec: EnvironmentSpec
     num_envs: int
+    steps_per_second: float | None
 
     def __init__(
         self,
@@ -37,8 +62,9 @@ class VectorEnvironment:
         stack: int = 1,
         frames_per_step: int = 1,
         life_loss_ends_return: bool = False,
+        steps_per_second: float | None = None,
     ) -> None:
-        """Wraps `env`, whose spaces must be a Box of observations and a Discrete of actions.
+        """Wraps `env`, whose spaces must be a Box of observations, and a Discrete or a bounded Box of actions.
 
         Args:
             env: a gymnasium vector environment in NEXT_STEP mode.
@@ -46,23 +72,30 @@ class VectorEnvironment:
             stack: S, the leading axis of an observation where it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
+            steps_per_second: see the attribute.
+
+        Raises:
+            InvalidEnvironment: another action space, or an unbounded one.
         """
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
         observations, actions = env.single_observation_space, env.single_action_space
         assert isinstance(observations, gymnasium.spaces.Box)
-        assert isinstance(actions, gymnasium.spaces.Discrete)
+        check_action_space(str(env), actions)
         self.spec = EnvironmentSpec(
             observation_shape=observations.shape,
             observation_dtype=str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32",
             stack=stack,
-            num_actions=int(actions.n),
+            num_actions=int(actions.n) if isinstance(actions, gymnasium.spaces.Discrete) else 0,
             frames_per_step=frames_per_step,
+            action_low=tuple(actions.low.tolist()) if isinstance(actions, gymnasium.spaces.Box) else (),
+            action_high=tuple(actions.high.tolist()) if isinstance(actions, gymnasium.spaces.Box) else (),
         )
         self.num_envs = env.num_envs
+        self.steps_per_second = steps_per_second
         self._env = env
         self._seeds = seeds
-        self._first_action = int(actions.start)
+        self._actions: Any = actions
         self._life_loss_ends_return = life_loss_ends_return
         self._last: np.ndarray | None = None
         self._age = np.zeros(self.num_envs, np.uint8)
@@ -92,16 +125,17 @@ class VectorEnvironment:
         """Acts once in every environment, or starts its next game where its last one is over.
 
         Args:
-            action: [N] integers in [0, A). Where `last` was True the action is ignored (but must be in range).
+            action: [N] integers in [0, A), or [N, d] float32, clipped to [-1, 1]. Where `last` was True the action is
+                ignored (but must be valid).
 
         Raises:
-            ValueError: `action` has another shape or type, or is out of range.
+            ValueError: `action` has another shape or type, is out of range, or is not finite.
             RuntimeError: `reset` was never called.
         """
         if self._last is None:
             raise RuntimeError("call reset() before the first step()")
         mask = ~self._last
-        observation, reward, terminated, truncated, info = self._env.step(self._checked(action) + self._first_action)
+        observation, reward, terminated, truncated, info = self._env.step(self._native(np.asarray(action)))
         lives = self._read_lives(info)
         # The last life's loss is the game's end, which the environment reports itself.
         ended = terminated | ((lives < self._lives) & (lives > 0))
@@ -137,14 +171,24 @@ class VectorEnvironment:
         """Frees what the environments hold."""
         self._env.close()
 
-    def _checked(self, action: np.ndarray) -> np.ndarray:
+    def _native(self, action: np.ndarray) -> np.ndarray:
+        """`action` in the terms of the environment's own action space."""
+        want = (self.num_envs, *self.spec.action_shape)
+        kind = np.floating if self.spec.continuous else np.integer
+        if action.shape != want or not np.issubdtype(action.dtype, kind):
+            name = "real" if self.spec.continuous else "integer"
+            raise ValueError(f"want {list(want)} {name} actions, got {action.dtype} of shape {action.shape}")
+        if self.spec.continuous:
+            if not np.isfinite(action).all():
+                raise ValueError(f"want finite actions, got {action}")
+            low, high = self._actions.low, self._actions.high
+            share = (np.clip(action, -1, 1) + np.float64(1)) / 2
+            # Rounding may go beyond the bounds, which some environments assert.
+            return np.clip(low + share * (high - low), low, high).astype(self._actions.dtype)
         # Checked here because ALE's vector environment waits forever for the worker that an invalid action has killed.
-        action = np.asarray(action)
-        if action.shape != (self.num_envs,) or not np.issubdtype(action.dtype, np.integer):
-            raise ValueError(f"want [{self.num_envs}] integer actions, got {action.dtype} of shape {action.shape}")
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"want actions in [0, {self.spec.num_actions}), got {action}")
-        return action.astype(np.int64)
+        return action.astype(np.int64) + int(self._actions.start)
 
     def _read_lives(self, info: dict[str, Any]) -> np.ndarray:
         return info["lives"] if self._life_loss_ends_return else self._lives

@@ -24,7 +24,8 @@ MAX_FRAMES = 108_000
 
 DEFAULT_NUM_ENVS = 16
 _REPORT_SECONDS = 10.0
-# The console's pictures per second; MinAtar's, at which a person can follow; and gymnasium's for what names none.
+# The console's pictures per second; MinAtar's, at which a person can follow; and gymnasium's for what names none. What
+# simulates a world with a clock is shown at its own speed.
 _ATARI_HZ, _MINATAR_FPS, _GYMNASIUM_FPS = 60, 10, 30
 
 
@@ -120,9 +121,11 @@ def evaluate(
     games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
-        recorder = stack.enter_context(_Video(video, _video_fps(policy))) if video is not None else None
+        recorder = stack.enter_context(_Video(video)) if video is not None else None
         env = _environment(policy, num_envs, (seed, 0, 1), render=video is not None)
         stack.callback(env.close)
+        if recorder is not None:
+            recorder.start(_video_fps(policy, env))
         progress = _Progress(episodes, report)
         step = env.reset()
         while any(len(played) < share for played, share in zip(games, quota, strict=True)):
@@ -210,7 +213,7 @@ class _Video:
         EvaluationError: `path` is not an .mp4 file that can be written.
     """
 
-    def __init__(self, path: Path, fps: float) -> None:
+    def __init__(self, path: Path) -> None:
         if path.suffix.lower() != ".mp4":
             raise EvaluationError(f"--video={path}: must be an .mp4 file")
         if path.is_dir():
@@ -222,19 +225,24 @@ class _Video:
             self._partial.touch()
         except OSError as error:
             raise EvaluationError(f"--video={path}: cannot be written: {error.strerror}") from error
-        # No rescaling to multiples of 16 pixels, which would blur the picture.
-        self._writer: Any = imageio.get_writer(
-            self._partial, format="FFMPEG", fps=fps, macro_block_size=1, ffmpeg_log_level="error"
-        )
+        self._writer: Any = None
 
     def __enter__(self) -> _Video:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # FFmpeg may have died of what went wrong, and then closing complains a second time.
-        with contextlib.suppress(OSError):
-            self._writer.close()
+        if self._writer is not None:
+            # FFmpeg may have died of what went wrong, and then closing complains a second time.
+            with contextlib.suppress(OSError):
+                self._writer.close()
         self._partial.unlink(missing_ok=True)
+
+    def start(self, fps: float) -> None:
+        """To be called before the first picture."""
+        # No rescaling to multiples of 16 pixels, which would blur the picture.
+        self._writer = imageio.get_writer(
+            self._partial, format="FFMPEG", fps=fps, macro_block_size=1, ffmpeg_log_level="error"
+        )
 
     def add(self, picture: np.ndarray) -> None:
         """Appends [height, width, 3] uint8; odd sides, which the pixel format does not have, get one more line."""
@@ -246,8 +254,10 @@ class _Video:
         self._partial.replace(self._path)
 
 
-def _video_fps(policy: Policy) -> float:
+def _video_fps(policy: Policy, env: VectorEnvironment) -> float:
     family = env_family(policy.metadata["env"])
     if family == "atari":
         return _ATARI_HZ / policy.spec.frames_per_step
+    if env.steps_per_second is not None:
+        return env.steps_per_second
     return _MINATAR_FPS if family == "minatar" else _GYMNASIUM_FPS

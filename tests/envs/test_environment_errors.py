@@ -28,6 +28,9 @@ def refused(env_id, num_envs=1, **settings):
         ("breakout", "atari/Breakout"),
         ("minatar/Breakout", "minatar/breakout"),
         ("minatar/spaceinvaders", "minatar/space_invaders"),
+        ("control/chetah", "control/cheetah"),
+        ("control/walker", "control/walker2d"),
+        ("humanoid", "control/humanoid"),
         ("CartPole-v7", "CartPole-v1"),
         ("CartPole", "CartPole-v1"),
         ("Cartpole-v1", "CartPole-v1"),
@@ -43,10 +46,19 @@ def test_a_name_near_nothing(asked):
     assert f"no environment {asked!r}" in refused(asked)
 
 
-def test_a_continuous_action_space_names_the_agent():
-    message = refused("Pendulum-v1")
-    assert "Pendulum-v1 has the continuous action space Box(-2.0, 2.0, (1,), float32)" in message
-    assert "--agent=acer_continuous" in message
+@pytest.mark.parametrize(
+    "env_id, continuous, said",
+    [
+        ("Pendulum-v1", False, ["a continuous action space ([-1, 1]^1)", "--agent=acer_continuous, a3c,", "trust_tis"]),
+        ("CartPole-v1", True, ["a discrete action space (2 actions)", "--agent=acer, a3c or trust_a3c"]),
+    ],
+)
+def test_actions_of_the_other_kind_name_the_agents(env_id, continuous, said):
+    spec = envs.spec(env_id)
+    envs.require_actions(spec, env_id, continuous=not continuous)
+    with pytest.raises(envs.InvalidEnvironment) as error:
+        envs.require_actions(spec, env_id, continuous=continuous)
+    assert all(words in str(error.value) for words in [env_id, *said])
 
 
 def test_an_observation_that_is_no_box():
@@ -85,9 +97,20 @@ def blank():
     gymnasium.registry.pop("Blank-v0", None)
 
 
-def test_other_action_spaces(blank):
-    blank(actions=spaces.MultiDiscrete([2, 2]))
-    assert "only a Discrete" in refused("Blank-v0", num_envs=4)
+@pytest.mark.parametrize(
+    "actions, reason",
+    [
+        (spaces.MultiDiscrete([2, 2]), "only a Discrete or a Box"),
+        (spaces.Box(-np.inf, np.inf, (2,)), "must be bounded"),
+        (spaces.Box(np.float32([-1, -1]), np.float32([1, np.inf])), "must be bounded"),
+        (spaces.Box(-1, 1, (2, 2)), "vectors of real numbers"),
+        (spaces.Box(0, 5, (2,), np.int64), "vectors of real numbers"),
+    ],
+)
+def test_other_action_spaces(blank, actions, reason):
+    blank(actions=actions)
+    message = refused("Blank-v0", num_envs=4)
+    assert "Blank-v0 has the action space" in message and reason in message
     assert Blank.made == Blank.closed == 1
 
 
@@ -141,6 +164,8 @@ def test_spec_refuses_as_make_does():
     [
         ("atari/Pong", "atari"),
         ("minatar/breakout", "minatar"),
+        ("control/fish", "control"),
+        ("dm_control/fish-swim-v0", "dm_control"),
         ("CartPole-v1", "gymnasium"),
         ("atari", "gymnasium"),
         ("ALE/Pong-v5", "gymnasium"),

@@ -116,3 +116,31 @@ def test_close():
     env = envs.make("Corridor-v0", 1, 0)
     env.close()
     env.close()
+
+
+@pytest.mark.parametrize("env_id, observation, action", [("Pendulum-v1", 3, 1), ("HalfCheetah-v5", 17, 6)])
+def test_continuous_actions(env_id, observation, action):
+    """Against the bare environment, whose actions are ours scaled to its bounds."""
+    if env_id == "HalfCheetah-v5":
+        pytest.importorskip("mujoco")
+    env = envs.make(env_id, 2, 0)
+    assert env.spec.observation_shape == (observation,) and env.spec.observation_dtype == "float32"
+    assert env.spec.action_size == action and env.spec.num_actions == 0
+    actions = np.random.default_rng(0).normal(0, 1, (30, 2, action)).astype(np.float32)
+    steps = [env.reset()] + [env.step(a) for a in actions]
+    for i, word in enumerate(np.random.SeedSequence(0).generate_state(2)):
+        bare = gymnasium.make(env_id)
+        first, _ = bare.reset(seed=int(word >> 1))
+        np.testing.assert_allclose(steps[0].observation[i], first, rtol=1e-6)
+        for step, a in zip(steps[1:], actions[:, i], strict=True):
+            want, reward, *_ = bare.step(np.clip(a, -1, 1) * bare.action_space.high)
+            np.testing.assert_allclose(step.observation[i], want, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(step.reward[i], reward, rtol=1e-4, atol=1e-5)
+
+
+def test_pendulums_time_limit_is_no_end():
+    env = envs.make("Pendulum-v1", 1, 0)
+    env.reset()
+    steps = [env.step(np.zeros((1, 1), np.float32)) for _ in range(202)]
+    assert np.flatnonzero([s.last.item() for s in steps]).tolist() == [199]
+    assert all(s.discount.all() for s in steps)

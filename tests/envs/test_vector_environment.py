@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from acer_tf.envs import VectorEnvironment
+from acer_tf.envs import InvalidEnvironment, VectorEnvironment
 
 
 class Tape(VectorEnv):
@@ -15,11 +15,11 @@ class Tape(VectorEnv):
 
     render_mode = None
 
-    def __init__(self, rows, num_envs=1, observation=np.uint8, first_action=0):
+    def __init__(self, rows, num_envs=1, observation=np.uint8, first_action=0, actions=None):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = num_envs
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (4, 2, 2), observation)
-        self.single_action_space = gymnasium.spaces.Discrete(3, start=first_action)
+        self.single_action_space = actions or gymnasium.spaces.Discrete(3, start=first_action)
         self._rows = iter(rows)
         self.seeds = []
         self.actions = []
@@ -190,3 +190,64 @@ def test_small_pictures_are_enlarged(picture, size):
     assert pictures.dtype == np.uint8 and pictures.shape == (1, height * scale, width * scale, 3)
     np.testing.assert_array_equal(pictures[0, ::scale, ::scale], np.rint(255 * first))
     np.testing.assert_array_equal(pictures[0, scale - 1 :: scale, scale - 1 :: scale], np.rint(255 * first))
+
+
+LOW, HIGH = np.float32([-2, 0, 10]), np.float32([2, 1, 30])
+
+
+def continuous(num_envs=1, dtype=np.float32, low=LOW, high=HIGH):
+    tape = Tape([([0] * num_envs,) * 4] * 9, num_envs=num_envs, actions=gymnasium.spaces.Box(low, high, dtype=dtype))
+    env = VectorEnvironment(tape, seeds=None)
+    env.reset()
+    return env, tape
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_continuous_actions_are_clipped_then_scaled(dtype):
+    env, tape = continuous(num_envs=2, dtype=dtype)
+    assert env.spec.continuous and env.spec.action_size == 3 and env.spec.num_actions == 0
+    env.step(np.float32([[-1, -1, -1], [1, 1, 1]]))
+    env.step(np.float32([[-7, 1.5, 1e30], [0, 0, 0]]))
+    env.step(np.float32([[0.5, -0.5, 0.25], [-0.25, 0.75, -0.75]]))
+    want = [[[-2, 0, 10], [2, 1, 30]], [[-2, 1, 30], [0, 0.5, 20]], [[1, 0.25, 22.5], [-0.5, 0.875, 12.5]]]
+    np.testing.assert_array_equal(tape.actions, want)
+    assert all(action.dtype == dtype for action in tape.actions)
+
+
+def test_scaled_actions_keep_to_odd_bounds():
+    random = np.random.default_rng(0)
+    low = random.normal(size=1000).astype(np.float32)
+    env, tape = continuous(low=low, high=low + random.uniform(0, 3, 1000).astype(np.float32))
+    for end in (-1, 1, 0.9999999):
+        env.step(np.full((1, 1000), end, np.float32))
+    assert all(tape.single_action_space.contains(action[0]) for action in tape.actions)
+    np.testing.assert_array_equal(tape.actions[0][0], low)
+
+
+@pytest.mark.parametrize(
+    "action, complaint",
+    [
+        (np.zeros((2, 2), np.float32), "want \\[2, 3\\] real"),
+        (np.zeros((3, 3), np.float32), "want \\[2, 3\\] real"),
+        (np.zeros(3, np.float32), "want \\[2, 3\\] real"),
+        (np.zeros((2, 3), np.int32), "got int32"),
+        (np.float32([[0, 0, np.nan], [0, 0, 0]]), "finite"),
+        (np.float32([[0, 0, 0], [0, -np.inf, 0]]), "finite"),
+    ],
+)
+def test_bad_continuous_actions(action, complaint):
+    env, tape = continuous(num_envs=2)
+    with pytest.raises(ValueError, match=complaint):
+        env.step(action)
+    assert tape.actions == []
+
+
+@pytest.mark.parametrize("space", [gymnasium.spaces.Box(-np.inf, 1, (2,)), gymnasium.spaces.MultiBinary(2)])
+def test_action_spaces_that_no_agent_suits(space):
+    with pytest.raises(InvalidEnvironment, match="action space"):
+        VectorEnvironment(Tape(GAME, actions=space), seeds=None)
+
+
+def test_the_clock():
+    assert VectorEnvironment(Tape(GAME), seeds=None).steps_per_second is None
+    assert VectorEnvironment(Tape(GAME), seeds=None, steps_per_second=40.0).steps_per_second == 40

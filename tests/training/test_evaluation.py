@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import imageio.v2 as imageio
@@ -41,6 +42,7 @@ class ScriptedEnvironment:
 
     def __init__(self, lengths: list[int]) -> None:
         self.spec, self.num_envs = SPEC, len(lengths)
+        self.steps_per_second = None
         self._lengths = np.array(lengths)
         self._step = np.zeros(self.num_envs, np.int64)
         self.closed = False
@@ -161,7 +163,10 @@ def test_a_sum_just_below_one_needs_no_care() -> None:
 
 
 def test_greedy_takes_the_first_of_the_most_probable() -> None:
-    assert evaluation._choose({"probabilities": np.array([[0.2, 0.4, 0.4], [1, 0, 0]], np.float32)}, None).tolist() == [1, 0]
+    assert evaluation._choose({"probabilities": np.array([[0.2, 0.4, 0.4], [1, 0, 0]], np.float32)}, None).tolist() == [
+        1,
+        0,
+    ]
 
 
 def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironment]) -> None:
@@ -357,3 +362,14 @@ def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
     assert np.array_equal(evaluation._choose(answer, None), mean)
     with pytest.raises(PolicyError, match="the policy's mean is not finite"):
         evaluation._choose({"mean": mean * np.nan, "std": std}, None)
+
+
+@pytest.mark.parametrize(
+    "env_id, clock, fps",
+    [("control/cheetah", 100.0, 100), ("dm_control/fish-swim-v0", 25.0, 25), ("minatar/breakout", None, 10)]
+    + [("Pendulum-v1", None, 30), ("atari/Pong", None, 15)],
+)
+def test_a_video_runs_at_the_worlds_own_speed(env_id, clock, fps):
+    policy: Any = SimpleNamespace(metadata={"env": env_id}, spec=SimpleNamespace(frames_per_step=4))
+    world: Any = SimpleNamespace(steps_per_second=clock)
+    assert evaluation._video_fps(policy, world) == fps

@@ -1,0 +1,110 @@
+"""N copies of a task of `control_tasks`, stepped together by MuJoCo's own threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from mujoco.batch import Batch
+
+from acer_tf.envs.control_tasks import Task
+from acer_tf.envs.headless import Screen
+
+EPISODE_STEPS = 500
+
+_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
+# MuJoCo starts a simulation anew where these rise, in the midst of a game.
+_DIVERGED = [
+    int(warning)
+    for warning in (
+        mujoco.mjtWarning.mjWARN_BADQPOS,
+        mujoco.mjtWarning.mjWARN_BADQVEL,
+        mujoco.mjtWarning.mjWARN_BADQACC,
+    )
+]
+
+
+class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """A gymnasium vector environment in NEXT_STEP mode over one `mujoco.batch.Batch`.
+
+    Rewards, observations and terminations are NumPy expressions over all N at once: a Python loop over environments
+    would take longer than the physics.
+
+    Attributes:
+        steps_per_second: agent steps in one simulated second.
+    """
+
+    def __init__(self, task: type[Task], num_envs: int, *, threads: int, render: bool) -> None:
+        model = task.model()
+        # persistent: the positions and velocities that a step leaves behind for the observation serve the next one.
+        self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
+        self._task = task(self._batch)
+        self.num_envs = num_envs
+        self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.render_mode = "rgb_array" if render else None
+        self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
+        self.single_action_space = Box(-1, 1, (model.nu,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._ctrl = self._batch.bind("ctrl")
+        self._generators = [np.random.default_rng() for _ in range(num_envs)]
+        self._elapsed = np.zeros(num_envs, np.int64)
+        self._over = np.zeros(num_envs, bool)
+        self._screen = Screen(model, task.camera) if render else None
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts a game everywhere. `seed`: one number per environment, or None to go on with their generators."""
+        if seed is not None:
+            self._generators = [np.random.default_rng(one) for one in seed]
+        self._start(np.arange(self.num_envs))
+        return self._observe(), {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Applies `actions` [N, d] in [-1, 1] for one step; starts the next game where the last one is over.
+
+        Raises:
+            RuntimeError: a simulation diverged.
+        """
+        idle = self._over
+        playing = None if not idle.any() else np.flatnonzero(~idle)
+        self._ctrl[:] = actions
+        if playing is None or playing.size:
+            self._batch.step(playing, nstep=self._task.substeps, stage=_VELOCITY)
+            self._check()
+        reward = np.where(idle, 0, self._task.reward(actions))
+        terminated = ~idle & self._task.terminated()
+        self._elapsed += 1
+        if idle.any():
+            self._start(np.flatnonzero(idle))
+        truncated = ~idle & (self._elapsed >= EPISODE_STEPS)
+        self._over = terminated | truncated
+        return self._observe(), reward, terminated, truncated, {}
+
+    def render(self) -> tuple[np.ndarray, ...]:
+        """One picture per environment, [240, 320, 3] uint8."""
+        assert self._screen is not None
+        return tuple(self._screen.draw(self._batch.get_data(i)) for i in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        if self._screen is not None:
+            self._screen.close()
+
+    def _start(self, which: np.ndarray) -> None:
+        self._batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
+        self._task.start(which, [self._generators[i] for i in which])
+        self._batch.forward(which, stage=_VELOCITY)
+        self._elapsed[which] = 0
+        self._over[which] = False
+
+    def _observe(self) -> np.ndarray:
+        return self._task.observation().astype(np.float32)
+
+    def _check(self) -> None:
+        diverged = self._batch.warning[:, _DIVERGED, 1].any(axis=1)
+        if diverged.any():
+            raise RuntimeError(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")

@@ -1,0 +1,82 @@
+"""DeepMind Control Suite ids are dm_control's own environments, flattened."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from acer_tf import envs
+from acer_tf.envs.headless import require_gl
+
+suite = pytest.importorskip("dm_control.suite")
+pytest.importorskip("shimmy")
+
+
+def flat(observation):
+    return np.concatenate([np.ravel(observation[key]) for key in sorted(observation)])
+
+
+@pytest.mark.parametrize("domain, task", [("cheetah", "run"), ("reacher", "easy"), ("walker", "walk")])
+def test_equals_dm_control(domain, task):
+    env = envs.make(f"dm_control/{domain}-{task}-v0", 2, 5)
+    steps = [env.reset()]
+    size = env.spec.action_size
+    actions = np.random.default_rng(0).uniform(-1, 1, (40, 2, size)).astype(np.float32)
+    steps += [env.step(action) for action in actions]
+    for i, word in enumerate(np.random.SeedSequence(5).generate_state(2)):
+        bare = suite.load(domain, task, task_kwargs={"random": int(word >> 1)})
+        np.testing.assert_allclose(steps[0].observation[i], flat(bare.reset().observation), rtol=1e-6)
+        for step, action in zip(steps[1:], actions[:, i], strict=True):
+            want = bare.step(action)
+            np.testing.assert_allclose(step.observation[i], flat(want.observation), rtol=1e-6, atol=1e-7)
+            np.testing.assert_allclose(step.reward[i], want.reward, rtol=1e-6)
+
+
+def test_the_time_limit_truncates_and_the_generator_goes_on():
+    env = envs.make("dm_control/reacher-easy-v0", 1, 0)
+    first = env.reset().observation
+    steps = [env.step(np.zeros((1, 2), np.float32)) for _ in range(1001)]
+    assert np.flatnonzero([s.last.item() for s in steps]).tolist() == [999]
+    assert all(s.discount.all() for s in steps) and not steps[1000].mask
+    assert (steps[1000].observation != first).any()
+    assert env.steps_per_second == pytest.approx(50)
+
+
+def test_spec():
+    spec = envs.spec("dm_control/humanoid-stand-v0")
+    assert spec.observation_shape == (67,) and spec.observation_dtype == "float32" and spec.action_size == 21
+
+
+def test_what_is_not_of_the_suite_is_refused():
+    with pytest.raises(envs.InvalidEnvironment, match="stack_2_bricks_vision-v0 is not of the Control Suite"):
+        envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
+
+
+def test_every_task_of_the_suite_has_a_camera_to_be_drawn_with():
+    assert all(suite.load(*task).physics.model.ncam for task in suite.BENCHMARKING)
+
+
+def test_an_unknown_name_names_the_nearest():
+    with pytest.raises(envs.InvalidEnvironment, match="did you mean dm_control/cheetah-run-v0"):
+        envs.make("dm_control/cheeta-run-v0", 1, 0)
+
+
+@pytest.mark.parametrize("package", ["dm_control", "shimmy"])
+def test_a_missing_package_names_the_extra(package, monkeypatch):
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(envs.InvalidEnvironment, match=r"cheetah-run-v0 needs .*pip install acer_tf\[control\]"):
+        envs.make("dm_control/cheetah-run-v0", 1, 0)
+
+
+def test_pictures():
+    try:
+        require_gl("this test")
+    except envs.InvalidEnvironment as error:
+        pytest.skip(str(error))
+    env = envs.make("dm_control/cheetah-run-v0", 2, 0, render=True)
+    env.reset()
+    pictures = env.render()
+    assert pictures.shape == (2, 240, 320, 3) and pictures.dtype == np.uint8 and pictures.std() > 5
+    env.close()
