@@ -45,6 +45,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._task = task(self._batch)
         self.num_envs = num_envs
         self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))
+        self._reward_unit = 1 / self.steps_per_second if task.per_second else 1.0
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.render_mode = "rgb_array" if render else None
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
@@ -76,7 +77,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if playing is None or playing.size:
             self._batch.step(playing, nstep=self._task.substeps, stage=_VELOCITY)
             self._check()
-        reward = np.where(idle, 0, self._task.reward(actions))
+        reward = np.where(idle, 0, self._reward_unit * self._task.reward(actions))
         terminated = ~idle & self._task.terminated()
         self._elapsed += 1
         if idle.any():

@@ -58,7 +58,7 @@ def test_a_fall_ends_the_walkers_return():
     reward, height = np.array([s.reward for s in steps[1:]]), np.array([s.observation[:, 0] for s in steps[1:]])
     assert last.sum() >= 3
     np.testing.assert_array_equal(discount, 1 - last)
-    assert (reward[last] < -5).all() and (reward[~last] > -5).all()
+    assert (reward[last] < -0.1).all() and (reward[~last] > -0.1).all()
     np.testing.assert_allclose(height[np.roll(last, 1, axis=0)], 1.3, atol=0.01)
 
 
@@ -75,6 +75,22 @@ def test_rows(task, short):
     for first in firsts:
         np.testing.assert_array_equal(again.reset().observation, first)
     assert len(np.unique(np.concatenate(firsts), axis=0)) == 6
+
+
+@pytest.mark.parametrize("task, seconds", [("cheetah", 0.01), ("fish", 0.04), ("walker2d", 0.025), ("humanoid", 0.025)])
+def test_dense_rewards_are_rates(task, seconds):
+    env = envs.make(f"control/{task}", 3, 0)
+    env.reset()
+    action = np.full((3, env.spec.action_size), 0.5, np.float32)
+    reward = env.step(action).reward
+    np.testing.assert_allclose(reward, seconds * env._env._task.reward(action), rtol=1e-6)
+
+
+def test_an_upright_pole_pays_one_per_step():
+    env = envs.make("control/cartpole_swingup", 2, 0)
+    env.reset()
+    env._env._task.qpos[:], env._env._task.qvel[:] = 0, 0
+    np.testing.assert_array_equal(env.step(np.zeros((2, 1), np.float32)).reward, 1)
 
 
 def test_environments_that_end_apart(monkeypatch):
