@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from acer_tf import envs
 from acer_tf.agents.acer import Acer, AcerHyperparameters
 from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
 from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
@@ -45,14 +46,11 @@ def make_network(
         normalization: of observations, where another network has it already.
 
     Raises:
-        SettingsError: it cannot read this environment's observations, or act in it.
+        InvalidEnvironment: the agent cannot act in it.
+        SettingsError: the network cannot read its observations.
     """
-    fitting = CONTINUOUS_AGENTS if spec.continuous else DISCRETE_AGENTS
-    if settings.agent not in fitting:
-        raise SettingsError(
-            f"--agent={settings.agent}: cannot act in {settings.env}, whose actions are "
-            f"{'continuous' if spec.continuous else 'discrete'}; these can: {', '.join(fitting)}"
-        )
+    if settings.agent not in (CONTINUOUS_AGENTS if spec.continuous else DISCRETE_AGENTS):
+        envs.require_actions(spec, settings.env, continuous=settings.agent in CONTINUOUS_AGENTS)
     common: dict[str, Any] = {
         "initialization": settings.initialization,
         "precision": settings.precision,
