@@ -55,9 +55,10 @@ def test_every_function_in_the_equation_table_exists():
 
 
 def test_every_flag_that_the_readme_names_exists():
-    from experiments import demo, evaluate, export, learning_curves, train
+    from experiments import benchmark, demo, evaluate, export, learning_curves, peers, train
 
-    known = {name for script in (demo, evaluate, export, learning_curves, train) for name in script.FLAGS}
+    scripts = (benchmark, demo, evaluate, export, learning_curves, peers, train)
+    known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     named = set(re.findall(r"--(\w+)", README))
     assert {n for n in named if n not in known and n.removeprefix("no") not in known} <= others
