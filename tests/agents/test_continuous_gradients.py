@@ -208,7 +208,8 @@ def acer(make_continuous, **given):
 def by_part(agent, trajectory):
     """Gradients as "policy", "value" and "critic" heads."""
     gradients, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
-    named = {v.path.split("/")[-2]: g.numpy() for v, g in zip(agent.network.model.trainable_variables, gradients, strict=True)}
+    names = [v.path.split("/")[-2] for v in agent.network.model.trainable_variables]
+    named = {name: gradient.numpy() for name, gradient in zip(names, gradients, strict=True)}
     return {"policy": named["mean"], "value": named["value"], "critic": named["critic"]}
 
 

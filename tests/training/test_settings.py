@@ -90,7 +90,9 @@ def acer(settings):
     return settings.hyperparameters(AcerHyperparameters)
 
 
-@pytest.mark.parametrize(("preset", "values"), [("baselines", BASELINES), ("paper", PAPER), ("paper_continuous", PAPER_CONTINUOUS)])
+@pytest.mark.parametrize(
+    ("preset", "values"), [("baselines", BASELINES), ("paper", PAPER), ("paper_continuous", PAPER_CONTINUOUS)]
+)
 def test_a_preset_is_complete_and_as_designed(preset, values):
     assert dataclasses.asdict(pong(preset=preset)) == values
 
@@ -224,7 +226,9 @@ def test_values_at_the_edge_of_their_range_are_taken():
     ],
 )
 def test_an_agent_keeps_what_makes_it_that_agent(agent, name, value):
-    with pytest.raises(SettingsError, match=rf"^--{name}={value}: --agent={agent} is defined by {name} .*use another agent, such as acer"):
+    with pytest.raises(
+        SettingsError, match=rf"^--{name}={value}: --agent={agent} is defined by {name} .*use another agent"
+    ):
         pong(agent=agent, **{name: value})
     assert getattr(pong(agent="acer", **{name: value}), name) == value
 

@@ -63,6 +63,54 @@ def minatar(repetitions: int, scratch: Path) -> Group:
     return _learning("minatar/breakout", repetitions, None, updates=40, iterations={0: 60, 1: 40, 4: 20, 8: 10})
 
 
+def control(repetitions: int, scratch: Path) -> Group:
+    """Continuous ACER on the paper's cheetah, as preset `paper_continuous` has it."""
+    from acer_tf import envs
+    from acer_tf.training.actor import Actor
+    from acer_tf.training.build import make_agent, make_replay, resolve
+    from acer_tf.training.settings import make_settings
+    from acer_tf.training.threads import use_threads
+
+    given = {"env": "control/cheetah", "agent": "acer_continuous", "preset": "paper_continuous"}
+    settings = make_settings(given)
+    spec = envs.spec(settings.env)
+    settings = resolve(settings, spec)
+    threads = use_threads(0, settings.network)
+    agent, ring = make_agent(settings, spec), make_replay(settings, spec)
+    env = envs.make(settings.env, settings.num_envs, 0, threads=threads["emulators"])
+    actor = Actor(env, agent.act, ring, seed=0)
+    loop = _fixed_replays()(
+        actor,
+        agent,
+        ring,
+        unroll_length=settings.unroll_length,
+        on_policy_updates=settings.on_policy_updates,
+        replay_ratio=settings.replay_ratio,
+        replay_start=0,
+        seed=0,
+    )
+    loop.iterate()
+    batch, seed = ring.sample(), np.zeros(2, np.int32)
+    observation = batch.observation[:, 0]
+    name = f"loop, ratio {settings.replay_ratio:g}"
+    workloads = {
+        "environments": _environment(settings.env, settings.num_envs, threads["emulators"]),
+        "act": milliseconds(functools.partial(agent.act, observation, seed), 200),
+        "update": milliseconds(functools.partial(agent.update, batch), 40),
+        name: Workload("steps/s", lambda: _steps_per_second(loop, actor, 20)),
+    }
+    measurements = interleaved(workloads, repetitions)
+    env.close()
+    speed = measurements[name].median
+    rows = settings.num_envs * settings.unroll_length
+    shares = {
+        "physics": speed / measurements["environments"].median,
+        "act": speed * 1e-3 * measurements["act"].median / settings.num_envs,
+        "update": speed * 1e-3 * measurements["update"].median * settings.replay_ratio / rows,
+    }
+    return Group(measurements, {"threads": threads, "shares": shares})
+
+
 def replay(repetitions: int, scratch: Path) -> Group:
     """Atari replays of several sizes, in memory and in a file: adding and sampling, and memory as they fill."""
     measurements: dict[str, Measurement] = {}
@@ -95,6 +143,7 @@ GROUPS: dict[str, Callable[[int, Path], Group]] = {
     "environments": environments,
     "atari": atari,
     "minatar": minatar,
+    "control": control,
     "replay": replay,
 }
 
@@ -107,15 +156,8 @@ def _learning(
     from acer_tf.reproduction.benchmark.operations import step_operations
     from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, resolve
-    from acer_tf.training.loop import Loop
     from acer_tf.training.settings import make_settings
     from acer_tf.training.threads import use_threads
-
-    class FixedReplays(Loop):
-        """As many updates from replay in every iteration as a run has on average."""
-
-        def replays_due(self) -> int:
-            return int(self._replay_ratio)
 
     spec = envs.spec(env_id)
     base = {"env": env_id, "num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH}
@@ -134,7 +176,7 @@ def _learning(
     actor = Actor(env, lambda observation, seed: acting.act(observation, seed), ring, seed=0)
 
     def loop(precision: str, ratio: int) -> Workload:
-        this = FixedReplays(
+        this = _fixed_replays()(
             actor,
             agents[precision],
             ring,
@@ -147,10 +189,7 @@ def _learning(
         def steps_per_second() -> float:
             nonlocal acting
             acting = agents[precision]
-            steps, began = actor.steps, time.perf_counter()
-            for _ in range(iterations[ratio]):
-                this.iterate()
-            return (actor.steps - steps) / (time.perf_counter() - began)
+            return _steps_per_second(this, actor, iterations[ratio])
 
         return Workload("steps/s", steps_per_second)
 
@@ -180,6 +219,25 @@ def _learning(
         measurements["checkpoint"] = checkpoint
     env.close()
     return Group(measurements, facts)
+
+
+def _fixed_replays() -> type:
+    from acer_tf.training.loop import Loop
+
+    class FixedReplays(Loop):
+        """As many updates from replay in every iteration as a run has on average."""
+
+        def replays_due(self) -> int:
+            return int(self._replay_ratio)
+
+    return FixedReplays
+
+
+def _steps_per_second(loop: Any, actor: Any, iterations: int) -> float:
+    steps, began = actor.steps, time.perf_counter()
+    for _ in range(iterations):
+        loop.iterate()
+    return (actor.steps - steps) / (time.perf_counter() - began)
 
 
 def _checkpoints(
@@ -233,8 +291,7 @@ def _environment(env_id: str, count: int, threads: int = 0) -> Workload:
 
     env = envs.make(env_id, count, 0, threads=threads)
     env.reset()
-    actions = np.random.default_rng(0).integers(env.spec.num_actions, size=(128, count))
-    stream = iter(_cycle(actions))
+    stream = iter(_cycle(_random_actions(env.spec, 128, count)))
     calls = max(1, (1_600 if env_id.startswith("atari/") else 16_000) // count)
     return rate(lambda: env.step(next(stream)), calls, count, "steps/s")
 
@@ -246,8 +303,14 @@ def _affordable_rows(spec: EnvironmentSpec = _ATARI) -> int:
 
 def _recorded(env: Any, rows: int = 64) -> list[TimeStep]:
     """What `env` shows in its first steps, with random actions."""
-    actions = np.random.default_rng(0).integers(env.spec.num_actions, size=(rows, env.num_envs))
-    return [env.reset(), *(env.step(action) for action in actions)]
+    return [env.reset(), *(env.step(action) for action in _random_actions(env.spec, rows, env.num_envs))]
+
+
+def _random_actions(spec: EnvironmentSpec, rows: int, count: int) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    if spec.continuous:
+        return generator.uniform(-1, 1, size=(rows, count, spec.action_size)).astype(np.float32)
+    return generator.integers(spec.num_actions, size=(rows, count))
 
 
 def _noise(spec: EnvironmentSpec, count: int, rows: int = 64) -> list[TimeStep]:

@@ -35,6 +35,11 @@ def summary(groups: Mapping[str, Any]) -> str:
         for ratio, precision, speed, limit in _loops(groups.get(group, {})):
             cells = f"{_number(speed)} steps/s | {_number(limit)} | {speed / limit:.2f}"
             lines.append(f"| {game}, replay ratio {ratio}, {precision} | {cells} |")
+    if "control" in groups:
+        outcome = groups["control"]
+        speed = outcome["measurements"]["loop, ratio 4"]["median"]
+        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in outcome["facts"]["shares"].items())
+        lines.append(f"| control/cheetah, replay ratio 4 | {_number(speed)} steps/s | | {shares} of the time |")
     if "atari" in groups:
         facts = groups["atari"]["facts"]
         stored, size = facts["stored_steps"], facts["replay_bytes"]
