@@ -37,8 +37,9 @@ def make(
         atari_preset: a name of `ATARI_PRESETS`, or a preset of one's own. Other families ignore it.
         threads: worker threads of "atari" and "control"; 0 for one per core. Results do not depend on it. Other
             families use one.
-        render: makes `VectorEnvironment.render` work. On Atari this doubles the emulator's work. MuJoCo draws through
-            EGL or OSMesa, without a screen; it sets the environment variable MUJOCO_GL where that is unset.
+        render: makes `VectorEnvironment.render` work. On Atari this doubles the emulator's work. MuJoCo draws in a
+            process of its own, through EGL or OSMesa, without a screen; the environment variable MUJOCO_GL is set where
+            it is unset.
 
     Raises:
         InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an action or observation

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import warnings
 
-from acer_tf.envs.headless import require_gl
+from acer_tf.envs.headless import require_gl, without_gl
 from acer_tf.envs.names import CONTROL_TASKS, missing_control, unknown
 from acer_tf.envs.vector import VectorEnvironment
 
@@ -25,8 +24,7 @@ def make_control(task: str, num_envs: int, seeds: list[int], *, threads: int, re
     if render:
         require_gl(env_id)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # GLFW looks for a screen, which nobody needs
+        with without_gl():
             import dm_control  # noqa: F401
             import mujoco  # noqa: F401
     except ImportError as error:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import gymnasium
-import numpy as np
 from gymnasium.wrappers import FlattenObservation
 
-from acer_tf.envs.generic import make_gym
-from acer_tf.envs.headless import Screen, require_gl
+from acer_tf.envs.generic import View, make_gym
+from acer_tf.envs.headless import without_gl
 from acer_tf.envs.names import InvalidEnvironment, missing_control
 from acer_tf.envs.vector import VectorEnvironment
 
@@ -25,11 +21,8 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, render: bool)
         InvalidEnvironment: unknown name, dm_control or shimmy not installed, or no OpenGL to draw with.
     """
     env_id = f"dm_control/{name}"
-    if render:
-        require_gl(env_id)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # GLFW looks for a screen, which nobody needs
+        with without_gl():
             import dm_control.suite
             import shimmy  # its import registers the ids
 
@@ -40,31 +33,19 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, render: bool)
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not of the Control Suite, which is all of dm_control that is supported")
-    return make_gym(env_id, num_envs, seeds, render=render, wrap=_Flat, steps_per_second=_steps_per_second)
+    return make_gym(env_id, num_envs, seeds, render=render, wrap=_flat, steps_per_second=_steps_per_second, view=_view)
 
 
-class _Flat(FlattenObservation):
-    """Flattens observations, and draws without dm_control.
-
-    When it was imported, dm_control may have settled on an OpenGL that needs a screen.
-    """
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        self._screen: Screen | None = None
-
-    def render(self) -> Any:
-        physics = self.unwrapped.physics  # type: ignore[attr-defined]
-        if self._screen is None:
-            self._screen = Screen(physics.model.ptr, camera=0)
-        return np.array(self._screen.draw(physics.data.ptr))
-
-    def close(self) -> None:
-        if self._screen is not None:
-            self._screen.close()
-            self._screen = None
-        super().close()
+def _flat(env: gymnasium.Env) -> gymnasium.Env:
+    physics = env.unwrapped.physics  # type: ignore[attr-defined]
+    # quadruped-escape would make an OpenGL context at each game's start, to tell it of the new terrain.
+    physics.__class__ = type("Physics", (type(physics),), {"contexts": None})
+    return FlattenObservation(env)
 
 
 def _steps_per_second(env: gymnasium.Env) -> float:
     return 1 / env.unwrapped.control_timestep()  # type: ignore[attr-defined]
+
+
+def _view(env: gymnasium.Env) -> View:
+    return View(env.unwrapped.physics.data.ptr, camera=0)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -10,9 +11,36 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.headless import require_gl
+from acer_tf.envs.headless import Screen, require_gl, without_gl
 from acer_tf.envs.names import InvalidEnvironment, unknown
 from acer_tf.envs.vector import VectorEnvironment, check_action_space
+
+
+class View(NamedTuple):
+    """What of a MuJoCo environment `headless.Screen` draws: an `MjData`, its camera and the picture's size."""
+
+    data: Any
+    camera: str | int | dict[str, Any]
+    height: int = 240
+    width: int = 320
+
+
+def gymnasium_view(env: gymnasium.Env) -> View | None:
+    """Of gymnasium's MuJoCo environments: through the camera that follows the body, or else their default one.
+
+    None for all others, which draw themselves.
+    """
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None:
+        return None
+    model, data = renderer.model, renderer.data
+    camera: str | dict[str, Any] = "track"
+    if camera not in [model.camera(i).name for i in range(model.ncam)]:
+        # What gymnasium's renderer does.
+        free = {"lookat": np.median(data.geom_xpos, axis=0), "distance": model.stat.extent}
+        free |= renderer.default_cam_config or {}
+        camera = {name: np.asarray(value).tolist() for name, value in free.items()}
+    return View(data, camera, renderer.height, renderer.width)
 
 
 def make_gym(
@@ -24,6 +52,7 @@ def make_gym(
     max_episode_steps: int | None = None,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] | None = None,
     steps_per_second: Callable[[gymnasium.Env], float] | None = None,
+    view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
 ) -> VectorEnvironment:
     """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
 
@@ -32,13 +61,11 @@ def make_gym(
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: goes around every environment.
         steps_per_second: reads the attribute of that name from one environment.
+        view: what to draw of one environment at present; None where it draws itself.
 
     Raises:
-        InvalidEnvironment: unknown id, package not installed, or spaces that do not suit.
+        InvalidEnvironment: unknown id, package not installed, spaces that do not suit, or no way to draw.
     """
-    registered = gymnasium.registry.get(env_id)
-    if render and registered is not None and ".mujoco." in str(registered.entry_point):
-        require_gl(env_id)
 
     def make_one() -> gymnasium.Env:
         env = gymnasium.make(
@@ -49,23 +76,52 @@ def make_gym(
         )
         return env if wrap is None else wrap(env)
 
-    rate = _check(env_id, make_one, render, steps_per_second)
-    return VectorEnvironment(SyncVectorEnv([make_one] * num_envs), seeds, steps_per_second=rate)
+    rate = _check(env_id, make_one, view if render else None, steps_per_second)
+    return VectorEnvironment(_Vector([make_one] * num_envs, view), seeds, steps_per_second=rate)
+
+
+class _Vector(SyncVectorEnv):
+    """Draws MuJoCo's environments through one `Screen` for all, none of which may make an OpenGL context here."""
+
+    def __init__(
+        self, make_each: list[Callable[[], gymnasium.Env]], view: Callable[[gymnasium.Env], View | None]
+    ) -> None:
+        super().__init__(make_each)
+        self._view = view
+        self._screen: Screen | None = None
+
+    def render(self) -> tuple[Any, ...]:
+        views = [view for view in map(self._view, self.envs) if view is not None]
+        if not views:
+            return super().render()
+        if self._screen is None:
+            data, camera, height, width = views[0]
+            self._screen = Screen(data.model, camera, height=height, width=width)
+        return tuple(self._screen.draw(view.data) for view in views)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        super().close_extras(**kwargs)
+        if self._screen is not None:
+            self._screen.close()
 
 
 def _check(
     env_id: str,
     make_one: Callable[[], gymnasium.Env],
-    render: bool,
+    view: Callable[[gymnasium.Env], View | None] | None,
     steps_per_second: Callable[[gymnasium.Env], float] | None,
 ) -> float | None:
     """Makes and closes one environment, so that whatever is wrong shows before N of them start.
+
+    Args:
+        view: as in `make_gym`, if it is to be drawn.
 
     Returns:
         Its steps per second, where `steps_per_second` is given.
     """
     try:
-        env = make_one()
+        with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
+            env = make_one()
     except (ImportError, DependencyNotInstalled) as error:
         raise InvalidEnvironment(f"{env_id} needs a package that is not installed: {error}") from error
     except gymnasium.error.Error as error:
@@ -79,14 +135,17 @@ def _check(
             raise InvalidEnvironment(
                 f"{env_id} has the observation space {env.observation_space}; only a Box is supported"
             )
-        if render:
-            _check_render(env_id, env)
+        if view is not None:
+            _check_render(env_id, env, view)
         return None if steps_per_second is None else steps_per_second(env)
     finally:
         env.close()
 
 
-def _check_render(env_id: str, env: gymnasium.Env) -> None:
+def _check_render(env_id: str, env: gymnasium.Env, view: Callable[[gymnasium.Env], View | None]) -> None:
+    if view(env) is not None:
+        require_gl(env_id)
+        return
     try:
         env.reset()
         picture = env.render()

@@ -157,7 +157,7 @@ class VectorEnvironment:
         After a step that ended a game this is its final picture, as `observation` is.
 
         Raises:
-            RuntimeError: the environments were not made with `render=True`.
+            RuntimeError: the environments were not made with `render=True`, or the process that draws MuJoCo's died.
         """
         if self._env.render_mode != "rgb_array":
             raise RuntimeError("these environments draw no pictures: make them with render=True")

@@ -1,16 +1,21 @@
 """Which OpenGL draws: the first that works, and a sentence that says what to install where none does."""
 
+import gc
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
+import psutil
 import pytest
 
 from acer_tf import envs
 from acer_tf.envs import headless
 
-pytest.importorskip("mujoco")
+with headless.without_gl():
+    mujoco = pytest.importorskip("mujoco")
 
 
 @pytest.fixture
@@ -60,6 +65,24 @@ def test_a_backend_that_does_not_exist_does_not_work():
     assert not headless._works("no_such_thing")
 
 
+@pytest.fixture
+def gl():
+    try:
+        headless.require_gl("this test")
+    except envs.InvalidEnvironment as error:
+        pytest.skip(str(error))
+
+
+def run(code, *arguments, **settings):
+    names = ("MUJOCO_GL", "PYOPENGL_PLATFORM")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | settings
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+DRAWN_BY_MUJOCO = ["control/cheetah", "dm_control/cheetah-run-v0", "HalfCheetah-v5"]
+
 _TRAIN_THEN_DRAW = """
 import sys
 from acer_tf import envs
@@ -71,26 +94,160 @@ assert env.render().std() > 5
 """
 
 
-@pytest.mark.parametrize("env_id", ["control/cheetah", "dm_control/cheetah-run-v0", "HalfCheetah-v5"])
-def test_drawing_after_mujoco_was_imported_without_a_choice(env_id):
+@pytest.mark.parametrize("env_id", DRAWN_BY_MUJOCO)
+def test_drawing_after_mujoco_was_imported_without_a_choice(env_id, gl):
     """As evaluation with a video after training: nothing may hang on what was imported first."""
-    try:
-        headless.require_gl("this test")
-    except envs.InvalidEnvironment as error:
-        pytest.skip(str(error))
-    environment = {name: value for name, value in os.environ.items() if name not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
-    command = [sys.executable, "-c", _TRAIN_THEN_DRAW, env_id]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run(_TRAIN_THEN_DRAW, env_id)
 
 
-def test_a_gymnasium_id_draws():
-    try:
-        headless.require_gl("this test")
-    except envs.InvalidEnvironment as error:
-        pytest.skip(str(error))
-    env = envs.make("HalfCheetah-v5", 2, 0, render=True)
+_DRAW_BESIDE_TENSORFLOW = """
+import sys
+import tensorflow as tf
+from acer_tf import envs
+
+@tf.function(jit_compile=True)
+def square(x):
+    return x @ x
+
+assert square(tf.ones((3, 3)))[0, 0] == 3
+for env_id in sys.argv[1:]:
+    env = envs.make(env_id, 1, 0, render=True)
     env.reset()
-    pictures = env.render()
-    assert pictures.dtype == np.uint8 and pictures.shape[0] == 2 and pictures.std() > 5
+    assert env.render().std() > 5
+with open("/proc/self/maps") as libraries:
+    assert not [line for line in libraries if "EGL" in line or "OSMesa" in line or "libLLVM" in line]
+assert square(tf.ones((4, 4)))[0, 0] == 4
+"""
+
+
+@pytest.mark.parametrize("chosen_before", [False, True])
+def test_drawing_beside_tensorflow(chosen_before, gl):
+    """Its compiler and OpenGL's crash one another in one process."""
+    run(_DRAW_BESIDE_TENSORFLOW, *DRAWN_BY_MUJOCO, **({"MUJOCO_GL": os.environ["MUJOCO_GL"]} if chosen_before else {}))
+
+
+@pytest.mark.parametrize("env_id", [*DRAWN_BY_MUJOCO, "Pusher-v5"])
+def test_pictures_change_as_the_body_moves(env_id, gl):
+    env = envs.make(env_id, 2, 0, render=True)
+    env.reset()
+    before = env.render()
+    assert before.dtype == np.uint8 and before.shape[0] == 2 and before.std() > 5
+    np.testing.assert_array_equal(env.render(), before)
+    for _ in range(10):
+        env.step(np.ones((2, env.spec.action_size), np.float32))
+    after = env.render()
+    assert (after[0] != before[0]).any() and (after[1] != before[1]).any() and (after[0] != after[1]).any()
     env.close()
+    env.close()
+
+
+@pytest.mark.parametrize("env_id", ["control/cheetah", "HalfCheetah-v5"])
+def test_all_environments_share_one_process_which_ends_with_them(env_id, gl):
+    others = set(psutil.Process().children())
+    env = envs.make(env_id, 3, 0, render=True)
+    env.reset()
+    env.render()
+    (process,) = set(psutil.Process().children()) - others
+    env.close()
+    assert not process.is_running()
+
+
+@pytest.fixture
+def ball(gl):
+    """A screen on a ball that falls, and its model and data."""
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><worldbody><light pos="0 -2 2"/><camera name="front" pos="0 -2 0" xyaxes="1 0 0 0 0 1"/>
+        <body><freejoint/><geom name="ball" size=".2"/></body></worldbody></mujoco>"""
+    )
+    data = mujoco.MjData(model)
+    screen = headless.Screen(model, "front", height=40, width=60)
+    yield screen, model, data
+    screen.close()
+
+
+def test_a_screen_shows_the_state_and_the_model_as_they_are(ball):
+    screen, model, data = ball
+    middle = screen.draw(data)
+    assert middle.shape == (40, 60, 3) and middle[20, 30].min() > 50 and not middle[0].any()
+    data.qpos[2] = 0.5
+    high = screen.draw(data)
+    assert high[8, 30].min() > 50 and not high[25:].any()
+    model.geom("ball").rgba[:3] = [1, 0, 0]
+    red = screen.draw(data)
+    assert red[8, 30, 0] > 2 * red[8, 30, 1] and high[8, 30, 0] < 2 * high[8, 30, 1]
+    model.geom("ball").rgba[:3] = 0.5
+    np.testing.assert_array_equal(screen.draw(data), high)
+
+
+def test_a_free_camera(ball):
+    _, model, data = ball
+    screen = headless.Screen(model, {"lookat": [0, 0, 0.5], "distance": 2, "elevation": 0}, height=40, width=60)
+    picture = screen.draw(data)
+    assert picture[32, 30].min() > 50 and not picture[:15].any()
+    screen.close()
+
+
+def test_a_process_that_dies(ball):
+    screen, _, data = ball
+    screen.draw(data)
+    screen._process.kill()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="draws MuJoCo's pictures died: exit status -9"):
+            screen.draw(data)
+
+
+def test_what_a_process_said_before_it_died(ball, monkeypatch):
+    _, model, data = ball
+    monkeypatch.setenv("MUJOCO_GL", "no_such_thing")
+    screen = headless.Screen(model, "front")
+    with pytest.raises(RuntimeError, match="died: RuntimeError: invalid value for .* MUJOCO_GL: no_such_thing"):
+        screen.draw(data)
+    screen.close()
+
+
+def test_an_error_in_drawing(ball):
+    screen, model, data = ball
+    screen.draw(data)
+    model.vis.quality.shadowsize = -1
+    with pytest.raises(RuntimeError, match="died: mujoco.FatalError: Shadow"):
+        screen.draw(data)
+
+
+@pytest.mark.parametrize("drawing", [False, True])
+def test_the_process_ends_with_the_screen(ball, drawing):
+    _, model, data = ball
+    closed, dropped = headless.Screen(model, "front"), headless.Screen(model, "front")
+    processes = [closed._process, dropped._process]
+    if drawing:
+        closed.draw(data)
+        dropped.draw(data)
+    closed.close()
+    closed.close()
+    assert processes[0].returncode == 0
+    del dropped
+    gc.collect()
+    assert processes[1].returncode == 0
+
+
+_DRAW_AND_WAIT = """
+import sys
+from acer_tf import envs
+env = envs.make("control/reacher3", 1, 0, render=True)
+env.reset()
+env.render()
+print(env._env._screen._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_process_ends_with_a_parent_that_is_killed(gl, tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", _DRAW_AND_WAIT]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        drawing = psutil.Process(int(parent.stdout.readline()))
+        parent.send_signal(signal.SIGKILL)
+    ends = time.monotonic() + 20
+    while drawing.is_running() and drawing.status() != psutil.STATUS_ZOMBIE and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not drawing.is_running() or drawing.status() == psutil.STATUS_ZOMBIE  # its new parent's to reap
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,63 @@
+"""The program that draws MuJoCo's pictures: `headless.Screen` starts it by its file and speaks to it through pipes.
+
+    python -P painter.py HEIGHT WIDTH CAMERA
+
+CAMERA is JSON: attributes of an `MjvCamera`. For each picture the program reads a `HEADER` (the lengths in bytes of
+what follows), a model in MuJoCo's binary format (empty: the last one again) and a state of it (mjSTATE_INTEGRATION,
+float64), and writes HEIGHT x WIDTH x 3 bytes. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+
+HEADER = struct.Struct("<QQ")
+
+
+def main() -> None:
+    # MuJoCo and OpenGL's drivers may print, which must not come between the pictures.
+    pictures = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    import mujoco  # here, as `headless` needs HEADER alone; mujoco chooses its OpenGL now
+    import numpy as np
+
+    height, width = int(sys.argv[1]), int(sys.argv[2])
+    camera = mujoco.MjvCamera()
+    for name, value in json.loads(sys.argv[3]).items():
+        setattr(camera, name, value)
+    area, options = mujoco.MjrRect(0, 0, width, height), mujoco.MjvOption()
+    picture = np.empty((height, width, 3), np.uint8)
+    gl = mujoco.GLContext(width, height)
+    gl.make_current()
+    context = None
+    try:
+        while len(header := sys.stdin.buffer.read(HEADER.size)) == HEADER.size:
+            model_size, state_size = HEADER.unpack(header)
+            if model_size:
+                if context is not None:
+                    context.free()
+                model = mujoco.MjModel.from_binary_path("model.mjb", {"model.mjb": sys.stdin.buffer.read(model_size)})
+                data, scene = mujoco.MjData(model), mujoco.MjvScene(model, maxgeom=1000)
+                context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
+                mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
+            state = np.frombuffer(sys.stdin.buffer.read(state_size))
+            mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION.value)
+            mujoco.mj_fwdPosition(model, data)
+            everything = mujoco.mjtCatBit.mjCAT_ALL.value
+            mujoco.mjv_updateScene(model, data, options, None, camera, everything, scene)
+            mujoco.mjr_render(area, scene, context)
+            mujoco.mjr_readPixels(picture, None, area, context)
+            pictures.write(picture[::-1].tobytes())  # OpenGL's first line is the lowest
+            pictures.flush()
+    finally:
+        # Left to the interpreter's end, these complain after an error's own line, which should be the last.
+        if context is not None:
+            context.free()
+        gl.free()
+
+
+if __name__ == "__main__":
+    main()
