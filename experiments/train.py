@@ -26,6 +26,8 @@ _HELP = {
     "atari_preset": "acer2016 or machado2018",
     "num_envs": "environments that step together",
     "unroll_length": "k: steps per environment between on-policy updates",
+    "trajectories_per_update": "trajectories of k steps that one update learns from; a divisor of num_envs, or 0 for "
+    "one of every environment",
     "on_policy_updates": "whether the steps just collected make an update of their own, besides joining the replay",
     "replay_ratio": "mean number of replayed updates per on-policy update (Poisson)",
     "replay_start": "steps per environment before replay begins",

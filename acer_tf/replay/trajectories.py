@@ -24,6 +24,7 @@ from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk,
 from acer_tf.replay.storage import prefetch, zeros
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
 
+ALL = slice(None)
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
 _SHOWN = ("observation", "age")  # the fields that are known of the pending row too
 
@@ -88,6 +89,10 @@ class TrajectoryReplay:
     def required_bytes(spec: EnvironmentSpec, num_envs: int, capacity: int) -> int:
         """Bytes that a full ring of these sizes occupies."""
         return num_envs * (capacity + 1) * _row_bytes(spec)
+
+    @property
+    def num_envs(self) -> int:
+        return self._num_envs
 
     @property
     def rows(self) -> int:
@@ -174,18 +179,18 @@ class TrajectoryReplay:
         masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
         self._complete(masked, shown)
 
-    def latest(self) -> Trajectory:
-        """The last T rows of every environment, in fresh arrays: the on-policy batch, B = N.
+    def latest(self, envs: slice = ALL) -> Trajectory:
+        """The last T rows of environments `envs`, in fresh arrays: an on-policy batch, B = as many as these are.
 
         Raises:
             RuntimeError: fewer than T rows are stored.
         """
         if self.stored < self._unroll_length:
             raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
-        return self._windows(np.full(self._num_envs, self._rows - self._unroll_length))
+        return self._windows(np.full(self._num_envs, self._rows - self._unroll_length)[envs], envs)
 
-    def sample(self) -> Trajectory:
-        """One window per environment in fresh arrays, B = N: uniform over each environment's valid starts.
+    def sample(self, envs: slice = ALL) -> Trajectory:
+        """One window of each of `envs` in fresh arrays: uniform over the environment's valid starts.
 
         A start is valid if its T rows and its bootstrap observation are stored, and so are the S-1 frames before it or
         its episode's first one. Planes older than `age` hold other frames, or zeros: the reader blanks them.
@@ -199,7 +204,7 @@ class TrajectoryReplay:
             raise RuntimeError(
                 f"sample() needs {self._unroll_length} rows {whole}per environment, {self.stored} rows are stored"
             )
-        return self._windows(starts[self._generator.integers(low, len(starts))])
+        return self._windows(starts[self._generator.integers(low[envs], len(starts))], envs)
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
         """Writes the rows that `folder` lacks as chunk files, and returns the rest of the state as small arrays.
@@ -343,9 +348,9 @@ class TrajectoryReplay:
         self._write(self._rows + 1, shown)
         self._rows += 1
 
-    def _gather(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """A copy [N, K, ...] of one field in absolute rows [K], or in each environment's own [N, K]."""
-        values: np.ndarray = self._ring[name][np.arange(self._num_envs)[:, None], rows % self._slots]
+    def _gather(self, name: str, rows: np.ndarray, envs: slice = ALL) -> np.ndarray:
+        """A copy [B, K, ...] of one field of `envs` in absolute rows [K], or in each environment's own [B, K]."""
+        values: np.ndarray = self._ring[name][np.arange(self._num_envs)[envs, None], rows % self._slots]
         return values
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -362,18 +367,18 @@ class TrajectoryReplay:
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
 
-    def _windows(self, starts: np.ndarray) -> Trajectory:
-        """The windows that start at the given rows [N], one per environment."""
+    def _windows(self, starts: np.ndarray, envs: slice) -> Trajectory:
+        """The windows that start at the given rows [B], one for each of `envs`."""
         rows = starts[:, None] + np.arange(self._unroll_length)
         frames = starts[:, None] + np.arange(1 - self._spec.stack, self._unroll_length + 1)
-        prefetch(self._ring["observation"], frames[:, 0] % self._slots, frames.shape[1])
-        observation = self._gather("observation", frames)
+        prefetch(self._ring["observation"][envs], frames[:, 0] % self._slots, frames.shape[1])
+        observation = self._gather("observation", frames, envs)
         # The slot of a row that is not stored may hold anything; a restored replay would not hold the same.
         observation[frames < self._rows - self.stored] = 0
         return Trajectory(
             observation=observation,
-            age=self._gather("age", frames[:, self._spec.stack - 1 :]),
-            **{name: self._gather(name, rows) for name in self._ring if name not in _SHOWN},
+            age=self._gather("age", frames[:, self._spec.stack - 1 :], envs),
+            **{name: self._gather(name, rows, envs) for name in self._ring if name not in _SHOWN},
         )
 
     def _layout(self) -> dict[str, Any]:

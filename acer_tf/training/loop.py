@@ -1,4 +1,8 @@
-"""Algorithm 1: an on-policy update, then Poisson(replay ratio) updates from replay, again and again."""
+"""Algorithm 1: an on-policy update, then Poisson(replay ratio) updates from replay, again and again.
+
+The paper's asynchronous threads have an environment, a replay memory and updates of their own. Here the environments
+move in lockstep, and groups of them take the threads' turns one after another.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,8 @@ class Loop:
         agent: learns from them.
         replay: where the actor puts them.
         unroll_length: k, rows per environment in one iteration.
+        trajectories_per_update: environments per group, a divisor of their number. With 1, every environment has
+            updates of its own, as in the paper; with 0, they are one group.
         on_policy_updates: whether the rows just collected make an update of their own (in the paper's continuous runs
             they only join the replay).
         replay_ratio: mean number r of replayed updates per on-policy update.
@@ -39,6 +45,7 @@ class Loop:
         replay: TrajectoryReplay,
         *,
         unroll_length: int,
+        trajectories_per_update: int = 0,
         on_policy_updates: bool = True,
         replay_ratio: float,
         replay_start: int,
@@ -47,6 +54,8 @@ class Loop:
         self.actor, self.agent, self.replay = actor, agent, replay
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
         self._on_policy_updates = on_policy_updates
+        size = trajectories_per_update or replay.num_envs
+        self._groups = [slice(first, first + size) for first in range(0, replay.num_envs, size)]
         self._generator = np.random.default_rng(seed)
         self._background = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.updates = {"on_policy": 0, "replay": 0}
@@ -56,30 +65,31 @@ class Loop:
     def iterate(self) -> None:
         """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
         self.actor.collect(self._unroll_length)
-        latest = self.replay.latest()
-        for kind, trajectory in self._batches(latest):
-            self._update(kind, trajectory)
-        self.agent.note(latest)
+        for group in self._groups:
+            latest = self.replay.latest(group)
+            for kind, trajectory in self._batches(group, latest):
+                self._update(kind, trajectory)
+            self.agent.note(latest)
 
     def replays_due(self) -> int:
-        """Draws how many updates from replay follow this iteration's on-policy one."""
+        """Draws how many updates from replay follow an on-policy one."""
         if self.replay.stored < self._replay_start or not self.replay.can_sample:
             return 0
         return int(self._generator.poisson(self._replay_ratio))
 
-    def _batches(self, latest: Trajectory) -> Iterator[tuple[str, Trajectory]]:
-        """The on-policy batch, then those of replay, each prepared while the update before it runs.
+    def _batches(self, group: slice, latest: Trajectory) -> Iterator[tuple[str, Trajectory]]:
+        """A group's on-policy batch, then those of its replay, each prepared while the update before it runs.
 
         Nothing is appended meanwhile, and one thread draws them in order: the draws are those without it.
         """
         due = self.replays_due()
-        upcoming = self._background.submit(self.replay.sample) if due else None
+        upcoming = self._background.submit(self.replay.sample, group) if due else None
         if self._on_policy_updates:
             yield "on_policy", latest
         for left in reversed(range(due)):
             assert upcoming is not None
             batch = upcoming.result()
-            upcoming = self._background.submit(self.replay.sample) if left else None
+            upcoming = self._background.submit(self.replay.sample, group) if left else None
             yield "replay", batch
 
     def take_diagnostics(self) -> dict[str, float]:

@@ -171,6 +171,7 @@ class _Run:
             agent,
             replay,
             unroll_length=settings.unroll_length,
+            trajectories_per_update=settings.trajectories_per_update,
             on_policy_updates=settings.on_policy_updates,
             replay_ratio=settings.replay_ratio,
             replay_start=settings.replay_start,

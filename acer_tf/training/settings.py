@@ -34,6 +34,7 @@ class Settings:
     atari_preset: str = "acer2016"
     num_envs: int = 16
     unroll_length: int = 20
+    trajectories_per_update: int = 0
 
     on_policy_updates: bool = True
     replay_ratio: float = 4.0
@@ -88,6 +89,11 @@ class Settings:
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
                     "use another agent, such as acer, acer_continuous, tis or trust_tis"
                 )
+        if self.trajectories_per_update and self.num_envs % self.trajectories_per_update:
+            raise SettingsError(
+                f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}; 0 "
+                "takes all at once"
+            )
         if not self.on_policy_updates and self.replay_ratio == 0:
             raise SettingsError("--noon_policy_updates with --replay_ratio=0.0: nothing would be learned")
         if self.replay_capacity < self.unroll_length:
@@ -136,6 +142,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The paper's §6 and appendix E; learning rate and δ are among the good ones of its Figures 5 and 6.
     "paper_continuous": {
         "unroll_length": 50,
+        "trajectories_per_update": 1,
         "on_policy_updates": False,
         "replay_start": 0,
         "replay_capacity": 5_000,
@@ -220,6 +227,7 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "atari_preset": _one_of(*ATARI_PRESETS),
     "num_envs": _at_least(1),
     "unroll_length": _at_least(1),
+    "trajectories_per_update": _at_least(0),
     "replay_ratio": _at_least(0),
     "replay_start": _at_least(0),
     "replay_capacity": _at_least(1),

@@ -34,11 +34,9 @@ def registered() -> Iterator[None]:
 
 
 def learn(env_id: str, agent: str, folder: Path, **given: Any) -> Policy:
-    small = {"num_envs": 16, "unroll_length": 10, "replay_capacity": 500, "gamma": TASK.gamma}
-    settings = make_settings(
-        {"env": env_id, "agent": agent, "preset": "paper_continuous", "learning_rate": 1e-3, **small, **given}
-    )
-    return load_policy(train(settings, folder / "run", quiet=True))
+    task = {"env": env_id, "agent": agent, "preset": "paper_continuous", "learning_rate": 1e-3, "gamma": TASK.gamma}
+    small = {"num_envs": 16, "unroll_length": 10, "trajectories_per_update": 0, "replay_capacity": 500}
+    return load_policy(train(make_settings(task | small | given), folder / "run", quiet=True))
 
 
 # On-policy agents take one update per window, the others four; without a trust region large steps do not converge.

@@ -84,14 +84,15 @@ def control(repetitions: int, scratch: Path) -> Group:
         agent,
         ring,
         unroll_length=settings.unroll_length,
+        trajectories_per_update=settings.trajectories_per_update,
         on_policy_updates=settings.on_policy_updates,
         replay_ratio=settings.replay_ratio,
         replay_start=0,
         seed=0,
     )
     loop.iterate()
-    batch, seed = ring.sample(), np.zeros(2, np.int32)
-    observation = batch.observation[:, 0]
+    batch, seed = ring.sample(slice(settings.trajectories_per_update)), np.zeros(2, np.int32)
+    observation = ring.latest().observation[:, 0]
     name = f"loop, ratio {settings.replay_ratio:g}"
     workloads = {
         "environments": _environment(settings.env, settings.num_envs, threads["emulators"]),
@@ -102,7 +103,7 @@ def control(repetitions: int, scratch: Path) -> Group:
     measurements = interleaved(workloads, repetitions)
     env.close()
     speed = measurements[name].median
-    rows = settings.num_envs * settings.unroll_length
+    rows = settings.trajectories_per_update * settings.unroll_length
     shares = {
         "physics": speed / measurements["environments"].median,
         "act": speed * 1e-3 * measurements["act"].median / settings.num_envs,
