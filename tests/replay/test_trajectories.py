@@ -207,6 +207,21 @@ def test_frames_before_the_episodes_start_never_reach_a_stack() -> None:
                     assert (stack != 0).all(axis=(1, 2)).sum() == row_age + 1
 
 
+def test_windows_of_some_environments_are_those_of_all() -> None:
+    replays = []
+    for _ in range(2):
+        pair = Pair(spec_of(3, dtype="uint8"), 6, 40, 5, seed=0)
+        pair.step(70)
+        replays.append(pair.replay)
+    some, every = slice(2, 4), replays[0].latest()
+    for part, whole in zip(replays[0].latest(some), every, strict=True):
+        np.testing.assert_array_equal(part, whole[some])
+    # The draws of consecutive groups are those of all at once.
+    parts = [replays[0].sample(slice(first, first + 2)) for first in (0, 2, 4)]
+    for *pieces, whole in zip(*parts, replays[1].sample(), strict=True):
+        np.testing.assert_array_equal(np.concatenate(pieces), whole)
+
+
 def test_shapes_and_dtypes_are_the_data_contracts() -> None:
     pair = Pair(spec_of(4, num_actions=5), num_envs=3, capacity=12, unroll_length=6, seed=0)
     pair.step(9)

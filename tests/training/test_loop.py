@@ -11,15 +11,20 @@ from acer_tf.training.loop import Loop
 from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of, same
 
 
-def loop_of(ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2, on_policy=True):
+def loop_of(
+    ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2, on_policy=True, group=0
+):
+    """Environment e's reward in row n is 1000 e + n."""
     replay = replay_of(num_envs, capacity, unroll_length)
-    actor = Actor(ScriptedEnvironment([[Row(float(n)) for n in range(500)]] * num_envs), act, replay, 0)
+    rows = [[Row(1000.0 * env + n) for n in range(500)] for env in range(num_envs)]
+    actor = Actor(ScriptedEnvironment(rows), act, replay, 0)
     agent = agent or LightAgent(SPEC)
     return Loop(
         actor,
         agent,
         replay,
         unroll_length=unroll_length,
+        trajectories_per_update=group,
         on_policy_updates=on_policy,
         replay_ratio=ratio,
         replay_start=start,
@@ -33,7 +38,7 @@ def test_the_on_policy_batch_is_the_rows_just_collected():
         loop.iterate()
         batch = loop.agent.trajectories[-1]
         first = 4 * iteration
-        assert batch.reward.tolist() == [[first, first + 1, first + 2, first + 3]] * 3
+        assert batch.reward.tolist() == [[1000 * env + first + t for t in range(4)] for env in range(3)]
         assert batch.observation[1, :, 1].tolist() == list(range(first, first + 5))
         assert batch.mask.all()
     assert len(loop.agent.trajectories) == 5
@@ -65,6 +70,39 @@ def test_the_on_policy_update_comes_first_then_the_replays():
         assert loop.agent.trajectories[before].reward[0, -1] == 4 * iteration + 3
     drawn = [t.reward[0, 0] for t in loop.agent.trajectories]
     assert len({r for r in drawn if r % 4}) > 10  # replayed windows start anywhere
+
+
+def test_groups_of_environments_take_turns_each_with_updates_and_memory_of_its_own():
+    loop = loop_of(ratio=3.0, num_envs=6, group=2)
+    for iteration in range(30):
+        before = len(loop.agent.trajectories)
+        loop.iterate()
+        rewards = [t.reward for t in loop.agent.trajectories[before:]]
+        environments = [(reward[:, 0] // 1000).tolist() for reward in rewards]
+        assert environments == sorted(environments)
+        for group in ([0, 1], [2, 3], [4, 5]):
+            first = environments.index(group)
+            assert rewards[first].tolist() == [[1000 * env + 4 * iteration + t for t in range(4)] for env in group]
+        assert {tuple(pair) for pair in environments} == {(0, 1), (2, 3), (4, 5)}
+    assert loop.updates["on_policy"] == 90
+    assert 3 * 90 - 5 * math.sqrt(3 * 90) < loop.updates["replay"] < 3 * 90 + 5 * math.sqrt(3 * 90)
+    drawn = [t.reward for t in loop.agent.trajectories]
+    assert len({reward[0, 0] for reward in drawn if reward[0, 0] % 4}) > 50  # windows start anywhere
+    assert len(loop.agent.noted) == 90  # every row once
+    assert {tuple(t.reward.ravel()) for t in loop.agent.noted} == {
+        tuple(1000 * env + 4 * iteration + t for env in group for t in range(4))
+        for iteration in range(30)
+        for group in ([0, 1], [2, 3], [4, 5])
+    }
+
+
+def test_one_group_of_all_is_no_group():
+    loops = [loop_of(ratio=3.0, num_envs=3, group=group) for group in (0, 3)]
+    for loop in loops:
+        for _ in range(10):
+            loop.iterate()
+    a, b = (loop.agent.trajectories for loop in loops)
+    assert len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize(("start", "iterations"), [(0, 1), (1, 1), (5, 1), (6, 2), (20, 4), (21, 5), (100, 20)])
@@ -179,7 +217,7 @@ def test_what_goes_wrong_in_drawing_ahead_is_raised_where_it_is_needed(monkeypat
     loop = loop_of(ratio=20.0)
     loop.iterate()
 
-    def broken():
+    def broken(group):
         raise RuntimeError("no rows")
 
     monkeypatch.setattr(loop.replay, "sample", broken)
