@@ -148,6 +148,7 @@ def test_the_flags_become_the_settings(ran):
         "reduction": "mean",
         "reward_clip": 2.0,
         "on_policy_updates": False,
+        "trajectories_per_update": 8,
         "policy_std": 0.2,
         "advantage_samples": 3,
         "normalize_observations": False,

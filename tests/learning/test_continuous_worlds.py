@@ -61,12 +61,12 @@ def test_a_linear_quadratic_task_is_solved_and_priced(agent, tmp_path):
     slope = np.polyfit(states[:, 0], WIDTH * answer["mean"][:, 0], 1)[0]
     assert slope == pytest.approx(-gain, abs=0.12)
     np.testing.assert_allclose(answer["value"], -p * states[:, 0] ** 2 - constant, atol=0.4)
-    np.testing.assert_allclose(answer["greedy_action"], WIDTH * answer["mean"], rtol=1e-5)
+    np.testing.assert_allclose(answer["greedy_action"], WIDTH * answer["mean"], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("agent", ["acer_continuous", pytest.param("a3c", marks=pytest.mark.learning)])
 def test_a_time_limit_is_no_end(agent, tmp_path):
-    policy = learn("Endless-v0", agent, tmp_path, total_steps=40_000, gamma=0.9)
+    policy = learn("Endless-v0", agent, tmp_path, total_steps=80_000, gamma=0.9)
     value = policy.answer(np.random.default_rng(0).random((50, 2), np.float32))["value"]
     # Without the bootstrap at the cut after 10 steps it would be 6.5 at most.
     np.testing.assert_allclose(value, 10.0, atol=0.8)

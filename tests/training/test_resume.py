@@ -204,7 +204,7 @@ def agent():
 
 
 def window(replay, start):
-    return replay._windows(np.full(2, start))
+    return replay._windows(np.full(2, start), slice(None))
 
 
 STARTS = range(len(ROWS) + 1 + len(LATER) - 4 + 1)
