@@ -1,4 +1,4 @@
-r"""Lays the learning curves of runs in one environment beside each other, and beside the published one if there is one.
+r"""Lays the learning curves of runs in one environment beside each other, and beside what was published of it.
 
 python -m experiments.learning_curves --output=results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, draw, final_return, read_run, return_at
+from acer_tf.reproduction.curves import CurveError, RunCurve, draw, environment_of, final_return, read_run, return_at
+from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.statistics import interquartile_mean
 from experiments import cli
 
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
         folders = dict(_labelled(text) for text in FLAGS.runs)
         groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
         output = Path(FLAGS.output)
-        env = next(iter(groups.values()))[0].env
+        env = environment_of(groups)
         for suffix in ("png", "svg"):
             draw(groups, output / f"figure.{suffix}", title=FLAGS.title or env)
     except CurveError as error:
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
             kept.mkdir(parents=True, exist_ok=True)
             for name in ("progress.csv", "run.json"):
                 shutil.copyfile(folder / name, kept / name)
-    rows = table(groups, FLAGS.at_steps)
+    rows = table(groups, published_curves(env), FLAGS.at_steps)
     with (output / "table.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     lines = ["| " + " | ".join(row) + " |" for row in rows]
@@ -57,8 +58,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def table(groups: dict[str, list[RunCurve]], at_steps: list[int]) -> list[list[str]]:
-    """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %]."""
+def table(groups: dict[str, list[RunCurve]], published: list[PublishedCurve], at_steps: list[int]) -> list[list[str]]:
+    """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %].
+
+    Where a step is asked for, a row per published curve that reaches one.
+    """
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
     rows = [head]
     for label, runs in groups.items():
@@ -74,6 +78,10 @@ def table(groups: dict[str, list[RunCurve]], at_steps: list[int]) -> list[list[s
                 middles = [interquartile_mean(column) for column in values.T]
                 cells = (f"{m.value:.2f} [{m.low:.2f}, {m.high:.2f}]" for m in middles)
                 rows.append([label, f"{len(runs)} seeds, IQM", steps, *cells])
+    for curve in published:
+        values = np.array([curve.at(step) for step in at_steps])
+        if np.isfinite(values).any():
+            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *(f"{v:.2f}" for v in values), ""])
     return rows
 
 

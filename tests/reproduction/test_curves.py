@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from acer_tf.reproduction.curves import CurveError, RunCurve, draw, final_return, read_run, return_at
-from acer_tf.reproduction.published import baselines_acer_curve
 
 NAN = math.nan
 
@@ -81,15 +80,14 @@ def test_the_published_curve_lies_behind_a_game_that_has_one(tmp_path, monkeypat
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(("steps", "mean"), [(1_010_070, -19.9748), (2_020_140, -15.8018), (3_030_210, 2.13387)])
-def test_published_pong_has_the_known_points(steps, mean):
-    # Typed from OpenAI's page, code version 7bfbcf1; in agent steps, not frames.
-    published = baselines_acer_curve("atari/Pong")
-    assert published is not None
-    assert published.mean[list(published.steps).index(steps)] == mean
-    assert (published.low <= published.mean).all() and (published.mean <= published.high).all()
-
-
-def test_games_outside_the_benchmark_have_no_published_curve():
-    assert baselines_acer_curve("atari/Alien") is None
-    assert baselines_acer_curve("minatar/breakout") is None
+def test_a_published_curve_has_the_colour_of_its_method(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axes, **_: drawn.append(axes))
+    groups = {"TIS": [curve([1e6], [9], [20], [20], env="control/fish")]}
+    groups["ACER"] = [curve([1e6], [9], [30], [30], env="control/fish")]
+    draw(groups, tmp_path / "figure.png", title="Fish")
+    colours = {line.get_label(): line.get_color() for line in drawn[0].lines}
+    assert colours["TIS, paper"] == colours["TIS"] != colours["ACER"] == colours["ACER, paper"]
+    labels = [f"{method}{whose}" for method in ("TIS", "ACER") for whose in ("", ", paper")]
+    labels += [f"{method}, paper" for method in ("Trust-TIS", "Trust-A3C", "A3C")]
+    assert len({colours[label] for label in labels}) == 5
