@@ -43,20 +43,21 @@ def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | N
         os.close(descriptor)
 
 
-def prefetch(array: np.ndarray, first: np.ndarray, rows: int) -> None:
-    """Has the system read what a file holds of `array[n, first[n] : first[n] + rows]`, for all n at the same time.
+def prefetch(array: np.ndarray, which: np.ndarray, first: np.ndarray, rows: int) -> None:
+    """Has the system read what a file holds of `array[n, f : f + rows]`, for all n, f of `which`, `first` together.
 
     Reading the rows themselves would wait for the disk page by page: 20 times as long, where they are not in memory.
 
     Args:
-        array: [N, slots, ...] made by `zeros`; for one in memory there is nothing to do.
-        first: [N] a slot each.
+        array: [N, slots, ...] made by `zeros`, no view of it; for one in memory there is nothing to do.
+        which: [B] numbers below N.
+        first: [B] a slot each.
         rows: beyond the last slot they are left out.
     """
     pages = array.base
     if not isinstance(pages, mmap.mmap):
         return
-    for n, slot in enumerate(first.tolist()):
+    for n, slot in zip(which.tolist(), first.tolist(), strict=True):
         begin = n * array.strides[0] + slot * array.strides[1]
         end = min(begin + rows * array.strides[1], (n + 1) * array.strides[0])
         begin -= begin % mmap.PAGESIZE

@@ -1,3 +1,5 @@
+import mmap
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,7 @@ def test_prefetching_changes_nothing_and_may_reach_beyond_the_end(tmp_path, file
     frames = zeros(FIELDS, tmp_path / file if file else None)["frames"]
     frames[:] = np.arange(7, dtype=np.uint8)[:, None, None]
     before = frames.copy()
-    prefetch(frames, np.array([0, 3, 6]), 5)
+    prefetch(frames, np.array([0, 2, 1]), np.array([0, 3, 6]), 5)
     assert np.array_equal(frames, before)
 
 
@@ -91,3 +93,22 @@ def test_what_a_replay_in_a_file_gives_are_copies(tmp_path):
     for array in batch:
         array[:] = 0
     assert all(np.array_equal(a, b) for a, b in zip(before, replay.latest(), strict=True))
+
+
+def test_what_is_sampled_is_prefetched_from_the_file(tmp_path, monkeypatch):
+    asked = []
+
+    def note(array, which, first, count):
+        assert isinstance(array.base, mmap.mmap), "of a view, the file is not known"
+        asked.append((which.tolist(), count))
+        prefetch(array, which, first, count)
+
+    monkeypatch.setattr("acer_tf.replay.trajectories.prefetch", note)
+    replay = TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new")
+    first, *others = rows(30)
+    replay.start(first.observation, first.age)
+    for step in others:
+        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
+    replay.sample()
+    replay.sample(slice(1, 2))
+    assert asked == [([0, 1], 9), ([1], 9)]
