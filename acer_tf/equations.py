@@ -1,5 +1,7 @@
 """The paper in code: Wang et al., "Sample Efficient Actor-Critic with Experience Replay", ICLR 2017 (arXiv:1611.01224).
 
+The last function is DQN's, of Schaul et al., "Prioritized Experience Replay", ICLR 2016 (arXiv:1511.05952).
+
 Pure functions on tensors. No network, environment or optimizer is in sight, and nothing is reduced over the batch:
 every result is per state, and reducing is the last thing the learner does. (Dividing a gradient by the batch size
 before the trust-region projection would change what δ means.)
@@ -325,6 +327,40 @@ def trust_region_projection(g: tf.Tensor, k: tf.Tensor, *, delta: float) -> tf.T
     excess = tf.maximum(0.0, tf.reduce_sum(k * g, axis=-1, keepdims=True) - delta)
     # k = 0 only where both policies agree to the last bit in every statistic: then nothing can exceed δ.
     return g - tf.math.divide_no_nan(excess, tf.reduce_sum(k * k, axis=-1, keepdims=True)) * k
+
+
+def q_learning_error(
+    q: tf.Tensor,
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    next_values: tf.Tensor,
+    next_choice: tf.Tensor,
+    *,
+    gamma: float,
+) -> tf.Tensor:
+    """δ = r + γ Q_target(x', argmax_a choice(x', a)) − Q(x, a)  (Schaul et al. 2016, Algorithm 1, line 11).
+
+    The choice is by Q_target itself in DQN (Mnih et al. 2015), by Q in Double DQN (van Hasselt et al. 2016).
+
+    Args:
+        q: [B] Q(x, a).
+        reward: [B].
+        discount: [B] 0 where a ended the return, else 1.
+        next_values: [B, A] Q_target(x', ·).
+        next_choice: [B, A] what chooses the next action; of equals, the first.
+        gamma: γ.
+
+    Returns:
+        [B] δ.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _require_same_shape(q=q, reward=reward, discount=discount, **{"next_values[..., 0]": next_values[..., 0]})
+    _require_same_shape(next_values=next_values, next_choice=next_choice)
+    chosen = tf.gather(next_values, tf.argmax(next_choice, axis=-1), batch_dims=1)
+    # By `where`: behind an end the values may be anything.
+    return reward + tf.where(discount > 0, gamma * discount * chosen, tf.zeros_like(chosen)) - q
 
 
 def _require_same_shape(**tensors: tf.Tensor) -> None:

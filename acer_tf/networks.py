@@ -12,26 +12,25 @@ whole stacks, is `observe`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from acer_tf.averaging import copy_weights
+from acer_tf.layers import PATCH, EpsilonGreedy, PatchConvolution, RunningNormalization, SharedBias
 from acer_tf.types import EnvironmentSpec
 
 Architecture = Literal["nature", "small", "mlp"]
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16"]
+Policy = Literal["softmax", "epsilon_greedy"]
 Critic = Literal["dueling", "separate", "none"]
-
-# The Nature CNN's first layer has 8×8 kernels at stride 4: a 2×2 convolution at stride 1 over patches of 4×4 pixels.
-_PATCH = 4
 
 
 class Network:
-    """A softmax policy f(·|φ(x)) and Q(x, ·) on one torso (paper, §2 and §4).
+    """A policy f(·|φ(x)) and Q(x, ·) on one torso (paper, §2 and §4; DQN has Q alone, and its policy from that).
 
     Args:
         spec: the environment's observations and number of actions.
@@ -41,6 +40,9 @@ class Network:
         initialization: "orthogonal": √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
         precision: of the torso's products; heads, softmax and all that follows are float32.
+        policy: "softmax" of logits by a head of its own, or "epsilon_greedy" in Q (`self.exploration` holds its ε).
+        evaluation_epsilon: ε of an ε-greedy policy once it is exported.
+        shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: of the initial weights.
 
     Raises:
@@ -56,18 +58,35 @@ class Network:
         architecture: Architecture,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
+        policy: Policy = "softmax",
+        evaluation_epsilon: float = 0.0,
+        shared_bias: bool = False,
         seed: int = 0,
     ) -> None:
         _check_readable(architecture, spec)
         self.spec = spec
         self.architecture = architecture
+        self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
         layers = _Layers(initialization, precision, seed)
         planes = keras.Input(_plane_shape(architecture, spec), dtype=precision, name="planes")
         features = layers.torso(architecture, planes, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
-        logits = layers.head(spec.num_actions, 0.01, "policy", features)
-        probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
-        q = layers.head(spec.num_actions, 1.0, "q", features)
+        self.exploration: EpsilonGreedy | None = None
+        if policy == "softmax":
+            logits = layers.head(spec.num_actions, 0.01, "policy", features)
+            probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
+        q = layers.head(spec.num_actions, 1.0, "q", features, bias=not shared_bias)
+        if shared_bias:
+            q = SharedBias(dtype="float32", name="q_bias")(q)
+        if policy == "epsilon_greedy":
+            self.exploration = EpsilonGreedy(dtype="float32", name="exploration")
+            probabilities = self.exploration(q)
         self.model = keras.Model(planes, (probabilities, q), name=architecture)
+
+    def twin(self) -> Network:
+        """A network of the same function and weights, in float32."""
+        twin = Network(self.spec, architecture=self.architecture, policy=self.policy, shared_bias=self.shared_bias)
+        copy_weights(self.model, twin.model)
+        return twin
 
     @property
     def convolutional(self) -> bool:
@@ -190,33 +209,6 @@ class ContinuousNetwork:
         return tf.reshape(self.critic(tuple(flat)), [batch, rows, actions.shape[2]])
 
 
-class RunningNormalization(keras.layers.Layer):
-    """(x − mean) / standard deviation of all vectors seen so far, cut to ±10; the identity before the first.
-
-    One layer serves the online and the average network, so that both read the same.
-    """
-
-    def build(self, input_shape: Sequence[int]) -> None:
-        self.size = input_shape[-1]
-        options: dict[str, Any] = {"trainable": False, "dtype": "float32"}
-        self.count = self.add_weight(shape=(), initializer="zeros", name="count", **options)
-        self.mean = self.add_weight(shape=(self.size,), initializer="zeros", name="mean", **options)
-        self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance", **options)
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        normal = (tf.cast(x, tf.float32) - self.mean) * tf.math.rsqrt(self.variance + 1e-8)
-        return tf.clip_by_value(normal, -10.0, 10.0)
-
-    def note(self, x: tf.Tensor) -> None:
-        """Takes x [..., D] into the statistics, each vector once (Chan et al. 1979: the moments of two sets joined)."""
-        x = tf.reshape(tf.cast(x, tf.float32), [-1, self.size])
-        count, (mean, variance) = tf.cast(tf.shape(x)[0], tf.float32), tf.nn.moments(x, axes=[0])
-        share, offset = count / (self.count + count), mean - self.mean
-        self.variance.assign((1 - share) * self.variance + share * variance + share * (1 - share) * offset**2)
-        self.mean.assign(self.mean + share * offset)
-        self.count.assign(self.count + count)
-
-
 def default_architecture(spec: EnvironmentSpec) -> Architecture:
     """What fits the environment: stacked frames "nature", images "small", all else and continuous actions "mlp"."""
     if spec.continuous:
@@ -232,7 +224,7 @@ def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
         "nature": len(shape) == 2
         and spec.observation_dtype == "uint8"
         and min(shape) >= 36
-        and all(side % _PATCH == 0 for side in shape),
+        and all(side % PATCH == 0 for side in shape),
         "small": spec.stack == 1 and len(shape) == 3 and min(shape[:2]) >= 3,
         "mlp": spec.stack == 1,
     }
@@ -247,17 +239,17 @@ def _plane_shape(architecture: Architecture, spec: EnvironmentSpec) -> tuple[int
     if architecture != "nature":
         return spec.frame_shape
     height, width = spec.frame_shape
-    return (height // _PATCH, width // _PATCH, spec.stack * _PATCH**2)
+    return (height // PATCH, width // PATCH, spec.stack * PATCH**2)
 
 
 def _patches(stacks: tf.Tensor) -> tf.Tensor:
     """uint8 [M, S, H, W] to 4×4 patches [M, H/4, W/4, S·16], of the same dtype."""
     count = tf.shape(stacks)[0]
-    stack, height, width = stacks.shape[1], stacks.shape[2] // _PATCH, stacks.shape[3] // _PATCH
+    stack, height, width = stacks.shape[1], stacks.shape[2] // PATCH, stacks.shape[3] // PATCH
     # The four neighbouring pixels of a patch's row move as one 32-bit word: 6 times faster than tf.nn.space_to_depth.
-    words = tf.bitcast(tf.reshape(stacks, [count, stack, height, _PATCH, width, _PATCH]), tf.int32)
+    words = tf.bitcast(tf.reshape(stacks, [count, stack, height, PATCH, width, PATCH]), tf.int32)
     pixels = tf.bitcast(tf.transpose(words, [0, 2, 4, 1, 3]), tf.uint8)
-    return tf.reshape(pixels, [count, height, width, stack * _PATCH**2])
+    return tf.reshape(pixels, [count, height, width, stack * PATCH**2])
 
 
 def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
@@ -273,36 +265,6 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
     return tf.concat(planes, axis=-1)
 
 
-class PatchConvolution(keras.layers.Layer):
-    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over frames given as 4×4 patches.
-
-    The same sum as the ordinary convolution over [H, W, S] images scaled to [0, 1], but in the layout [H/4, W/4, S·16]
-    (frame, then row, then column of the patch), where it is a 2×2 convolution at stride 1. The kernel keeps its
-    ordinary shape [8, 8, S, filters], so that initialization and inspection are the ordinary ones.
-    """
-
-    def __init__(self, filters: int, kernel_initializer: Any, bias_initializer: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._filters = filters
-        self._initializers = (kernel_initializer, bias_initializer)
-
-    def build(self, input_shape: Sequence[int]) -> None:
-        frames = input_shape[-1] // _PATCH**2
-        kernel, bias = self._initializers
-        self.kernel = self.add_weight(
-            shape=(2 * _PATCH, 2 * _PATCH, frames, self._filters), initializer=kernel, name="kernel"
-        )
-        self.bias = self.add_weight(shape=(self._filters,), initializer=bias, name="bias")
-
-    def call(self, patches: tf.Tensor) -> tf.Tensor:
-        frames = self.kernel.shape[2]
-        # Scaling the kernel instead of the pixels saves a pass over them, and integers to 255 are exact in bfloat16.
-        kernel = tf.reshape(self.kernel / 255.0, [2, _PATCH, 2, _PATCH, frames, self._filters])
-        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * _PATCH**2, self._filters])
-        sums = tf.nn.conv2d(patches, kernel, strides=1, padding="VALID")
-        return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
-
-
 class _Layers:
     """Makes layers with one initialization rule, one precision and one sequence of seeds."""
 
@@ -313,7 +275,7 @@ class _Layers:
 
     def torso(self, architecture: Architecture, x: keras.KerasTensor, scale: float) -> keras.KerasTensor:
         if architecture == "nature":
-            initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // _PATCH**2)
+            initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
             x = PatchConvolution(32, **initial, dtype=_dtype_policy(self._precision), name="conv1")(x)
             x = self._convolution(64, 4, 2, "conv2", x)
             x = self._convolution(64, 3, 1, "conv3", x)
@@ -323,10 +285,12 @@ class _Layers:
             return self.hidden(128, "relu", "dense", self.flat(self._convolution(16, 3, 1, "conv", x)))
         return self.hidden(64, "tanh", "dense2", self.hidden(64, "tanh", "dense1", self.flat(x)))
 
-    def head(self, units: int, gain: float, name: str, features: keras.KerasTensor) -> keras.KerasTensor:
+    def head(
+        self, units: int, gain: float, name: str, features: keras.KerasTensor, *, bias: bool = True
+    ) -> keras.KerasTensor:
         """A linear layer on float32 features, whatever the torso's precision."""
         initial = self._initial(gain, features.shape[-1])
-        return keras.layers.Dense(units, **initial, dtype="float32", name=name)(features)
+        return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(features)
 
     def hidden(
         self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True

@@ -91,6 +91,14 @@ class TimeStep(NamedTuple):
     last: np.ndarray  # [N] bool: x_{t+1} is the final observation of a whole game, so row t+1 will be masked
 
 
+class Draw(NamedTuple):
+    """What one update learns from."""
+
+    trajectory: Trajectory  # [B, T, ...]
+    weight: np.ndarray | None = None  # [B] float32, factors of the trajectories' gradients; None for 1
+    items: np.ndarray | None = None  # [B] int64: what a prioritized replay knows them by
+
+
 class Trajectory(NamedTuple):
     """B windows of T consecutive rows, each of one environment, with the bootstrap observation x_T.
 

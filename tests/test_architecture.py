@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS: list[list[set[str]]] = [
     [{"types"}],
     [{"equations", "distributions"}],
-    [{"networks", "averaging"}, {"replay"}, {"envs"}],
+    [{"networks", "layers", "averaging"}, {"replay"}, {"envs"}],
     [{"agents"}],
     [{"training"}],
     [{"reproduction"}],

@@ -39,6 +39,7 @@ class Gradients(NamedTuple):
     policy: tf.Tensor  # [B, T, A] in φ's coordinates: −z*, weighted
     critic: tf.Tensor  # [B, T] of Q(x_t, a_t), weighted
     diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+    errors: tf.Tensor  # [B] the critic's mean |error|
 
 
 class Acer(Agent):
@@ -50,7 +51,9 @@ class Acer(Agent):
         probabilities, _ = self.network.observe(observation)
         return Categorical(probabilities).sample(seed), probabilities
 
-    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    def parameter_gradients(
+        self, trajectory: Trajectory, weight: tf.Tensor | None = None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
         """One backward pass serves policy and critic: −z* goes into φ, the critic's error into Q(x_t, a_t) (§3.3)."""
         planes = self.network.planes(trajectory.observation, trajectory.age)
         average = self.average(planes)[0][:, :-1] if self.hyperparameters.trust_region else None
@@ -58,16 +61,21 @@ class Acer(Agent):
             probabilities, q = self.network(planes)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
-        outputs = self.output_gradients(trajectory, probabilities, q, average)
+        outputs = self.output_gradients(trajectory, probabilities, q, average, weight)
         gradients = tape.gradient(
             [phi, q_taken],
             self.network.model.trainable_variables,
             output_gradients=[outputs.policy, outputs.critic],
         )
-        return gradients, outputs.diagnostics
+        return gradients, outputs.diagnostics, outputs.errors
 
     def output_gradients(
-        self, trajectory: Trajectory, probabilities: tf.Tensor, q: tf.Tensor, average: tf.Tensor | None
+        self,
+        trajectory: Trajectory,
+        probabilities: tf.Tensor,
+        q: tf.Tensor,
+        average: tf.Tensor | None,
+        weight: tf.Tensor | None = None,
     ) -> Gradients:
         """Algorithm 2 between the networks' outputs and the gradients that go back into them.
 
@@ -76,6 +84,7 @@ class Acer(Agent):
             probabilities: [B, T+1, A] f(·|φ(x)), the bootstrap row last.
             q: [B, T+1, A] Q(x, ·).
             average: [B, T, A] f(·|φ_a(x)); None where there is no trust region.
+            weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
         """
         h, mask = self.hyperparameters, trajectory.mask
         reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
@@ -111,7 +120,7 @@ class Acer(Agent):
         if not h.entropy_in_trust_region:
             z += entropy_gradient
 
-        rows = Rows(mask, h.reduction)
+        rows = Rows(mask, h.reduction, weight)
         error = q_ret - q_taken
         diagnostics = {
             "value": rows.mean(value),
@@ -127,7 +136,8 @@ class Acer(Agent):
         if average is not None:
             diagnostics |= trust_region_diagnostics(rows, policy, Categorical(average), g, h.trust_region_delta)
         return Gradients(
-            policy=rows.only(-rows.weight * z),
-            critic=rows.only(-rows.weight * h.critic_weight * error),
+            policy=rows.weighted(-z),
+            critic=rows.weighted(-h.critic_weight * error),
             diagnostics=diagnostics,
+            errors=rows.mean_of_each(tf.abs(error)),
         )

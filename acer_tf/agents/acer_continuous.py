@@ -39,6 +39,7 @@ class Gradients(NamedTuple):
     value: tf.Tensor  # [B, T] of V(x_t), weighted
     q: tf.Tensor  # [B, T] of Q̃(x_t, a_t), weighted
     diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+    errors: tf.Tensor  # [B] the critic's mean |error|
 
 
 class AcerContinuous(Agent):
@@ -50,7 +51,9 @@ class AcerContinuous(Agent):
         mean, _, _ = self.network(observation)
         return Gaussian(mean, self.network.policy_std).sample(seed), mean
 
-    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    def parameter_gradients(
+        self, trajectory: Trajectory, weight: tf.Tensor | None = None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
         """One backward pass serves policy and critic: −z* goes into φ, the two errors into V(x_t) and Q̃(x_t, a_t).
 
         a'_t and u_i are drawn anew in every update, by its number alone, and are constants. The same u_i serve Q̃ as
@@ -71,13 +74,13 @@ class AcerContinuous(Agent):
             if h.dueling:
                 q = equations.dueling_q(value, q, of_actions[..., 2:])
                 q_drawn = equations.dueling_q(value, q_drawn, of_actions[..., 2:])
-        outputs = self.output_gradients(trajectory, phi, values, q, drawn, q_drawn, average)
+        outputs = self.output_gradients(trajectory, phi, values, q, drawn, q_drawn, average, weight)
         gradients = tape.gradient(
             [phi, value, q],
             self.network.model.trainable_variables,
             output_gradients=[outputs.policy, outputs.value, outputs.q],
         )
-        return gradients, outputs.diagnostics
+        return gradients, outputs.diagnostics, outputs.errors
 
     def output_gradients(
         self,
@@ -88,6 +91,7 @@ class AcerContinuous(Agent):
         drawn: tf.Tensor,
         q_drawn: tf.Tensor,
         average: tf.Tensor | None,
+        weight: tf.Tensor | None = None,
     ) -> Gradients:
         """Algorithm 3 between the network's outputs and the gradients that go back into them.
 
@@ -99,6 +103,7 @@ class AcerContinuous(Agent):
             drawn: [B, T, d] a' ~ f(·|φ(x)).
             q_drawn: [B, T] Q̃(x, a').
             average: [B, T, d] φ_a(x); None where there is no trust region.
+            weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
         """
         h, mask, c = self.hyperparameters, trajectory.mask, self.hyperparameters.importance_truncation
         reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
@@ -124,7 +129,7 @@ class AcerContinuous(Agent):
             k = policy.kl_gradient(Gaussian(average, std))
             z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
 
-        rows = Rows(mask, h.reduction)
+        rows = Rows(mask, h.reduction, weight)
         error = q_ret - q
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
         diagnostics = {
@@ -142,8 +147,9 @@ class AcerContinuous(Agent):
         if average is not None:
             diagnostics |= trust_region_diagnostics(rows, policy, Gaussian(average, std), g, h.trust_region_delta)
         return Gradients(
-            policy=rows.only(-rows.weight * z),
-            value=rows.only(-rows.weight * h.critic_weight * value_error),
-            q=rows.only(-rows.weight * h.critic_weight * error),
+            policy=rows.weighted(-z),
+            value=rows.weighted(-h.critic_weight * value_error),
+            q=rows.weighted(-h.critic_weight * error),
             diagnostics=diagnostics,
+            errors=rows.mean_of_each(tf.abs(error)),
         )

@@ -34,6 +34,7 @@ class Gradients(NamedTuple):
     policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
     value: tf.Tensor  # [B, T] of V(x_t), weighted
     diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+    errors: tf.Tensor  # [B] the critic's mean |error|
 
 
 class ActorCritic(Agent):
@@ -45,21 +46,28 @@ class ActorCritic(Agent):
         mean, _, _ = self.network(observation)
         return Gaussian(mean, self.network.policy_std).sample(seed), mean
 
-    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    def parameter_gradients(
+        self, trajectory: Trajectory, weight: tf.Tensor | None = None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
         """One backward pass serves policy and critic: −z* goes into φ, the weighted error into V(x_t)."""
         trust_region = self.hyperparameters.trust_region
         average = self.average(trajectory.observation[:, :-1])[0] if trust_region else None
         with tf.GradientTape() as tape:
             mean, values, _ = self.network(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
-        outputs = self.output_gradients(trajectory, phi, values, average)
+        outputs = self.output_gradients(trajectory, phi, values, average, weight)
         gradients = tape.gradient(
             [phi, value], self.network.model.trainable_variables, output_gradients=[outputs.policy, outputs.value]
         )
-        return gradients, outputs.diagnostics
+        return gradients, outputs.diagnostics, outputs.errors
 
     def output_gradients(
-        self, trajectory: Trajectory, phi: tf.Tensor, values: tf.Tensor, average: tf.Tensor | None
+        self,
+        trajectory: Trajectory,
+        phi: tf.Tensor,
+        values: tf.Tensor,
+        average: tf.Tensor | None,
+        weight: tf.Tensor | None = None,
     ) -> Gradients:
         """Appendix E.2 between the network's outputs and the gradients that go back into them.
 
@@ -68,6 +76,7 @@ class ActorCritic(Agent):
             phi: [B, T, d] φ(x).
             values: [B, T+1] V(x), the bootstrap row last.
             average: [B, T, d] φ_a(x); None where there is no trust region.
+            weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
         """
         h, mask = self.hyperparameters, trajectory.mask
         reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
@@ -75,22 +84,22 @@ class ActorCritic(Agent):
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value = values[:, :-1]
         log_rho = policy.log_density(trajectory.action) - behaviour.log_density(trajectory.action)
-        weight = tf.ones_like(log_rho)
+        importance = tf.ones_like(log_rho)
         if h.trajectory_weights:
-            weight = equations.trajectory_weight(log_rho, trajectory.discount, mask, c=h.importance_truncation)
+            importance = equations.trajectory_weight(log_rho, trajectory.discount, mask, c=h.importance_truncation)
         returns = equations.multi_step_return(reward, trajectory.discount, mask, value, values[:, -1], gamma=h.gamma)
         error = returns - value
-        g = (weight * error)[..., None] * policy.score(trajectory.action)
+        g = (importance * error)[..., None] * policy.score(trajectory.action)
         z = g
         if average is not None:
             k = policy.kl_gradient(Gaussian(average, std))
             z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
 
-        rows = Rows(mask, h.reduction)
+        rows = Rows(mask, h.reduction, weight)
         diagnostics = {
             "value": rows.mean(value),
-            "trajectory_weight_mean": rows.mean(weight),
-            "trajectory_weight_truncated": rows.mean(tf.cast(weight >= h.importance_truncation, tf.float32)),
+            "trajectory_weight_mean": rows.mean(importance),
+            "trajectory_weight_truncated": rows.mean(tf.cast(importance >= h.importance_truncation, tf.float32)),
             "return": rows.mean(returns),
             "critic_loss": rows.mean(0.5 * tf.square(error)),
             "explained_variance": rows.explained_variance(returns, error),
@@ -100,7 +109,8 @@ class ActorCritic(Agent):
         if average is not None:
             diagnostics |= trust_region_diagnostics(rows, policy, Gaussian(average, std), g, h.trust_region_delta)
         return Gradients(
-            policy=rows.only(-rows.weight * z),
-            value=rows.only(-rows.weight * h.critic_weight * weight * error),
+            policy=rows.weighted(-z),
+            value=rows.weighted(-h.critic_weight * importance * error),
             diagnostics=diagnostics,
+            errors=rows.mean_of_each(tf.abs(error)),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
@@ -46,26 +46,46 @@ class Hyperparameters:
         return math.isfinite(self.trust_region_delta)
 
 
+class Update(NamedTuple):
+    """What one gradient step reports."""
+
+    # In the order of computation; means over unmasked rows unless named otherwise.
+    diagnostics: dict[str, float]
+    # [B] float32: the critic's mean |error| over each trajectory's unmasked rows.
+    errors: np.ndarray
+
+
 class Rows:
     """The unmasked rows of a batch: statistics over them, and the weight of each in the loss.
 
     Args:
         mask: [B, T] bool.
         reduction: see `Hyperparameters`.
+        weight: [B] factor of each trajectory in the loss, not in the statistics; None for 1.
     """
 
-    def __init__(self, mask: tf.Tensor, reduction: str) -> None:
+    def __init__(self, mask: tf.Tensor, reduction: str, weight: tf.Tensor | None = None) -> None:
         self.mask = mask
         self._count = tf.maximum(tf.reduce_sum(tf.cast(mask, tf.float32)), 1.0)
-        self.weight = 1.0 / (self._count if reduction == "mean" else tf.cast(tf.shape(mask)[0], tf.float32))
+        share = 1.0 / (self._count if reduction == "mean" else tf.cast(tf.shape(mask)[0], tf.float32))
+        self._weight = share * (tf.ones_like(mask[:, 0], tf.float32) if weight is None else weight)
 
     def only(self, x: tf.Tensor) -> tf.Tensor:
         """`x` [B, T] or [B, T, D], zero on masked rows whatever it is there."""
         mask = self.mask if x.shape.rank == 2 else self.mask[..., None]
         return tf.where(mask, x, tf.zeros_like(x))
 
+    def weighted(self, x: tf.Tensor) -> tf.Tensor:
+        """`x` [B, T] or [B, T, D] times what its row weighs in the loss; zero on masked rows."""
+        return self.only(tf.reshape(self._weight, [-1] + [1] * (x.shape.rank - 1)) * x)
+
     def mean(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(self.only(x)) / self._count
+
+    def mean_of_each(self, x: tf.Tensor) -> tf.Tensor:
+        """[B], over the unmasked rows of each trajectory; 0 where there is none."""
+        count = tf.maximum(tf.reduce_sum(tf.cast(self.mask, tf.float32), axis=1), 1.0)
+        return tf.reduce_sum(self.only(x), axis=1) / count
 
     def max(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_max(self.only(x))
@@ -128,15 +148,23 @@ class Agent:
         action, statistics = self._act(observation, seed)
         return action.numpy(), statistics.numpy()
 
-    def update(self, trajectory: Trajectory) -> dict[str, float]:
+    def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
         """One gradient step on `trajectory`, and with a trust region one step of the average network.
 
+        Args:
+            trajectory: [B, T, ...].
+            weight: [B] float32, factors of the trajectories' gradients; None for 1.
+
         Returns:
-            Diagnostics in the order of computation, means over unmasked rows unless named otherwise. The step has been
-            taken whatever they are: the caller stops on a value that is not finite.
+            What it found. The step has been taken whatever that is: the caller stops on a value that is not finite.
         """
-        values = self._update(*trajectory).numpy()
-        return dict(zip(self.diagnostic_names, values.tolist(), strict=True))
+        if weight is None:
+            weight = np.ones(len(trajectory.mask), np.float32)
+        values, errors = self._update(*trajectory, weight)
+        return Update(dict(zip(self.diagnostic_names, values.numpy().tolist(), strict=True)), errors.numpy())
+
+    def schedule(self, steps: int) -> None:
+        """Sets what depends on the steps done, before the next ones are."""
 
     def note(self, trajectory: Trajectory) -> None:
         """Takes notice of a trajectory just collected: what normalises observations sees each of them once."""
@@ -156,15 +184,26 @@ class Agent:
         """`act` on tensors."""
         raise NotImplementedError
 
-    def parameter_gradients(self, trajectory: Trajectory) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
-        """The gradient of the loss in every trainable variable of `network.model`, before clipping, and diagnostics."""
+    def parameter_gradients(
+        self, trajectory: Trajectory, weight: tf.Tensor | None = None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+        """The gradient of the loss in every trainable variable of `network.model`, before clipping.
+
+        Args:
+            trajectory: [B, T, ...].
+            weight: [B] factors of the trajectories' gradients; None for 1.
+
+        Returns:
+            The gradients, and diagnostics and errors [B] as `Update` has them.
+        """
         raise NotImplementedError
 
-    def _step(self, *trajectory: tf.Tensor) -> tf.Tensor:
-        gradients, diagnostics = self.parameter_gradients(Trajectory(*trajectory))
+    def _step(self, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        *trajectory, weight = arguments
+        gradients, diagnostics, errors = self.parameter_gradients(Trajectory(*trajectory), weight)
         diagnostics["gradient_norm"] = self._fused_apply(gradients)
         self.diagnostic_names = tuple(diagnostics)
-        return tf.stack(list(diagnostics.values()))
+        return tf.stack(list(diagnostics.values())), errors
 
     def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
         """Moves θ and θ_a; returns the gradients' global norm before clipping."""

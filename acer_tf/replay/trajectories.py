@@ -22,7 +22,7 @@ import numpy as np
 
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
 from acer_tf.replay.storage import prefetch, zeros
-from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+from acer_tf.types import Draw, EnvironmentSpec, TimeStep, Trajectory
 
 ALL = slice(None)
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
@@ -35,6 +35,8 @@ class TrajectoryReplay:
     The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
     whose environments start anew, it calls `seam` instead of `start`.
     """
+
+    draws_ahead = True  # whether a draw may be made before the errors of the one before it are known
 
     def __init__(
         self,
@@ -206,6 +208,13 @@ class TrajectoryReplay:
             )
         return self._windows(starts[self._generator.integers(low[envs], len(starts))], envs)
 
+    def draw(self, envs: slice = ALL, progress: float = 0.0) -> Draw:
+        """`sample`, as an update takes it; `progress`, the share of the run that is done, changes nothing here."""
+        return Draw(self.sample(envs))
+
+    def refresh(self, draw: Draw, errors: np.ndarray) -> None:
+        """Takes notice of the errors [B] that an update found in what was drawn; changes nothing here."""
+
     def save(self, folder: Path) -> dict[str, np.ndarray]:
         """Writes the rows that `folder` lacks as chunk files, and returns the rest of the state as small arrays.
 
@@ -348,8 +357,8 @@ class TrajectoryReplay:
         self._write(self._rows + 1, shown)
         self._rows += 1
 
-    def _gather(self, name: str, rows: np.ndarray, envs: slice = ALL) -> np.ndarray:
-        """A copy [B, K, ...] of one field of `envs` in absolute rows [K], or in each environment's own [B, K]."""
+    def _gather(self, name: str, rows: np.ndarray, envs: slice | np.ndarray = ALL) -> np.ndarray:
+        """A copy [B, K, ...] of one field of `envs` (numbers [B]) in absolute rows [K], or in each one's own [B, K]."""
         values: np.ndarray = self._ring[name][np.arange(self._num_envs)[envs, None], rows % self._slots]
         return values
 
@@ -367,7 +376,7 @@ class TrajectoryReplay:
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
 
-    def _windows(self, starts: np.ndarray, envs: slice) -> Trajectory:
+    def _windows(self, starts: np.ndarray, envs: slice | np.ndarray) -> Trajectory:
         """The windows that start at the given rows [B], one for each of `envs`."""
         rows = starts[:, None] + np.arange(self._unroll_length)
         frames = starts[:, None] + np.arange(1 - self._spec.stack, self._unroll_length + 1)

@@ -14,9 +14,11 @@ from acer_tf.agents.acer import Acer, AcerHyperparameters
 from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
 from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
 from acer_tf.agents.agent import Agent, Hyperparameters
+from acer_tf.agents.dqn import Dqn, DqnHyperparameters
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import ContinuousNetwork, Critic, Network, RunningNormalization, default_architecture
-from acer_tf.replay import TrajectoryReplay
+from acer_tf.layers import RunningNormalization
+from acer_tf.networks import ContinuousNetwork, Critic, Network, default_architecture
+from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError
 from acer_tf.types import EnvironmentSpec
 
@@ -58,6 +60,9 @@ def make_network(
     }
     try:
         if not spec.continuous:
+            if settings.agent == "dqn":
+                common["policy"] = "epsilon_greedy"
+                common |= {n: getattr(settings, n) for n in ("shared_bias", "evaluation_epsilon")}
             return Network(spec, architecture=settings.network, **common)  # type: ignore[arg-type]  # Settings checked it
         if settings.network != "mlp":
             raise ValueError("continuous actions are chosen by network 'mlp'")
@@ -83,12 +88,15 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
         decay=settings.rmsprop_decay,
         epsilon=settings.rmsprop_epsilon,
         initial_accumulator=settings.rmsprop_initial_accumulator,
+        centered=settings.rmsprop_centered,
     )
     kind, hyperparameters = _update_rule(settings, spec)
     return kind(network, average, optimizer, settings.hyperparameters(hyperparameters))
 
 
 def _update_rule(settings: Settings, spec: EnvironmentSpec) -> tuple[type[Agent], type[Hyperparameters]]:
+    if settings.agent == "dqn":
+        return Dqn, DqnHyperparameters
     if not spec.continuous:
         return Acer, AcerHyperparameters
     if settings.agent == "acer_continuous":
@@ -115,14 +123,25 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     """
     if file is None:
         require_memory(settings, spec, _available_memory())
+    sizes = spec, settings.num_envs, replay_rows(settings, spec), settings.window_length
+    seed = derive_seed(settings, "replay")
     try:
-        return TrajectoryReplay(
-            spec,
-            settings.num_envs,
-            replay_rows(settings, spec),
-            settings.unroll_length,
-            derive_seed(settings, "replay"),
-            segments_only=settings.replay_segments_only,
+        if settings.replay_priority == "uniform" and settings.agent != "dqn":
+            return TrajectoryReplay(*sizes, seed, segments_only=settings.replay_segments_only, file=file)
+        uniform = settings.replay_priority == "uniform"
+        return PrioritizedReplay(
+            *sizes,
+            seed,
+            batch_size=settings.replay_batch or settings.trajectories_per_update or settings.num_envs,
+            priority="rank" if settings.replay_priority == "rank" else "proportional",
+            priority_exponent=(
+                (0.0, 0.0) if uniform else (settings.priority_exponent, settings.priority_exponent_final)
+            ),
+            importance_exponent=(
+                (0.0, 0.0) if uniform else (settings.importance_exponent, settings.importance_exponent_final)
+            ),
+            priority_epsilon=settings.priority_epsilon,
+            normalize_by_batch=settings.weights_by_batch,
             file=file,
         )
     except OSError as error:
@@ -164,7 +183,7 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
-    return settings.unroll_length + spec.stack - 1
+    return settings.window_length + spec.stack - 1
 
 
 def _available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -183,8 +183,9 @@ class _Answer(NamedTuple):
 
 def _discrete(network: Network) -> _Answer:
     # The weights come from the copy. Float32, so that it runs the same on machines without fast bfloat16.
-    twin = Network(network.spec, architecture=network.architecture, initialization="fan_in", precision="float32")
-    copy_weights(network.model, twin.model)
+    twin = network.twin()
+    if twin.exploration is not None:
+        twin.exploration.epsilon.assign(network.evaluation_epsilon)
 
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
         probabilities, q = twin.observe(observation)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import functools
 import json
 import math
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import numpy as np
 from acer_tf.agents.agent import Agent
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actor, NonFiniteError
-from acer_tf.types import Trajectory
+from acer_tf.types import Draw, Trajectory
 
 
 class Loop:
@@ -34,7 +35,9 @@ class Loop:
         on_policy_updates: whether the rows just collected make an update of their own (in the paper's continuous runs
             they only join the replay).
         replay_ratio: mean number r of replayed updates per on-policy update.
+        poisson: whether that number is drawn anew each time, or is always r, a whole number.
         replay_start: rows per environment that must be stored before any is replayed.
+        total_steps: of the run; by its end what a prioritized replay anneals has gone all its way. 0 for not at all.
         seed: of the Poisson draws.
     """
 
@@ -48,10 +51,13 @@ class Loop:
         trajectories_per_update: int = 0,
         on_policy_updates: bool = True,
         replay_ratio: float,
+        poisson: bool = True,
         replay_start: int,
+        total_steps: int = 0,
         seed: int,
     ) -> None:
         self.actor, self.agent, self.replay = actor, agent, replay
+        self._poisson, self._total_steps = poisson, total_steps
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
         self._on_policy_updates = on_policy_updates
         size = trajectories_per_update or replay.num_envs
@@ -64,32 +70,34 @@ class Loop:
 
     def iterate(self) -> None:
         """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
+        self.agent.schedule(self.actor.steps)
         self.actor.collect(self._unroll_length)
         for group in self._groups:
             latest = self.replay.latest(group)
-            for kind, trajectory in self._batches(group, latest):
-                self._update(kind, trajectory)
+            for kind, draw in self._draws(group, latest):
+                self.replay.refresh(draw, self._update(kind, draw))
             self.agent.note(latest)
 
     def replays_due(self) -> int:
         """Draws how many updates from replay follow an on-policy one."""
         if self.replay.stored < self._replay_start or not self.replay.can_sample:
             return 0
-        return int(self._generator.poisson(self._replay_ratio))
+        return int(self._generator.poisson(self._replay_ratio) if self._poisson else self._replay_ratio)
 
-    def _batches(self, group: slice, latest: Trajectory) -> Iterator[tuple[str, Trajectory]]:
-        """A group's on-policy batch, then those of its replay, each prepared while the update before it runs.
+    def _draws(self, group: slice, latest: Trajectory) -> Iterator[tuple[str, Draw]]:
+        """A group's on-policy batch, then those of its replay, if possible prepared while the update before it runs.
 
         Nothing is appended meanwhile, and one thread draws them in order: the draws are those without it.
         """
-        due = self.replays_due()
-        upcoming = self._background.submit(self.replay.sample, group) if due else None
+        progress = self.actor.steps / self._total_steps if self._total_steps else 0.0
+        draw = functools.partial(self.replay.draw, group, min(progress, 1.0))
+        due, ahead = self.replays_due(), self.replay.draws_ahead
+        upcoming = self._background.submit(draw) if due and ahead else None
         if self._on_policy_updates:
-            yield "on_policy", latest
+            yield "on_policy", Draw(latest)
         for left in reversed(range(due)):
-            assert upcoming is not None
-            batch = upcoming.result()
-            upcoming = self._background.submit(self.replay.sample, group) if left else None
+            batch = draw() if upcoming is None else upcoming.result()
+            upcoming = self._background.submit(draw) if left and ahead else None
             yield "replay", batch
 
     def take_diagnostics(self) -> dict[str, float]:
@@ -114,8 +122,8 @@ class Loop:
         self._sums.update(state["sums"])
         self._counts.update(state["counts"])
 
-    def _update(self, kind: str, trajectory: Trajectory) -> None:
-        diagnostics = self.agent.update(trajectory)
+    def _update(self, kind: str, draw: Draw) -> np.ndarray:
+        diagnostics, errors = self.agent.update(draw.trajectory, draw.weight)
         self.updates[kind] += 1
         for name, value in diagnostics.items():
             if not math.isfinite(value):
@@ -128,3 +136,4 @@ class Loop:
             else:
                 self._sums[key] += value
                 self._counts[key] += 1
+        return errors

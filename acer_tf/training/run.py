@@ -174,6 +174,8 @@ class _Run:
             trajectories_per_update=settings.trajectories_per_update,
             on_policy_updates=settings.on_policy_updates,
             replay_ratio=settings.replay_ratio,
+            poisson=settings.replay_poisson,
+            total_steps=settings.total_steps,
             replay_start=settings.replay_start,
             seed=derive_seed(settings, "poisson"),
         )

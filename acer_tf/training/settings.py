@@ -38,9 +38,19 @@ class Settings:
 
     on_policy_updates: bool = True
     replay_ratio: float = 4.0
+    replay_poisson: bool = True
     replay_start: int = 10_000
     replay_capacity: int = 50_000
     replay_segments_only: bool = False
+
+    replay_priority: str = "uniform"
+    replay_batch: int = 0
+    priority_exponent: float = 0.6
+    priority_exponent_final: float = 0.6
+    priority_epsilon: float = 1e-6
+    importance_exponent: float = 0.4
+    importance_exponent_final: float = 1.0
+    weights_by_batch: bool = True
 
     network: str = "auto"
     precision: str = "auto"
@@ -49,6 +59,7 @@ class Settings:
     learning_rate: float = 7e-4
     rmsprop_decay: float = 0.99
     rmsprop_epsilon: float = 1e-5
+    rmsprop_centered: bool = False
     rmsprop_initial_accumulator: float = 1.0
     max_gradient_norm: float = 10.0
 
@@ -68,6 +79,14 @@ class Settings:
     normalize_observations: bool = True
     dueling: bool = True
     retrace: bool = True
+
+    double_q: bool = True
+    shared_bias: bool = True
+    error_clip: float = 1.0
+    target_period: int = 30_000
+    exploration_final: float = 0.01
+    exploration_steps: int = 1_000_000
+    evaluation_epsilon: float = 0.01
 
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
@@ -94,6 +113,14 @@ class Settings:
                 f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}; 0 "
                 "takes all at once"
             )
+        if (self.agent == "dqn") != (self.preset in DQN_PRESETS):
+            fitting = DQN_PRESETS if self.agent == "dqn" else [name for name in PRESETS if name not in DQN_PRESETS]
+            raise SettingsError(f"--preset={self.preset}: --agent={self.agent} takes one of {', '.join(fitting)}")
+        if not self.replay_poisson and self.replay_ratio % 1:
+            raise SettingsError(
+                f"--replay_ratio={self.replay_ratio}: must be a whole number with --noreplay_poisson, which makes that "
+                "many updates each time"
+            )
         if not self.on_policy_updates and self.replay_ratio == 0:
             raise SettingsError("--noon_policy_updates with --replay_ratio=0.0: nothing would be learned")
         if self.replay_capacity < self.unroll_length:
@@ -112,6 +139,16 @@ class Settings:
         return kind(**values | {"reward_clip": self.effective_reward_clip})
 
     @property
+    def window_length(self) -> int:
+        """Rows per trajectory in replay: single transitions for DQN."""
+        return 1 if self.agent == "dqn" else self.unroll_length
+
+    @property
+    def exploration_start(self) -> int:
+        """Steps before ε begins to fall: where learning begins (Mnih et al. 2015)."""
+        return self.replay_start * self.num_envs
+
+    @property
     def trajectory_weights(self) -> bool:
         """Whether rows weigh by the importance of their trajectory: what makes TIS of A3C."""
         return self.agent in ("tis", "trust_tis")
@@ -123,6 +160,38 @@ class Settings:
             return self.reward_clip
         return 1.0 if self.env.startswith("atari/") else math.inf
 
+
+# Mnih et al. 2015 and, of its authors, google-deepmind/dqn_zoo: RMSProp's ε is theirs for the mean over a batch of 32.
+_DQN: dict[str, Any] = {
+    "num_envs": 1,
+    "unroll_length": 4,
+    "trajectories_per_update": 1,
+    "on_policy_updates": False,
+    "replay_ratio": 1.0,
+    "replay_poisson": False,
+    "replay_start": 50_000,
+    "replay_capacity": 1_000_000,
+    "replay_batch": 32,
+    "initialization": "fan_in",
+    "learning_rate": 2.5e-4,
+    "rmsprop_decay": 0.95,
+    "rmsprop_epsilon": 0.01 / 32**2,
+    "rmsprop_centered": True,
+    "rmsprop_initial_accumulator": 0.0,
+    "max_gradient_norm": math.inf,
+    "entropy_weight": 0.0,
+    "critic_weight": 1.0,
+    "trust_region_delta": math.inf,
+}
+# Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate.
+_QUARTER = {"learning_rate": 2.5e-4 / 4, "rmsprop_epsilon": 0.01 / 32**2 / 4**2}
+_ORIGINAL = {
+    "double_q": False,
+    "shared_bias": False,
+    "target_period": 10_000,
+    "exploration_final": 0.1,
+    "evaluation_epsilon": 0.05,
+}
 
 # Each is complete for what it names: a value not listed is the dataclass default, shared by all presets.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -153,7 +222,29 @@ PRESETS: dict[str, dict[str, Any]] = {
         "entropy_weight": 0.0,
         "critic_weight": 1.0,
     },
+    "dqn": {**_DQN, **_ORIGINAL},
+    "dqn_rank": {
+        **_DQN,
+        **_ORIGINAL,
+        **_QUARTER,
+        "replay_priority": "rank",
+        "priority_exponent": 0.5,
+        "priority_exponent_final": 0.0,
+        "importance_exponent": 0.0,
+        "importance_exponent_final": 0.0,
+    },
+    "ddqn_tuned": _DQN,
+    "ddqn_rank": {
+        **_DQN,
+        **_QUARTER,
+        "replay_priority": "rank",
+        "priority_exponent": 0.7,
+        "priority_exponent_final": 0.7,
+        "importance_exponent": 0.5,
+    },
+    "ddqn_proportional": {**_DQN, **_QUARTER, "replay_priority": "proportional"},
 }
+DQN_PRESETS = ("dqn", "dqn_rank", "ddqn_tuned", "ddqn_rank", "ddqn_proportional")
 
 # The paper calls replay ratio 0 A3C (§4): the same update, without the trust region or with it. With continuous actions
 # it is A3C's own (appendix E.2), and TIS is its off-policy form.
@@ -164,8 +255,9 @@ AGENTS: dict[str, dict[str, Any]] = {
     "trust_a3c": {"on_policy_updates": True, "replay_ratio": 0.0},
     "tis": {"trust_region_delta": math.inf},
     "trust_tis": {},
+    "dqn": {"on_policy_updates": False, "trust_region_delta": math.inf},
 }
-DISCRETE_AGENTS = ("acer", "a3c", "trust_a3c")
+DISCRETE_AGENTS = ("acer", "a3c", "trust_a3c", "dqn")
 CONTINUOUS_AGENTS = ("acer_continuous", "a3c", "trust_a3c", "tis", "trust_tis")
 
 
@@ -231,6 +323,13 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "replay_ratio": _at_least(0),
     "replay_start": _at_least(0),
     "replay_capacity": _at_least(1),
+    "replay_priority": _one_of("uniform", "proportional", "rank"),
+    "replay_batch": _at_least(0),
+    "priority_exponent": _UNIT_INTERVAL,
+    "priority_exponent_final": _UNIT_INTERVAL,
+    "priority_epsilon": _at_least(0),
+    "importance_exponent": _UNIT_INTERVAL,
+    "importance_exponent_final": _UNIT_INTERVAL,
     "network": _one_of("auto", "nature", "small", "mlp"),
     "precision": _one_of("auto", "float32", "bfloat16"),
     "initialization": _one_of("orthogonal", "fan_in"),
@@ -250,4 +349,9 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "reward_clip": ((lambda x: x is None or x > 0), "above 0 (inf turns clipping off)"),
     "policy_std": _POSITIVE,
     "advantage_samples": _at_least(1),
+    "error_clip": _POSITIVE_OR_INFINITE,
+    "target_period": _at_least(1),
+    "exploration_final": _UNIT_INTERVAL,
+    "exploration_steps": _at_least(0),
+    "evaluation_epsilon": _UNIT_INTERVAL,
 }

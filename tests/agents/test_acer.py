@@ -24,7 +24,7 @@ def tensors(trajectory):
 
 
 def gradients_of(agent, trajectory):
-    gradients, _ = agent.parameter_gradients(tensors(trajectory))
+    gradients, _, _ = agent.parameter_gradients(tensors(trajectory))
     return {v.path: g.numpy() for v, g in zip(agent.network.model.trainable_variables, gradients, strict=True)}
 
 
@@ -78,8 +78,8 @@ def test_nothing_of_a_masked_row_changes_a_gradient_or_a_diagnostic(make_agent, 
     terminated[:, 1:] = (clean.discount[:, :-1] == 0) & clean.mask[:, :-1] & masked[:, 1:]
     assert terminated.any()
     dirty.observation[:, :-1][terminated] = 100.0
-    expected, expected_diagnostics = agent.parameter_gradients(tensors(clean))
-    gradients, diagnostics = agent.parameter_gradients(tensors(dirty))
+    expected, expected_diagnostics, _ = agent.parameter_gradients(tensors(clean))
+    gradients, diagnostics, _ = agent.parameter_gradients(tensors(dirty))
     for a, b in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
     for name, value in diagnostics.items():
@@ -107,7 +107,7 @@ def test_a_nan_that_is_read_shows_in_the_diagnostics(make_agent):
     agent, trajectory = make_agent(reward_clip=1.0), trajectory_of()
     trajectory.mask[0, 0] = True
     trajectory.reward[0, 0] = np.nan
-    gradients, diagnostics = agent.parameter_gradients(tensors(trajectory))
+    gradients, diagnostics, _ = agent.parameter_gradients(tensors(trajectory))
     assert next(name for name, value in diagnostics.items() if not np.isfinite(value)) == "q_retrace"
     assert np.isnan(tf.linalg.global_norm(gradients))
 
@@ -227,7 +227,7 @@ def test_a_step_is_rmsprop_on_the_clipped_gradient_and_the_average_follows(make_
     norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in gradients))
     agent = make_agent(average_decay=0.9, max_gradient_norm=bound * norm)
     theta, average = weights(agent.network.model), weights(agent.average.model)
-    assert agent.update(trajectory)["gradient_norm"] == pytest.approx(norm, rel=1e-4)
+    assert agent.update(trajectory).diagnostics["gradient_norm"] == pytest.approx(norm, rel=1e-4)
     moved = weights(agent.network.model)
     for before, after, g in zip(theta, moved, gradients, strict=True):
         g = min(1.0, bound) * g
@@ -249,7 +249,7 @@ def test_the_average_starts_as_a_copy_and_is_no_business_of_the_optimizer(make_a
 def test_the_average_rests_where_there_is_no_trust_region(make_agent):
     agent = make_agent(trust_region_delta=np.inf)
     before = weights(agent.average.model)
-    diagnostics = agent.update(trajectory_of())
+    diagnostics = agent.update(trajectory_of()).diagnostics
     assert_equal_weights(weights(agent.average.model), before)
     assert not {"kl_average", "k_norm", "k_dot_g", "trust_region_active"} & set(diagnostics)
 
@@ -260,7 +260,7 @@ def test_repeated_updates_stay_finite_lower_the_critic_loss_and_compile_once(mak
     trajectory = trajectory_of()
     losses = []
     for _ in range(60):
-        diagnostics = agent.update(trajectory)
+        diagnostics = agent.update(trajectory).diagnostics
         assert np.isfinite(list(diagnostics.values())).all()
         losses.append(diagnostics["critic_loss"])
     assert losses[-1] < 0.7 * losses[0]
@@ -303,7 +303,7 @@ def test_frames_before_the_episode_change_nothing_and_stacks_learn_in_either_pre
         assert gradient.any()
     other[1, 1] = 255 - other[1, 1]
     assert (gradients_of(agent, trajectory._replace(observation=other))["conv1/kernel"] != before["conv1/kernel"]).any()
-    losses = [agent.update(trajectory)["critic_loss"] for _ in range(20)]
+    losses = [agent.update(trajectory).diagnostics["critic_loss"] for _ in range(20)]
     assert losses[-1] < losses[0]
     assert agent._update.trace_count == 1
 

@@ -38,7 +38,7 @@ def test_actions_are_drawn_around_the_mean_by_the_seed(agent):
 
 def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
     before = {name: v.numpy().copy() for name, v in agent.variables().items()}
-    diagnostics = agent.update(trajectory_of())
+    diagnostics = agent.update(trajectory_of()).diagnostics
     assert all(np.isfinite(list(diagnostics.values())))
     after = {name: v.numpy().copy() for name, v in agent.variables().items()}
     still = {name for name in before if np.array_equal(before[name], after[name])}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from acer_tf.agents.agent import Update
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import run
 from acer_tf.training.settings import Settings, make_settings
@@ -111,12 +112,15 @@ class LightAgent:
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)
         return action, np.full((len(observation), actions), 1 / actions, np.float32)
 
-    def update(self, trajectory: Trajectory) -> dict[str, float]:
+    def schedule(self, steps: int) -> None:
+        pass
+
+    def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
         self.trajectories.append(trajectory)
         self.weights.assign(self.weights.value + 1)
         diagnostics = self._diagnostics(len(self.trajectories))
         self.diagnostic_names = tuple(diagnostics)
-        return diagnostics
+        return Update(diagnostics, np.zeros(len(trajectory.mask), np.float32))
 
     def note(self, trajectory: Trajectory) -> None:
         self.noted.append(trajectory)

@@ -193,9 +193,9 @@ def test_an_interrupted_interval_goes_on_where_it_stopped():
 
 def test_batches_prepared_during_updates_are_those_drawn_one_after_the_other():
     class Slow(LightAgent):
-        def update(self, trajectory):
+        def update(self, trajectory, weight=None):
             time.sleep(0.003)  # the next batch is long drawn when this one is done
-            return super().update(trajectory)
+            return super().update(trajectory, weight)
 
     loops = [loop_of(ratio=4.0, agent=Slow(SPEC)), loop_of(ratio=4.0)]
     for _ in range(20):
@@ -217,10 +217,10 @@ def test_what_goes_wrong_in_drawing_ahead_is_raised_where_it_is_needed(monkeypat
     loop = loop_of(ratio=20.0)
     loop.iterate()
 
-    def broken(group):
+    def broken(group, progress):
         raise RuntimeError("no rows")
 
-    monkeypatch.setattr(loop.replay, "sample", broken)
+    monkeypatch.setattr(loop.replay, "draw", broken)
     with pytest.raises(RuntimeError, match="no rows"):
         loop.iterate()
     assert loop.updates["on_policy"] == 2, "the batch before it was used"
@@ -247,9 +247,9 @@ def test_each_collected_trajectory_is_noted_once_behind_its_updates():
     order = []
 
     class Noting(LightAgent):
-        def update(self, trajectory):
+        def update(self, trajectory, weight=None):
             order.append("update")
-            return super().update(trajectory)
+            return super().update(trajectory, weight)
 
         def note(self, trajectory):
             order.append("note")

@@ -211,7 +211,7 @@ STARTS = range(len(ROWS) + 1 + len(LATER) - 4 + 1)
 
 
 def gradients(agent, trajectory):
-    tensors, diagnostics = agent.parameter_gradients(type(trajectory)(*map(tf.constant, trajectory)))
+    tensors, diagnostics, _ = agent.parameter_gradients(type(trajectory)(*map(tf.constant, trajectory)))
     return [t.numpy() for t in tensors], {name: float(value) for name, value in diagnostics.items()}
 
 

@@ -1,0 +1,94 @@
+"""DQN and Double DQN (Mnih et al. 2015; van Hasselt et al. 2016) on windows of one row, as one compiled update.
+
+Which rows, and with which weights, is the replay's choice: uniform or prioritized (Schaul et al. 2016).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from acer_tf import equations
+from acer_tf.agents.agent import Agent, Hyperparameters, Rows
+from acer_tf.averaging import copy_weights
+from acer_tf.distributions import Categorical
+from acer_tf.types import Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class DqnHyperparameters(Hyperparameters):
+    """What the update rule and the exploration depend on. Defaults are those of the tuned Double DQN.
+
+    Attributes:
+        double_q: whether the online network chooses the next action that the target network values.
+        error_clip: |δ| beyond this counts as this in the gradient (Huber's loss); `inf` for none.
+        target_period: steps between copies of the online into the target network.
+        exploration_final: ε at the end of its way from 1.
+        exploration_steps: steps of that way.
+        exploration_start: steps before it begins; the authors' begins with learning.
+    """
+
+    trust_region_delta: float = float("inf")
+    critic_weight: float = 1.0
+    double_q: bool = True
+    error_clip: float = 1.0
+    target_period: int = 30_000
+    exploration_final: float = 0.01
+    exploration_steps: int = 1_000_000
+    exploration_start: int = 0
+
+
+class Dqn(Agent):
+    """Q-learning on a `networks.Network` that is ε-greedy in its Q. See `Agent`; `average` is the target network."""
+
+    hyperparameters: DqnHyperparameters
+    _steps: int | None = None  # of the last `schedule`; a resumed agent has none, and restored both networks
+
+    def schedule(self, steps: int) -> None:
+        """ε, and the target network where a period has passed since the call before."""
+        h = self.hyperparameters
+        share = min(max(0, steps - h.exploration_start) / max(1, h.exploration_steps), 1.0)
+        self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
+        if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
+            copy_weights(self.network.model, self.average.model)
+        self._steps = steps
+
+    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        probabilities, _ = self.network.observe(observation)
+        return Categorical(probabilities).sample(seed), probabilities
+
+    def parameter_gradients(
+        self, trajectory: Trajectory, weight: tf.Tensor | None = None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+        h = self.hyperparameters
+        planes = self.network.planes(trajectory.observation, trajectory.age)
+        now, behind = planes[:, :1], planes[:, 1:]
+        next_values = self.average(behind)[1][:, 0]
+        next_choice = self.network(behind)[1][:, 0] if h.double_q else next_values
+        with tf.GradientTape() as tape:
+            q = tf.gather(self.network(now)[1], trajectory.action, batch_dims=2)
+        delta = equations.q_learning_error(
+            q[:, 0],
+            tf.clip_by_value(trajectory.reward[:, 0], -h.reward_clip, h.reward_clip),
+            trajectory.discount[:, 0],
+            next_values,
+            next_choice,
+            gamma=h.gamma,
+        )
+        clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
+        rows = Rows(trajectory.mask, h.reduction, weight)
+        gradients = tape.gradient(
+            q,
+            self.network.model.trainable_variables,
+            output_gradients=rows.weighted(-h.critic_weight * clipped[:, None]),
+        )
+        error = delta[:, None]
+        diagnostics = {
+            "value": rows.mean(q),
+            "td_error": rows.mean(tf.abs(error)),
+            "td_error_max": rows.max(tf.abs(error)),
+            "td_error_clipped": rows.mean(tf.cast(tf.abs(error) > h.error_clip, tf.float32)),
+            "critic_loss": rows.mean(0.5 * tf.square(error)),
+        }
+        return gradients, diagnostics, rows.mean_of_each(tf.abs(error))

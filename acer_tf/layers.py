@@ -1,0 +1,93 @@
+"""Keras layers that Keras does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# The Nature CNN's first layer has 8×8 kernels at stride 4: a 2×2 convolution at stride 1 over patches of 4×4 pixels.
+PATCH = 4
+
+
+class RunningNormalization(keras.layers.Layer):
+    """(x − mean) / standard deviation of all vectors seen so far, cut to ±10; the identity before the first.
+
+    One layer serves the online and the average network, so that both read the same.
+    """
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        self.size = input_shape[-1]
+        options: dict[str, Any] = {"trainable": False, "dtype": "float32"}
+        self.count = self.add_weight(shape=(), initializer="zeros", name="count", **options)
+        self.mean = self.add_weight(shape=(self.size,), initializer="zeros", name="mean", **options)
+        self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance", **options)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        normal = (tf.cast(x, tf.float32) - self.mean) * tf.math.rsqrt(self.variance + 1e-8)
+        return tf.clip_by_value(normal, -10.0, 10.0)
+
+    def note(self, x: tf.Tensor) -> None:
+        """Takes x [..., D] into the statistics, each vector once (Chan et al. 1979: the moments of two sets joined)."""
+        x = tf.reshape(tf.cast(x, tf.float32), [-1, self.size])
+        count, (mean, variance) = tf.cast(tf.shape(x)[0], tf.float32), tf.nn.moments(x, axes=[0])
+        share, offset = count / (self.count + count), mean - self.mean
+        self.variance.assign((1 - share) * self.variance + share * variance + share * (1 - share) * offset**2)
+        self.mean.assign(self.mean + share * offset)
+        self.count.assign(self.count + count)
+
+
+class PatchConvolution(keras.layers.Layer):
+    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over frames given as 4×4 patches.
+
+    The same sum as the ordinary convolution over [H, W, S] images scaled to [0, 1], but in the layout [H/4, W/4, S·16]
+    (frame, then row, then column of the patch), where it is a 2×2 convolution at stride 1. The kernel keeps its
+    ordinary shape [8, 8, S, filters], so that initialization and inspection are the ordinary ones.
+    """
+
+    def __init__(self, filters: int, kernel_initializer: Any, bias_initializer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._filters = filters
+        self._initializers = (kernel_initializer, bias_initializer)
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        frames = input_shape[-1] // PATCH**2
+        kernel, bias = self._initializers
+        self.kernel = self.add_weight(
+            shape=(2 * PATCH, 2 * PATCH, frames, self._filters), initializer=kernel, name="kernel"
+        )
+        self.bias = self.add_weight(shape=(self._filters,), initializer=bias, name="bias")
+
+    def call(self, patches: tf.Tensor) -> tf.Tensor:
+        frames = self.kernel.shape[2]
+        # Scaling the kernel instead of the pixels saves a pass over them, and integers to 255 are exact in bfloat16.
+        kernel = tf.reshape(self.kernel / 255.0, [2, PATCH, 2, PATCH, frames, self._filters])
+        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * PATCH**2, self._filters])
+        sums = tf.nn.conv2d(patches, kernel, strides=1, padding="VALID")
+        return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
+
+
+class EpsilonGreedy(keras.layers.Layer):
+    """Q [B, A] to the probabilities [B, A] of choosing at random with probability ε, else an action of the highest Q.
+
+    Of equals, the first. `epsilon` is a weight that nothing trains, so that it is saved with the others.
+    """
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        self.epsilon = self.add_weight(shape=(), initializer="ones", trainable=False, name="epsilon")
+
+    def call(self, q: tf.Tensor) -> tf.Tensor:
+        count = q.shape[-1]
+        return self.epsilon / count + (1.0 - self.epsilon) * tf.one_hot(tf.argmax(q, axis=-1), count)
+
+
+class SharedBias(keras.layers.Layer):
+    """Adds one number to all of the inputs."""
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return x + self.bias

@@ -1,0 +1,166 @@
+"""Prioritized replay: windows drawn by the error that the last update found in them.
+
+Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3. There an item is a transition, and so it is here for
+windows of one row. For longer windows an item is a trajectory as it was collected, which is this package's extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
+from acer_tf.replay.trajectories import ALL, TrajectoryReplay
+from acer_tf.types import Draw, EnvironmentSpec, Trajectory
+
+Priority = Literal["proportional", "rank"]
+
+
+class PrioritizedReplay(TrajectoryReplay):
+    """A `TrajectoryReplay` in which item j of an environment is its rows jT to (j + 1)T − 1.
+
+    All environments share one memory: a draw takes B items, whosever they are, one from each of B equal shares of the
+    probability. New items get the largest priority so far, 1 at first; a drawn one gets |error| + ε. What has only
+    masked rows is never drawn.
+    """
+
+    draws_ahead = False
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        num_envs: int,
+        capacity: int,
+        unroll_length: int,
+        seed: int,
+        *,
+        batch_size: int,
+        priority: Priority,
+        priority_exponent: tuple[float, float],
+        importance_exponent: tuple[float, float],
+        priority_epsilon: float = 1e-6,
+        normalize_by_batch: bool = True,
+        file: Path | None = None,
+    ) -> None:
+        """Allocates as `TrajectoryReplay` does, and the priorities.
+
+        Args:
+            spec: what the environments show, and how many actions they take.
+            num_envs: N.
+            capacity: acted rows kept per environment.
+            unroll_length: T, the rows of every item.
+            seed: of the generator that draws.
+            batch_size: B, items per draw.
+            priority: "proportional", p = |error| + ε, or "rank", p = 1 / rank by that.
+            priority_exponent: α in [0, 1] at the run's start and end; P ∝ p^α.
+            importance_exponent: β in [0, 1] at the run's start and end; weights are (items · P)^−β.
+            priority_epsilon: ε ≥ 0, which keeps items without an error alive.
+            normalize_by_batch: whether weights are divided by the largest of the draw; else by the largest of all
+                items.
+            file: a new file to hold the rows; None for memory.
+
+        Raises:
+            ValueError: as `TrajectoryReplay`, B below 1, a capacity below T, or an exponent or ε out of range.
+        """
+        super().__init__(spec, num_envs, capacity, unroll_length, seed, file=file)
+        for name, values in (("priority_exponent", priority_exponent), ("importance_exponent", importance_exponent)):
+            if not all(0 <= value <= 1 for value in values):
+                raise ValueError(f"{name} must be in [0, 1], got {values}")
+        if not 0 <= priority_epsilon < np.inf:
+            raise ValueError(f"priority_epsilon must be at least 0 and finite, got {priority_epsilon}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
+        self._alpha, self._beta = priority_exponent, importance_exponent
+        self._items = capacity // unroll_length  # per environment; item j has place j mod this
+        structure = SumTree if priority == "proportional" else RankHeap
+        self._priorities = structure(num_envs * self._items, self._alpha[0])
+        self._largest = 1.0
+        self._oldest = self._newest = 0  # the items with a priority are those from oldest to newest − 1
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether any item has a priority."""
+        self._follow()
+        return len(self._priorities) > 0
+
+    def begin_segment(self) -> None:
+        """Nothing to mark: items have a fixed length."""
+        self._require_pending()
+
+    def sample(self, envs: slice = ALL) -> Trajectory:
+        """`draw`'s windows alone."""
+        return self.draw(envs).trajectory
+
+    def draw(self, envs: slice = ALL, progress: float = 0.0) -> Draw:
+        """B items by priority, of any environment, in fresh arrays, with their importance weights.
+
+        Args:
+            envs: not looked at: all environments share one memory.
+            progress: share of the run that is done, in [0, 1], for α and β.
+
+        Raises:
+            RuntimeError: no item is whole yet (see `can_sample`).
+        """
+        if not self.can_sample:
+            raise RuntimeError(f"draw() needs {self._unroll_length} rows per environment, {self.stored} are stored")
+        # A new α takes time in proportion to the memory's size: in steps of 0.001 it is seldom new.
+        self._priorities.alpha = round(annealed(*self._alpha, progress), 3)
+        items, probabilities = self._priorities.sample(self._batch_size, self._generator)
+        least = None if self._by_batch else self._priorities.least_probability()
+        weight = importance_weights(probabilities, annealed(*self._beta, progress), least_probability=least)
+        env, place = items % self._num_envs, items // self._num_envs
+        number = self._newest - 1 - (self._newest - 1 - place) % self._items
+        return Draw(self._windows(number * self._unroll_length, env), weight.astype(np.float32), items)
+
+    def refresh(self, draw: Draw, errors: np.ndarray) -> None:
+        """Gives the items of a draw the priority |error| + ε; a draw without items has none.
+
+        Raises:
+            ValueError: an error is negative or not finite; no priority has changed.
+        """
+        if draw.items is None:
+            return
+        priorities = np.asarray(errors, np.float64) + self._epsilon
+        self._priorities.set(draw.items, priorities)
+        self._largest = max(self._largest, float(priorities.max()))
+
+    def save(self, folder: Path) -> dict[str, np.ndarray]:
+        self._follow()
+        mine = {f"priorities/{name}": array for name, array in self._priorities.state().items()}
+        counters = np.array([self._oldest, self._newest], np.int64)
+        return super().save(folder) | mine | {"largest": np.array(self._largest), "items": counters}
+
+    def restore(self, folder: Path, state: Mapping[str, np.ndarray]) -> None:
+        saved = {n.removeprefix("priorities/"): array for n, array in state.items() if n.startswith("priorities/")}
+        if not saved:
+            raise ValueError("the saved replay has no priorities")
+        # Before the rows: if either raises, the replay is as before.
+        priorities = type(self._priorities)(self._priorities.capacity)
+        priorities.restore(saved)
+        super().restore(folder, state)
+        self._priorities = priorities
+        self._largest = float(state["largest"])
+        self._oldest, self._newest = (int(number) for number in state["items"])
+
+    def _follow(self) -> None:
+        """Gives a priority to the items that are whole now, and takes it from those of which a row is gone."""
+        length, first = self._unroll_length, self._rows - self.stored
+        # The frames before the oldest rows are gone: what they show could not be rebuilt.
+        oldest = -(-(first + self._spec.stack - 1) // length) if first else 0
+        newest = self._rows // length
+        gone = np.arange(self._oldest, min(oldest, self._newest))
+        new = np.arange(max(self._newest, oldest), newest)
+        self._oldest, self._newest = max(oldest, self._oldest), max(newest, self._newest)
+        if not len(gone) + len(new):
+            return
+        rows = new[:, None] * length + np.arange(length)
+        alive = self._gather("mask", rows.ravel()).reshape(self._num_envs, *rows.shape).any(axis=2)
+        each = np.arange(self._num_envs)[:, None]
+        items = new % self._items * self._num_envs + each
+        # Before the new ones, one of which may have the place of one that is gone.
+        self._priorities.discard((gone % self._items * self._num_envs + each).ravel())
+        self._priorities.set(items[alive], np.full(alive.sum(), self._largest))

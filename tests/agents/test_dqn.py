@@ -1,0 +1,190 @@
+"""DQN's and Double DQN's update, exploration and target network."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf.agents.dqn import Dqn, DqnHyperparameters
+from acer_tf.agents.optimizer import rmsprop
+from acer_tf.networks import Network
+from acer_tf.types import EnvironmentSpec, Trajectory
+
+SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
+FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
+BATCH = 32
+
+
+def agent_of(spec=SPEC, seed=0, shared_bias=True, **given):
+    rng = np.random.default_rng(seed)
+    architecture = "nature" if spec.stack > 1 else "mlp"
+    networks = [
+        Network(spec, architecture=architecture, policy="epsilon_greedy", shared_bias=shared_bias) for _ in range(2)
+    ]
+    optimizer = rmsprop(
+        networks[0].model, learning_rate=1e-2, decay=0.9, epsilon=1e-3, initial_accumulator=0.0, centered=True
+    )
+    given = {"max_gradient_norm": np.inf} | given
+    agent = Dqn(*networks, optimizer, DqnHyperparameters(**given))
+    for network in networks:
+        for variable in network.model.trainable_variables:
+            variable.assign(0.4 * rng.normal(size=variable.shape) / max(1.0, np.prod(variable.shape[:-1]) / 20) ** 0.5)
+    return agent
+
+
+def transitions(seed=0, spec=SPEC):
+    rng = np.random.default_rng(seed)
+    shape = (BATCH, spec.stack + 1, *spec.frame_shape)
+    if spec.stack > 1:
+        observation = rng.integers(0, 256, shape).astype(np.uint8)
+        age = np.minimum(rng.integers(0, 9, (BATCH, 1)) + np.arange(2), spec.stack - 1).astype(np.uint8)
+    else:
+        observation, age = rng.normal(size=shape).astype(np.float32), np.zeros((BATCH, 2), np.uint8)
+    return Trajectory(
+        observation,
+        age,
+        rng.integers(0, 3, (BATCH, 1)).astype(np.int32),
+        rng.normal(0, 2, (BATCH, 1)).astype(np.float32),
+        (rng.random((BATCH, 1)) < 0.7).astype(np.float32),
+        np.ones((BATCH, 1), bool),
+        np.full((BATCH, 1, 3), 1 / 3, np.float32),
+    )
+
+
+def stacks(t):
+    """[B, 2, S, H, W] of frames, or [B, 2, D]: what the environment showed."""
+    if t.observation.ndim == 3:
+        return t.observation
+    shown = np.stack([t.observation[:, :4], t.observation[:, 1:]], axis=1).copy()
+    for b in range(BATCH):
+        for row in range(2):
+            for plane in range(4):
+                if 3 - plane > t.age[b, row]:
+                    shown[b, row, plane] = 0
+    return shown
+
+
+def delta_of(agent, t, *, double, gamma=0.99, clip=np.inf):
+    """Schaul et al. 2016, Algorithm 1, line 11, one transition after the other."""
+    shown = tf.constant(stacks(t))
+    q = agent.network.observe(shown[:, 0])[1].numpy()
+    online, target = (n.observe(shown[:, 1])[1].numpy() for n in (agent.network, agent.average))
+    delta = np.zeros(BATCH)
+    for b in range(BATCH):
+        best = np.argmax((online if double else target)[b])
+        bootstrap = gamma * target[b, best] if t.discount[b, 0] else 0.0
+        delta[b] = np.clip(t.reward[b, 0], -clip, clip) + bootstrap - q[b, t.action[b, 0]]
+    return delta
+
+
+@pytest.mark.parametrize("spec", [SPEC, FRAMES], ids=["vectors", "frames"])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("error_clip", [1.0, np.inf])
+def test_the_gradient_is_that_of_hubers_loss_of_the_error(spec, double, error_clip):
+    agent = agent_of(spec, double_q=double, error_clip=error_clip, reward_clip=1.5)
+    t, weight = transitions(spec=spec), np.random.default_rng(1).random(BATCH).astype(np.float32)
+    delta = delta_of(agent, t, double=double, clip=1.5)
+    assert (np.abs(delta) > 1).any() and (np.abs(delta) < 1).any()
+    gradients, _, errors = agent.parameter_gradients(Trajectory(*map(tf.constant, t)), tf.constant(weight))
+    np.testing.assert_allclose(errors, np.abs(delta), rtol=1e-4, atol=1e-5)
+    with tf.GradientTape() as tape:
+        q = tf.gather(agent.network.observe(tf.constant(stacks(t)[:, 0]))[1], t.action[:, 0], batch_dims=1)
+        error = tf.stop_gradient(q + delta.astype(np.float32)) - q
+        size = tf.abs(error)
+        bound = min(error_clip, 1e6)  # infinity times 0 would be no number
+        loss = tf.where(size < bound, 0.5 * error**2, bound * size - 0.5 * bound**2)
+        loss = tf.reduce_mean(weight * loss)
+    expected = tape.gradient(loss, agent.network.model.trainable_variables)
+    for got, want in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-5)
+
+
+def test_the_choice_of_the_next_action_is_what_double_dqn_changes():
+    t = transitions()
+    plain, double = (agent_of(double_q=double) for double in (False, True))
+    difference = delta_of(plain, t, double=True) - delta_of(plain, t, double=False)
+    assert (np.abs(difference) > 1e-3).sum() > 3 and (difference < 1e-6).all()  # the maximum is the larger one
+    errors = [a.parameter_gradients(Trajectory(*map(tf.constant, t)))[2].numpy() for a in (plain, double)]
+    assert not np.allclose(*errors)
+
+
+def test_one_step_is_centred_rmsprop_on_that_gradient():
+    agent, t = agent_of(), transitions()
+    variables = agent.network.model.trainable_variables
+    before = [v.numpy() for v in variables]
+    gradients = [g.numpy() for g in agent.parameter_gradients(Trajectory(*map(tf.constant, t)))[0]]
+    target = agent.average.model.get_weights()
+    agent.update(t)
+    for variable, start, g in zip(variables, before, gradients, strict=True):
+        mean, square = 0.1 * g, 0.1 * g**2
+        np.testing.assert_allclose(
+            variable.numpy(), start - 1e-2 * g / np.sqrt(square - mean**2 + 1e-3), rtol=1e-4, atol=1e-6
+        )
+    for a, b in zip(agent.average.model.get_weights(), target, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_weights_of_one_are_no_weights():
+    agents = [agent_of(), agent_of()]
+    reports = [agents[0].update(transitions()), agents[1].update(transitions(), np.ones(BATCH, np.float32))]
+    assert reports[0].diagnostics == reports[1].diagnostics
+    for a, b in zip(*(agent.network.model.get_weights() for agent in agents), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_lies_behind_an_end_is_not_read():
+    agent, t = agent_of(), transitions()
+    dirty = t.observation.copy()
+    dirty[t.discount[:, 0] == 0, 1] = np.nan
+    clean, spoilt = (
+        agent.parameter_gradients(Trajectory(*map(tf.constant, t._replace(observation=o))))
+        for o in (t.observation, dirty)
+    )
+    for a, b in zip(clean[0], spoilt[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_target_network_is_a_copy_every_period():
+    agent = agent_of(target_period=100)
+
+    def copied():
+        pairs = zip(agent.network.model.trainable_variables, agent.average.model.trainable_variables, strict=True)
+        return all(np.array_equal(a, b) for a, b in pairs)
+
+    for steps, copies in [(0, False), (4, False), (99, False), (100, True), (104, True)]:
+        agent.schedule(steps)
+        assert copied() == copies, steps
+    agent.update(transitions())
+    for steps, copies in [(196, False), (203, True)]:
+        agent.schedule(steps)
+        assert copied() == copies, steps
+    resumed = agent_of(target_period=100)
+    resumed.schedule(250)  # whatever a restored run's first call is, its target network was restored
+    pairs = zip(resumed.network.model.trainable_variables, resumed.average.model.trainable_variables, strict=True)
+    assert not all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_exploration_falls_from_one_after_the_start_and_then_stays():
+    agent = agent_of(exploration_final=0.1, exploration_steps=1000, exploration_start=500)
+    for steps, epsilon in [(0, 1.0), (500, 1.0), (1000, 0.55), (1500, 0.1), (9999, 0.1)]:
+        agent.schedule(steps)
+        probabilities, q = (x.numpy() for x in agent.network.observe(tf.constant(transitions().observation[:, 0])))
+        np.testing.assert_allclose(probabilities.min(axis=1), epsilon / 3, rtol=1e-5)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
+        if epsilon < 1:
+            np.testing.assert_array_equal(probabilities.argmax(axis=1), q.argmax(axis=1))
+
+
+def test_actions_follow_the_probabilities():
+    agent = agent_of(exploration_final=0.4, exploration_steps=1)
+    agent.schedule(10)
+    observation = np.tile(transitions().observation[:1, 0], (20_000, 1))
+    action, statistics = agent.act(observation, np.array([0, 1], np.int32))
+    frequency = np.bincount(action, minlength=3) / len(action)
+    np.testing.assert_allclose(frequency, statistics[0], atol=0.015)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_top_layer_has_one_bias_or_one_per_action(shared):
+    network = Network(SPEC, architecture="mlp", policy="epsilon_greedy", shared_bias=shared)
+    biases = [v for v in network.model.trainable_variables if v.path.endswith("bias")]
+    assert sum(int(np.prod(v.shape)) for v in biases) == 64 + 64 + (1 if shared else 3)

@@ -1,0 +1,241 @@
+"""Prioritized replay: what may be drawn, how often, with which weight; and that all of it survives a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from acer_tf.replay import PrioritizedReplay
+from acer_tf.types import Draw, EnvironmentSpec, TimeStep
+from tests.replay.twin import World, spec_of
+
+
+def replay_of(spec: EnvironmentSpec, num_envs: int, capacity: int, length: int, **given: Any) -> PrioritizedReplay:
+    settings = {"batch_size": 8, "priority": "proportional", "priority_exponent": (1.0, 1.0)}
+    settings |= {"importance_exponent": (1.0, 1.0), "priority_epsilon": 0.0}
+    return PrioritizedReplay(spec, num_envs, capacity, length, 0, **(settings | given))
+
+
+def feed(replay: PrioritizedReplay, world: World, steps: int) -> None:
+    for _ in range(steps):
+        replay.append(*world.act(), world.step())
+
+
+def started(spec: EnvironmentSpec, num_envs: int, capacity: int, length: int, steps: int, **given: Any) -> tuple:
+    world, replay = World(spec, num_envs, seed=1), replay_of(spec, num_envs, capacity, length, **given)
+    replay.start(*world.reset()[:2])
+    feed(replay, world, steps)
+    return world, replay
+
+
+class Counter:
+    """Vectors whose only number is 1000 e + n in row n of environment e, and which is the reward too; all unmasked."""
+
+    spec = EnvironmentSpec((1,), "float32", 1, num_actions=2)
+
+    def __init__(self, num_envs: int, **given: Any) -> None:
+        self.number = np.arange(num_envs) * 1000.0
+        self.replay = replay_of(self.spec, num_envs, **given)
+        self.replay.start(self.number[:, None].astype(np.float32), np.zeros(num_envs, np.uint8))
+
+    def feed(self, steps: int, mask: bool = True) -> None:
+        ones = np.ones(len(self.number), np.float32)
+        for _ in range(steps):
+            reward = self.number.astype(np.float32) * mask
+            self.number += 1
+            step = TimeStep(
+                self.number[:, None].astype(np.float32),
+                ones.astype(np.uint8) * 0,
+                reward,
+                ones,
+                ones == mask,
+                ones == 0,
+            )
+            self.replay.append(ones.astype(np.int32), np.full((len(ones), 2), 0.5, np.float32), step)
+
+    def set_errors(self, items: Sequence[int], errors: Sequence[float] | np.ndarray) -> None:
+        """As if these had been drawn."""
+        self.replay.draw()
+        self.replay.refresh(Draw(None, None, np.array(items)), np.asarray(errors, float))
+
+    def priorities(self, count: int) -> list[float]:
+        self.replay.draw()
+        return self.replay._priorities.get(np.arange(count)).tolist()
+
+    def drawn(self, times: int) -> np.ndarray:
+        """The first rows' numbers of many draws."""
+        draws = [self.replay.draw() for _ in range(times)]
+        return np.concatenate([draw.trajectory.observation[:, 0, 0] for draw in draws]).astype(int)
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_items_are_whole_stored_and_aligned_and_all_are_drawn(length):
+    counter = Counter(2, capacity=20, length=length)
+    counter.feed(length - 1)
+    assert not counter.replay.can_sample
+    with pytest.raises(RuntimeError, match="needs"):
+        counter.replay.draw()
+    for steps in (1, 5, 20, 33):
+        counter.feed(steps)
+        rows = counter.replay.rows
+        items = [j for j in range(rows // length) if j * length >= max(0, rows - 20)]
+        assert set(counter.drawn(100)) == {1000 * e + j * length for e in range(2) for j in items}
+
+
+@pytest.mark.parametrize(("stack", "length"), [(4, 1), (3, 5), (1, 4)])
+@pytest.mark.parametrize("priority", ["proportional", "rank"])
+def test_windows_are_those_of_the_ring_and_never_begin_behind_lost_frames(stack, length, priority):
+    spec = spec_of(stack, dtype="uint8")
+    world, replay = started(spec, 3, 40, length, 25, priority=priority)
+    for _ in range(30):
+        feed(replay, world, 7)
+        replay.check_valid()
+        draw = replay.draw()
+        env = draw.items % 3
+        for b in range(8):
+            # Each window is the same environment's at one of its stored aligned rows, whose frames are all stored.
+            first = replay.rows - replay.stored + (stack - 1 if replay.rows > 40 else 0)
+            starts = [s for s in range(0, replay.rows - length + 1, length) if s >= first]
+            matches = [
+                s
+                for s in starts
+                if all(
+                    np.array_equal(part[0], whole[b])
+                    for part, whole in zip(replay._windows(np.array([s]), env[b : b + 1]), draw.trajectory, strict=True)
+                )
+            ]
+            assert matches
+        assert draw.trajectory.mask.any(axis=1).all()
+
+
+def test_masked_transitions_are_never_drawn():
+    counter = Counter(1, capacity=50, length=1)
+    counter.feed(10)
+    counter.feed(3, mask=False)
+    counter.feed(10)
+    assert set(counter.drawn(100)) == set(range(23)) - {10, 11, 12}
+
+
+@pytest.mark.parametrize("priority", ["proportional", "rank"])
+def test_frequencies_are_the_probabilities_and_weights_their_inverses(priority):
+    counter = Counter(1, capacity=10, length=1, priority=priority, priority_exponent=(0.6, 0.6), batch_size=10)
+    counter.feed(10)
+    errors = np.arange(1.0, 11.0)
+    counter.set_errors(range(10), errors)
+    p = (errors if priority == "proportional" else 1 / np.arange(10, 0, -1)) ** 0.6
+    p /= p.sum()
+    frequency = np.bincount(counter.drawn(4000), minlength=10) / 40_000
+    np.testing.assert_allclose(frequency, p, atol=4 * np.sqrt(p.max() / 40_000))
+    draw = counter.replay.draw()
+    rows = draw.trajectory.observation[:, 0, 0].astype(int)
+    weights = (10 * p[rows]) ** -1.0
+    np.testing.assert_allclose(draw.weight, weights / weights.max(), rtol=1e-5)
+    assert draw.weight.dtype == np.float32
+
+
+def test_weights_may_be_divided_by_the_largest_of_the_memory():
+    counter = Counter(1, capacity=100, length=1, batch_size=4, normalize_by_batch=False)
+    counter.feed(100)
+    errors = np.ones(100)
+    errors[7] = 1e-3  # hardly ever drawn
+    counter.set_errors(range(100), errors)
+    np.testing.assert_allclose(counter.replay.draw().weight, 1e-3, rtol=1e-5)
+
+
+def test_new_items_have_the_largest_priority_so_far_and_drawn_ones_their_error():
+    counter = Counter(1, capacity=10, length=1, priority_epsilon=0.5)
+    counter.feed(4)
+    assert counter.priorities(4) == [1, 1, 1, 1]
+    counter.set_errors([0, 1], [0.0, 7.0])
+    counter.feed(1)
+    assert counter.priorities(5) == [0.5, 7.5, 1, 1, 7.5]
+    counter.set_errors([1], [2.0])
+    counter.feed(1)
+    assert counter.priorities(6) == [0.5, 2.5, 1, 1, 7.5, 7.5]
+
+
+@pytest.mark.parametrize("priority", ["proportional", "rank"])
+def test_with_exponent_0_all_are_equal_and_weigh_1(priority):
+    counter = Counter(3, capacity=20, length=1, priority=priority, priority_exponent=(0.0, 0.0))
+    counter.feed(20)
+    counter.set_errors(range(60), np.random.default_rng(0).random(60) * 9)
+    assert (counter.replay._priorities.probabilities(np.arange(60)) == 1 / 60).all()
+    assert (counter.replay.draw().weight == 1).all()
+
+
+def test_exponents_go_from_start_to_end():
+    given = {"priority_exponent": (0.5, 0.0), "importance_exponent": (0.4, 1.0)}
+    counter = Counter(1, capacity=10, length=1, **given)
+    counter.feed(10)
+    counter.set_errors(range(10), np.arange(1.0, 11.0))
+    for progress, alpha, beta in [(0.0, 0.5, 0.4), (0.5, 0.25, 0.7), (1.0, 0.0, 1.0), (1.2, 0.0, 1.0)]:
+        draw = counter.replay.draw(progress=progress)
+        p = np.arange(1.0, 11.0)[draw.items] ** alpha
+        np.testing.assert_allclose(draw.weight, (p / p.min()) ** -beta, rtol=1e-5)
+
+
+@pytest.mark.parametrize("priority", ["proportional", "rank"])
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_restored_replay_goes_on_as_if_nothing_had_been(tmp_path: Path, priority, length):
+    spec = spec_of(3, dtype="uint8")
+    world, replay = started(spec, 2, 40, length, 57, priority=priority)
+    for _ in range(5):
+        draw = replay.draw()
+        replay.refresh(draw, np.random.default_rng(3).random(8) * 3)
+    state = replay.save(tmp_path)
+    other = replay_of(spec, 2, 40, length, priority=priority)
+    other.restore(tmp_path, state)
+    for seamed in (replay, other):
+        world = World(spec, 2, seed=9)
+        seamed.seam(*world.reset()[:2])
+        feed(seamed, world, 30)
+    for _ in range(5):
+        a, b = replay.draw(), other.draw()
+        assert np.array_equal(a.items, b.items) and np.array_equal(a.weight, b.weight)
+        assert all(np.array_equal(x, y) for x, y in zip(a.trajectory, b.trajectory, strict=True))
+        for each in (replay, other):
+            each.refresh(a, np.arange(8.0))
+
+
+def test_a_state_without_priorities_or_of_other_sizes_is_refused_and_nothing_changes(tmp_path: Path):
+    spec = spec_of(1, dtype="uint8")
+    _, replay = started(spec, 2, 40, 1, 57)
+    state = replay.save(tmp_path)
+    for change in ({"num_envs": 1, "capacity": 40}, {"num_envs": 2, "capacity": 44}):
+        with pytest.raises(ValueError, match="other sizes|capacity"):
+            replay_of(spec, length=1, **change).restore(tmp_path, state)
+    other = replay_of(spec, 2, 40, 1)
+    with pytest.raises(ValueError, match="no priorities"):
+        other.restore(tmp_path, {name: a for name, a in state.items() if not name.startswith("priorities/")})
+    with pytest.raises(ValueError, match="RankHeap"):
+        replay_of(spec, 2, 40, 1, priority="rank").restore(tmp_path, state)
+    assert other.rows == 0
+
+
+@pytest.mark.parametrize("errors", [[-1.0] + [0.0] * 7, [np.nan] + [0.0] * 7, [np.inf] + [0.0] * 7])
+def test_errors_that_are_none_are_refused(errors):
+    counter = Counter(1, capacity=10, length=1)
+    counter.feed(10)
+    draw = counter.replay.draw()
+    with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
+        counter.replay.refresh(draw, np.array(errors))
+    assert counter.replay._priorities.get(np.arange(10)).tolist() == [1.0] * 10
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"priority_exponent": (1.1, 0.5)}, "priority_exponent must be in"),
+        ({"priority_exponent": (0.5, -0.1)}, "priority_exponent must be in"),
+        ({"importance_exponent": (np.nan, 1.0)}, "importance_exponent must be in"),
+        ({"priority_epsilon": -1e-9}, "priority_epsilon must be at least 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        replay_of(spec_of(1, dtype="uint8"), 2, 40, 1, **given)
