@@ -1,6 +1,7 @@
 """Experience replay in NumPy."""
 
 from acer_tf.replay.chunks import ReplayCorrupt
+from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
 from acer_tf.replay.trajectories import TrajectoryReplay
 
-__all__ = ["ReplayCorrupt", "TrajectoryReplay"]
+__all__ = ["Priorities", "RankHeap", "ReplayCorrupt", "SumTree", "TrajectoryReplay"]
