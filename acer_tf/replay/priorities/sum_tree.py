@@ -1,0 +1,153 @@
+"""Proportional prioritization: a sum tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from acer_tf.replay.priorities.interface import Priorities
+
+_FAN = 16  # children per node: fewer levels, each some NumPy calls, than a binary tree has
+
+
+class SumTree(Priorities):
+    """Proportional prioritization, P(i) ∝ p_i^α  (§3.3, Appendix B.2.1).
+
+    The leaves hold p^α, and every inner node the sum of its children. A changed leaf's ancestors are summed anew from
+    their children, level by level for the whole batch, so rounding does not accumulate over updates.
+
+    An item of priority 0 is drawn only where α is 0, since 0^0 = 1.
+    """
+
+    def __init__(self, capacity: int, alpha: float = 1.0) -> None:
+        """An empty tree.
+
+        Args:
+            capacity: the number of items that can be stored.
+            alpha: α in [0, 1].
+
+        Raises:
+            ValueError: a capacity below 1, or α out of range.
+        """
+        super().__init__(capacity, alpha)
+        self._priorities = np.full(capacity, np.nan)  # p; NaN: not stored
+        self._stored = 0
+        self._sums = _Tree(capacity, np.add, 0.0)  # over p^α
+        self._minima = _Tree(capacity, np.minimum, np.inf)  # over p^α where it is above 0
+
+    def __len__(self) -> int:
+        return self._stored
+
+    @property
+    def total(self) -> float:
+        """Σ p^α over the stored items."""
+        return self._sums.root()
+
+    def get(self, indices: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self._priorities[self._checked(indices)]
+        return values
+
+    def discard(self, indices: np.ndarray) -> None:
+        indices = self._checked(indices)
+        self._stored -= len(np.unique(indices[~np.isnan(self._priorities[indices])]))
+        self._priorities[indices] = np.nan
+        self._set_leaves(indices, np.zeros(len(indices)))
+
+    def probabilities(self, indices: np.ndarray) -> np.ndarray:
+        leaves = self._sums.levels[0][self._checked(indices)]
+        return leaves / self.total if self.total else leaves
+
+    def least_probability(self) -> float:
+        least = self._minima.root()
+        if least == np.inf:
+            raise ValueError("least_probability() needs an item that can be drawn: none is stored with a priority > 0")
+        return least / self.total
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {
+            "capacity": np.asarray(self._capacity),
+            "alpha": np.asarray(self._alpha),
+            "priorities": self._priorities.copy(),
+        }
+
+    def check_valid(self) -> None:
+        stored = ~np.isnan(self._priorities)
+        assert self._stored == stored.sum(), "the count is that of the stored items"
+        leaves = np.where(stored, np.nan_to_num(self._priorities) ** self._alpha, 0.0)
+        smallest = np.where(leaves > 0, leaves, np.inf)
+        assert np.array_equal(self._sums.levels[0][: self._capacity], leaves), "leaves are p^alpha"
+        assert np.array_equal(self._minima.levels[0][: self._capacity], smallest), "the minimum leaves out zeros"
+        for tree in (self._sums, self._minima):
+            for children, parents in zip(tree.blocks, tree.levels[1:], strict=False):
+                reduced = tree.reduce.reduce(children, axis=1)
+                assert np.array_equal(parents[: len(children)], reduced), "a node is the reduction of its children"
+
+    def _apply_alpha(self) -> None:
+        stored = np.flatnonzero(~np.isnan(self._priorities))
+        self._set_leaves(stored, self._priorities[stored] ** self._alpha)
+
+    def _set(self, indices: np.ndarray, priorities: np.ndarray) -> None:
+        if self._stored < self._capacity:
+            self._stored += len(np.unique(indices[np.isnan(self._priorities[indices])]))
+        self._priorities[indices] = priorities
+        self._set_leaves(indices, priorities**self._alpha)
+
+    def _set_leaves(self, indices: np.ndarray, values: np.ndarray) -> None:
+        self._sums.set(indices, values)
+        self._minima.set(indices, np.where(values > 0, values, np.inf))
+
+    def _sample(self, quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        total = self.total
+        if not total:
+            raise ValueError("sample() needs an item that can be drawn, all stored priorities are 0")
+        mass = total * quantiles
+        nodes, rows = np.zeros(len(mass), np.int64), np.arange(len(mass))
+        below = np.zeros((len(mass), _FAN + 1))  # column c: the mass of the children before child c
+        for blocks in reversed(self._sums.blocks):
+            np.cumsum(blocks[nodes], axis=1, out=below[:, 1:])
+            # Rounding may leave the remaining mass at or beyond the node's own: it then means its last child that has
+            # any. The child below is one whose mass is above 0, because `below` rises there.
+            mass = np.minimum(mass, np.nextafter(below[:, -1], 0))
+            child = np.count_nonzero(below[:, 1:] <= mass[:, None], axis=1)
+            mass = mass - below[rows, child]
+            nodes = nodes * _FAN + child
+        return nodes, self._sums.levels[0][nodes] / total
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        priorities = np.array(state["priorities"], np.float64)
+        if priorities.shape != (self._capacity,):
+            raise ValueError(f"priorities must have shape ({self._capacity},), got {priorities.shape}")
+        self._priorities = priorities
+        self._stored = int(np.count_nonzero(~np.isnan(priorities)))
+        self._sums = _Tree(self._capacity, np.add, 0.0)
+        self._minima = _Tree(self._capacity, np.minimum, np.inf)
+
+
+class _Tree:
+    """Numbers at the leaves, and at every inner node the reduction of its children, up to a last block under the root.
+
+    Level 0 holds the leaves; `blocks` are views of the levels in which row b holds the children of node b of the next.
+    """
+
+    def __init__(self, capacity: int, reduce: np.ufunc, empty: float) -> None:
+        self.reduce = reduce
+        self.levels: list[np.ndarray] = []
+        count = capacity
+        while not self.levels or count > 1:
+            count = -(-count // _FAN)
+            self.levels.append(np.full(count * _FAN, empty))
+        self.blocks = [level.reshape(-1, _FAN) for level in self.levels]
+
+    def root(self) -> float:
+        return float(self.reduce.reduce(self.levels[-1]))
+
+    def set(self, leaves: np.ndarray, values: np.ndarray) -> None:
+        self.levels[0][leaves] = values
+        nodes = leaves
+        for blocks, parents in zip(self.blocks, self.levels[1:], strict=False):
+            if len(nodes) < len(blocks):
+                nodes = nodes // _FAN  # equal ones are reduced more than once, to the same number
+                parents[nodes] = self.reduce.reduce(blocks[nodes], axis=1)
+            else:
+                self.reduce.reduce(blocks, axis=1, out=parents[: len(blocks)])

@@ -1,0 +1,392 @@
+"""The Blind Cliffwalk: how many Q-learning updates replay needs, by the order in which it replays.
+
+Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3.1 to §3.3, Figures 1 and 2, Appendix B.1. Of two
+actions in each of n states in a row one is right: it leads to the next state, in the last one to reward 1 and the
+end. The other one ends the episode with reward 0. The memory holds the transitions of all 2^n action sequences, each
+run until it ends: 2^(n+1) − 2, of which one is rewarded. Q-learning with step 1/4 and γ = 1 − 1/n replays one
+transition per update, until the mean squared error of Q over all states and actions is below 10^-3.
+
+A state-action pair is numbered 2 · state + action. The right action is 0 in even states and 1 in odd ones, so that an
+action's bias cannot learn which one is right (Appendix B.1).
+
+What the paper leaves open, and what is done here:
+
+- θ ~ N(0, 0.1): 0.1 is taken as the standard deviation.
+- Linear features: "1-hot, concatenated with a constant bias feature". Taken as a weight vector per action, so there is
+  one bias per action; with one bias in all, alternating the right action would have no purpose.
+- The oracle picks the transition whose update leaves the smallest global loss, which is taken to be the error that
+  convergence is measured by. In the linear case there are states in which no update makes it smaller; the literal
+  oracle then picks updates of nothing for ever (in most runs from n = 8 on). Where no update makes the loss smaller by
+  a thousandth, it takes the transition of the largest |δ|. In the tabular case this changes nothing.
+- α, β and ε of the stochastic variants: those of Double DQN on Atari (Table 3: α 0.7 rank-based, 0.6 proportional), no
+  importance weights, which come later in the paper (§3.4), and p = |δ| as in Algorithm 1.
+- The random order of the sequences: transitions are shuffled, which matters to ties alone.
+
+Priorities are those of the paper: |δ| as of a transition's last replay, the maximum before the first. The rewarded
+transition therefore waits among 2^(n+1) − 2 that have not been replayed, and the updates that greedy and stochastic
+replay need grow as their number does, if from a lower start than uniform replay's; the oracle's do not.
+"""
+
+from __future__ import annotations
+
+import csv
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import matplotlib
+import numpy as np
+
+from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+STEP_SIZE = 0.25
+CONVERGED = 1e-3
+REPRESENTATIONS = ("tabular", "linear")
+_LEAST_REDUCTION = 1e-3  # share of the loss, of an update that the oracle takes for one
+
+
+class Result(NamedTuple):
+    """One run."""
+
+    representation: str
+    replay: str
+    states: int
+    run: int
+    updates: int  # to convergence, or those done without
+    converged: bool
+
+    @property
+    def transitions(self) -> int:
+        return 2 ** (self.states + 1) - 2
+
+
+def true_values(states: int) -> np.ndarray:
+    """[2n] float64 Q*(s, a) by pair: γ^(n−1−s) for the right action, 0 for the other."""
+    values = np.zeros((states, 2))
+    state = np.arange(states)
+    values[state, state % 2] = (1 - 1 / states) ** (states - 1.0 - state)
+    return values.ravel()
+
+
+def full_memory(states: int, generator: np.random.Generator) -> np.ndarray:
+    """[2^(n+1) − 2] int64 pairs of all transitions of all action sequences, shuffled.
+
+    State s is reached by 2^(n−s) of the 2^n sequences, and half of these take each action there.
+    """
+    return generator.permutation(np.repeat(np.arange(2 * states), 2 ** (states - 1 - np.arange(2 * states) // 2)))
+
+
+class QLearner:
+    """Q-learning on the Blind Cliffwalk, with a weight per pair and, if linear, one per action besides.
+
+    Plain Python numbers: one update is a handful of operations, and uniform replay needs millions.
+    """
+
+    def __init__(self, states: int, representation: str, generator: np.random.Generator) -> None:
+        """θ ~ N(0, 0.1).
+
+        Raises:
+            ValueError: fewer than 2 states, or an unknown representation.
+        """
+        if states < 2:
+            raise ValueError(f"states must be at least 2, got {states}")
+        if representation not in REPRESENTATIONS:
+            raise ValueError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}")
+        self.states = states
+        self.linear = representation == "linear"
+        self._discount = 1 - 1 / states
+        self._weights = generator.normal(0.0, 0.1, 2 * states).tolist()
+        self._biases = generator.normal(0.0, 0.1, 2).tolist() if self.linear else [0.0, 0.0]
+        self._truth = true_values(states)
+
+    def values(self) -> np.ndarray:
+        """[2n] Q by pair."""
+        return (np.array(self._weights).reshape(-1, 2) + self._biases).ravel()
+
+    def loss(self) -> float:
+        """Mean squared error of Q."""
+        return float(np.mean((self.values() - self._truth) ** 2))
+
+    def error(self, pair: int) -> float:
+        """δ = r + γ max_a Q(s', a) − Q(s, a) of the transition that the pair leads to."""
+        weights, (first, second) = self._weights, self._biases
+        state, action = pair >> 1, pair & 1
+        target = 0.0
+        if action == state & 1:
+            following = pair - action + 2
+            if following == len(weights):
+                target = 1.0
+            else:
+                target = self._discount * max(weights[following] + first, weights[following + 1] + second)
+        return target - weights[pair] - (second if action else first)
+
+    def update(self, pair: int) -> float:
+        """One Q-learning step, θ ← θ + η δ φ(s, a); returns δ."""
+        error = self.error(pair)
+        self._weights[pair] += STEP_SIZE * error
+        if self.linear:
+            self._biases[pair & 1] += STEP_SIZE * error
+        return error
+
+    def losses_after(self, errors: np.ndarray) -> np.ndarray:
+        """[2n] what `loss` would be after an update of each pair, whose δ are `errors` [2n]."""
+        pairs = np.arange(2 * self.states)
+        shared = np.eye(2 * self.states)  # φ(i) · φ(j)
+        if self.linear:
+            shared += pairs % 2 == pairs[:, None] % 2
+        after = self.values() + STEP_SIZE * errors[:, None] * shared
+        return np.asarray(np.mean((after - self._truth) ** 2, axis=1))
+
+
+class Replay(Protocol):
+    """Chooses the transition of each update."""
+
+    def draw(self) -> int:
+        """The pair of the transition to replay."""
+
+    def learned(self, error: float) -> None:
+        """Takes note of the δ of the transition drawn last."""
+
+
+class _Uniform:
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        self._pairs = self._draws(memory, generator)
+
+    @staticmethod
+    def _draws(memory: np.ndarray, generator: np.random.Generator) -> Iterator[int]:
+        while True:
+            yield from memory[generator.integers(len(memory), size=4096)].tolist()
+
+    def draw(self) -> int:
+        return next(self._pairs)
+
+    def learned(self, error: float) -> None:
+        pass
+
+
+class _Greedy:
+    """The transition of the largest |δ|, each as of its last replay; those not replayed yet come first (§3.2)."""
+
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        self._queue = [(-np.inf, index) for index in range(len(memory))]  # in order: a heap
+        self._pairs = memory.tolist()
+
+    def draw(self) -> int:
+        return int(self._pairs[self._queue[0][1]])
+
+    def learned(self, error: float) -> None:
+        heapq.heapreplace(self._queue, (-abs(error), self._queue[0][1]))
+
+
+class _Stochastic:
+    """Draws by a priority structure: |δ| as of the last replay, 1 for a transition not replayed yet (Algorithm 1)."""
+
+    def __init__(self, memory: np.ndarray, priorities: Priorities, generator: np.random.Generator) -> None:
+        self._pairs, self._priorities, self._generator = memory, priorities, generator
+        priorities.set(np.arange(len(memory)), np.ones(len(memory)))
+
+    def draw(self) -> int:
+        self._indices, _ = self._priorities.sample(1, self._generator)
+        return int(self._pairs[self._indices[0]])
+
+    def learned(self, error: float) -> None:
+        self._priorities.set(self._indices, np.array([abs(error)]))
+
+
+class _RankBased(_Stochastic):
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        super().__init__(memory, RankHeap(len(memory), alpha=0.7), generator)
+
+
+class _Proportional(_Stochastic):
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        super().__init__(memory, SumTree(len(memory), alpha=0.6), generator)
+
+
+class _GreedyCurrent:
+    """The transition of the largest |δ| under the current weights: greedy replay whose memory is never out of date.
+
+    Not in the paper. Copies of a transition do not matter to it, which a memory of last errors has to replay each.
+    """
+
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        self._learner = learner
+
+    def draw(self) -> int:
+        return max(range(2 * self._learner.states), key=lambda pair: abs(self._learner.error(pair)))
+
+    def learned(self, error: float) -> None:
+        pass
+
+
+class _Oracle:
+    """The transition whose update leaves the smallest loss (§3.1); where none helps, that of the largest |δ|."""
+
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        self._learner = learner
+
+    def draw(self) -> int:
+        errors = np.array([self._learner.error(pair) for pair in range(2 * self._learner.states)])
+        losses = self._learner.losses_after(errors)
+        best = int(losses.argmin())
+        helps = losses[best] < (1 - _LEAST_REDUCTION) * self._learner.loss()
+        return best if helps else int(np.abs(errors).argmax())
+
+    def learned(self, error: float) -> None:
+        pass
+
+
+REPLAYS: dict[str, Callable[[np.ndarray, QLearner, np.random.Generator], Replay]] = {
+    "uniform": _Uniform,
+    "rank-based": _RankBased,
+    "proportional": _Proportional,
+    "greedy": _Greedy,
+    "greedy, current errors": _GreedyCurrent,
+    "oracle": _Oracle,
+}
+_INDEPENDENT_OF_MEMORY = ("greedy, current errors", "oracle")
+
+
+def run(representation: str, replay: str, states: int, number: int, *, seed: int, limit: int) -> Result:
+    """Replays until convergence. The same run number has the same memory and initial weights whatever the replay is.
+
+    Convergence is looked for after every update, or, where the memory is so large that this would cost most of the
+    time, after every thousandth of the memory's size.
+
+    Args:
+        representation: one of `REPRESENTATIONS`.
+        replay: one of `REPLAYS`.
+        states: n.
+        number: of the run.
+        seed: of all runs.
+        limit: updates after which to give up.
+
+    Raises:
+        ValueError: an unknown representation or replay, fewer than 2 states, or a limit below 1.
+    """
+    if replay not in REPLAYS:
+        raise ValueError(f"replay must be one of {list(REPLAYS)}, got {replay!r}")
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, got {limit}")
+    start, draws = (np.random.default_rng([seed, states, number, use]) for use in (0, 1))
+    learner = QLearner(states, representation, start)
+    memory = full_memory(states, start)
+    chooser = REPLAYS[replay](memory, learner, draws)
+    interval = 1 if replay in _INDEPENDENT_OF_MEMORY else max(1, len(memory) // 1000)
+    updates = 0
+    while not (converged := learner.loss() < CONVERGED) and updates < limit:
+        for _ in range(min(interval, limit - updates)):
+            chooser.learned(learner.update(chooser.draw()))
+        updates = min(updates + interval, limit)
+    return Result(representation, replay, states, number, updates, converged)
+
+
+def write_results(results: Sequence[Result], path: Path) -> None:
+    """A row per run, as CSV."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*Result._fields, "transitions"])
+        writer.writerows([*result[:-1], int(result.converged), result.transitions] for result in results)
+
+
+def read_results(path: Path) -> list[Result]:
+    """What `write_results` wrote.
+
+    Raises:
+        ValueError: there is no such file, or it is none of these.
+    """
+    try:
+        with path.open(newline="") as file:
+            return [
+                Result(
+                    row["representation"],
+                    row["replay"],
+                    int(row["states"]),
+                    int(row["run"]),
+                    int(row["updates"]),
+                    bool(int(row["converged"])),
+                )
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds no results: {type(error).__name__} {error}") from error
+
+
+def summary(results: Sequence[Result]) -> str:
+    """A Markdown table per representation: median [minimum, maximum] updates by n and replay.
+
+    ">" stands before a number that a run did not converge within.
+    """
+    lines = []
+    for representation, groups in _by_representation(results).items():
+        sizes = sorted({states for _, states in groups})
+        replays = [replay for replay in REPLAYS if any(replay == there for there, _ in groups)]
+        lines += [f"**{representation}**", "", "| n | transitions | " + " | ".join(replays) + " |"]
+        lines += ["|" + " --- |" * (2 + len(replays))]
+        for states in sizes:
+            cells = [_cell(groups.get((replay, states), [])) for replay in replays]
+            lines += [f"| {states} | {2 ** (states + 1) - 2:,} | " + " | ".join(cells) + " |"]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """Median updates to convergence against n, a panel per representation, bands from minimum to maximum.
+
+    Runs that did not converge count with the updates they did, and their points are triangles: a lower bound.
+
+    Args:
+        results: of any number of runs.
+        path: .png or .svg.
+    """
+    panels = _by_representation(results)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(5.5 * len(panels), 5), sharey=True, squeeze=False, constrained_layout=True
+    )
+    for panel, (representation, groups) in zip(axes[0], panels.items(), strict=True):
+        for colour, replay in enumerate(REPLAYS):
+            sizes = sorted(states for there, states in groups if there == replay)
+            if not sizes:
+                continue
+            updates = [[result.updates for result in groups[replay, states]] for states in sizes]
+            medians = [float(np.median(one)) for one in updates]
+            color = "black" if replay == "uniform" else f"C{colour}"
+            panel.fill_between(sizes, [min(u) for u in updates], [max(u) for u in updates], color=color, alpha=0.15)
+            panel.plot(sizes, medians, color=color, marker="o", markersize=3, label=replay)
+            unfinished = [not all(result.converged for result in groups[replay, states]) for states in sizes]
+            panel.plot(
+                np.array(sizes)[unfinished], np.array(medians)[unfinished], color=color, marker="^", linestyle=""
+            )
+        sizes = sorted({states for _, states in groups})
+        memory = [2 ** (states + 1) - 2 for states in sizes]
+        panel.plot(sizes, memory, color="0.6", linestyle=":", label="number of transitions")
+        panel.set(title=representation, xlabel="number of states n", yscale="log")
+        panel.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
+        panel.grid(alpha=0.25)
+    axes[0][0].set_ylabel("updates to convergence (median; minimum to maximum)")
+    axes[0][0].legend(loc="upper left")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _by_representation(results: Sequence[Result]) -> Mapping[str, dict[tuple[str, int], list[Result]]]:
+    groups: dict[str, dict[tuple[str, int], list[Result]]] = {}
+    for result in results:
+        groups.setdefault(result.representation, {}).setdefault((result.replay, result.states), []).append(result)
+    return groups
+
+
+def _cell(results: Sequence[Result]) -> str:
+    if not results:
+        return "–"
+    ordered = sorted(results, key=lambda result: (not result.converged, result.updates))
+    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    median = sum(result.updates for result in middle) / 2
+    bounds = [median, ordered[0].updates, ordered[-1].updates]
+    open_ends = [not middle[1].converged, not ordered[0].converged, not ordered[-1].converged]
+    texts = [f"{'>' if open_end else ''}{bound:,.0f}" for bound, open_end in zip(bounds, open_ends, strict=True)]
+    return f"{texts[0]} [{texts[1]}, {texts[2]}]"

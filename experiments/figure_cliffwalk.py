@@ -1,0 +1,105 @@
+r"""Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et al., 2016): Figures 1 and 2, whole.
+
+python -m experiments.figure_cliffwalk --output=results/cliffwalk
+
+Q-learning updates to convergence against the number of states n = 2 ... 16, tabular and linear, under uniform, greedy
+TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes table.csv (a row per run),
+table.md, figure.png, figure.svg and run.json. About 20 minutes on one core: half of it n = 16, a quarter n = 15.
+
+Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), and
+greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD error.
+What else the paper leaves open is listed in acer_tf/reproduction/cliffwalk.py.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+
+from acer_tf.reproduction.cliffwalk import (
+    REPLAYS,
+    REPRESENTATIONS,
+    Result,
+    draw,
+    read_results,
+    run,
+    summary,
+    write_results,
+)
+from experiments import cli
+
+FLAGS = cli.new_flags()
+flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20", flag_values=FLAGS)
+flags.DEFINE_integer("runs", 10, "per point", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
+flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_string("output", "runs/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
+flags.DEFINE_bool("report_only", False, "make table.md and the figure anew from table.csv", flag_values=FLAGS)
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__)
+    output = Path(FLAGS.output)
+    try:
+        sizes = _sizes(FLAGS.sizes)
+        if FLAGS.report_only:
+            report(read_results(output / "table.csv"), output)
+            return 0
+    except ValueError as error:
+        return cli.fail(2, error)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return cli.fail(2, f"--output={output} cannot be made: {error}")
+    from acer_tf.training.records import run_document, write_json
+
+    settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
+    document = run_document(settings, {})
+    began = time.monotonic()
+    results: list[Result] = []
+    for states in sizes:
+        for representation in REPRESENTATIONS:
+            for replay in REPLAYS:
+                results += _runs(representation, replay, states)
+        write_results(results, output / "table.csv")
+    write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
+    report(results, output)
+    return 0
+
+
+def report(results: Sequence[Result], output: Path) -> None:
+    """table.md and the figure, from `results`."""
+    text = summary(results)
+    (output / "table.md").write_text(text)
+    for suffix in ("png", "svg"):
+        draw(results, output / f"figure.{suffix}")
+    print(text)
+    print(f"tables and figure in {output}")
+
+
+def _runs(representation: str, replay: str, states: int) -> list[Result]:
+    began = time.monotonic()
+    results = [
+        run(representation, replay, states, number, seed=FLAGS.seed, limit=FLAGS.limit) for number in range(FLAGS.runs)
+    ]
+    median = np.median([result.updates for result in results])
+    unfinished = sum(not result.converged for result in results)
+    note = f", {unfinished} not converged" if unfinished else ""
+    seconds = time.monotonic() - began
+    print(f"n={states} {representation}, {replay}: {median:,.0f} updates{note} ({seconds:.1f} s)", flush=True)
+    return results
+
+
+def _sizes(texts: list[str]) -> list[int]:
+    if not texts or not all(text.isdecimal() and 2 <= int(text) <= 20 for text in texts):
+        raise ValueError(f"--sizes={','.join(texts)}: must be numbers from 2 to 20, as in 2,4,8")
+    return sorted({int(text) for text in texts})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
