@@ -19,7 +19,7 @@ def use_threads(threads: int, architecture: str) -> dict[str, int]:
         architecture: the network's.
 
     Returns:
-        What is in force, for a record: TensorFlow's "intra_op" and "inter_op", and "emulators", those of the environments.
+        What is in force, for a record: TensorFlow's "intra_op" and "inter_op", and the environments' "emulators".
     """
     cores = threads or len(os.sched_getaffinity(0))
     intra_op, inter_op = (cores, min(2, cores)) if architecture == "nature" else (1, 1)
