@@ -20,15 +20,19 @@ def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | N
 
     Raises:
         FileExistsError: there is a file of this name; it is left alone.
-        OSError: the file cannot be made there, or its size cannot be reserved.
+        OSError: the file cannot be made there, its size cannot be reserved, or there is no memory for so much.
     """
-    if file is None:
-        # Zeroed memory comes as untouched pages.
-        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()}
     sizes = {
         name: -(-int(np.prod(shape)) * dtype.itemsize // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         for name, (shape, dtype) in arrays.items()
     }
+    if file is None:
+        # Not np.zeros: whether that writes its zeros depends on what the process has allocated and freed before.
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        return {
+            name: np.ndarray(shape, dtype, buffer=mmap.mmap(-1, sizes[name], flags=private))
+            for name, (shape, dtype) in arrays.items()
+        }
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.unlink(file)
