@@ -82,11 +82,21 @@ _DEFINE: dict[type, Any] = {
 }
 
 FLAGS = cli.new_flags()
+
+
+def _defaults(name: str) -> str:
+    """What a flag is where it is not given, and with which presets it is something else."""
+    default = getattr(Settings, name, None)
+    presets: dict[Any, list[str]] = {}
+    for preset, values in PRESETS.items():
+        if name in values and values[name] != default:
+            presets.setdefault(values[name], []).append(preset)
+    others = "".join(f"; preset {' or '.join(which)}: {value}" for value, which in presets.items())
+    return "" if default is None else f" (default: {default}{others})"
+
+
 for _name, _type in setting_types().items():
-    _default = getattr(Settings, _name, None)
-    _presets = "".join(f"; preset {preset}: {values[_name]}" for preset, values in PRESETS.items() if _name in values)
-    _shown = "" if _default is None else f" (default: {_default}{_presets})"
-    _DEFINE[_type](_name, None, _HELP[_name] + _shown, flag_values=FLAGS)
+    _DEFINE[_type](_name, None, _HELP[_name] + _defaults(_name), flag_values=FLAGS)
 flags.DEFINE_string("run_dir", None, "folder of this run; the same command continues it", flag_values=FLAGS)
 flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0, flag_values=FLAGS)
 flags.DEFINE_integer(

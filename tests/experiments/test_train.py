@@ -56,8 +56,10 @@ def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
 
 
 def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
-    assert train.FLAGS["unroll_length"].help.endswith("(default: 20; preset paper_continuous: 50)")
-    assert train.FLAGS["rmsprop_epsilon"].help.endswith("(default: 1e-05; preset paper: 0.1)")
+    ddqn = "ddqn_tuned or ddqn_rank or ddqn_proportional"
+    expected = f"(default: 20; preset paper_continuous: 50; preset dqn or dqn_rank or {ddqn}: 4)"
+    assert train.FLAGS["unroll_length"].help.endswith(expected)
+    assert train.FLAGS["average_decay"].help.endswith("(default: 0.99; preset paper_continuous: 0.995)")
     assert train.FLAGS["env"].help.endswith("CartPole-v1")
 
 
@@ -95,7 +97,7 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--importance_truncation=-1"], "--importance_truncation=-1.0: must be at least 0"),
         (["--gamma=nan"], "--gamma=nan: must be in [0, 1]"),
         (["--preset=papers"], "--preset=papers: must be one of baselines, paper, paper_continuous"),
-        (["--agent=dqn"], "--agent=dqn: must be one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis"),
+        (["--agent=ddqn"], "--agent=ddqn: must be one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis, dqn"),
         (["--agent=a3c", "--replay_ratio=4"], "use another agent, such as acer"),
         (["--replay_start=60000"], "--replay_capacity=50000"),
         (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
@@ -154,6 +156,23 @@ def test_the_flags_become_the_settings(ran):
         "normalize_observations": False,
         "dueling": False,
         "retrace": False,
+        "replay_poisson": False,
+        "replay_priority": "rank",
+        "replay_batch": 16,
+        "priority_exponent": 0.7,
+        "priority_exponent_final": 0.5,
+        "priority_epsilon": 0.01,
+        "importance_exponent": 0.5,
+        "importance_exponent_final": 0.9,
+        "weights_by_batch": False,
+        "rmsprop_centered": True,
+        "double_q": False,
+        "shared_bias": False,
+        "error_clip": 2.0,
+        "target_period": 100,
+        "exploration_final": 0.2,
+        "exploration_steps": 50,
+        "evaluation_epsilon": 0.1,
     }
     assert set(given) == {field.name for field in dataclasses.fields(Settings)}
     plain = make_settings({"env": "atari/Pong", "preset": "paper"})

@@ -10,6 +10,7 @@ import pytest
 from acer_tf.agents.acer import AcerHyperparameters
 from acer_tf.agents.acer_continuous import AcerContinuousHyperparameters
 from acer_tf.agents.actor_critic import ActorCriticHyperparameters
+from acer_tf.agents.dqn import DqnHyperparameters
 from acer_tf.training import settings as module
 from acer_tf.training.settings import Settings, SettingsError, differences, make_settings, setting_types
 
@@ -56,6 +57,23 @@ BASELINES = {
     "normalize_observations": True,
     "dueling": True,
     "retrace": True,
+    "replay_poisson": True,
+    "replay_priority": "uniform",
+    "replay_batch": 0,
+    "priority_exponent": 0.6,
+    "priority_exponent_final": 0.6,
+    "priority_epsilon": 1e-6,
+    "importance_exponent": 0.4,
+    "importance_exponent_final": 1.0,
+    "weights_by_batch": True,
+    "rmsprop_centered": False,
+    "double_q": True,
+    "shared_bias": True,
+    "error_clip": 1.0,
+    "target_period": 30_000,
+    "exploration_final": 0.01,
+    "exploration_steps": 1_000_000,
+    "evaluation_epsilon": 0.01,
 }
 PAPER = BASELINES | {
     "preset": "paper",
@@ -82,6 +100,63 @@ PAPER_CONTINUOUS = BASELINES | {
     "entropy_weight": 0.0,
     "critic_weight": 1.0,
 }
+# Of the prioritized-replay paper's Table 2, with what its baselines' papers fix.
+DDQN = BASELINES | {
+    "agent": "dqn",
+    "preset": "ddqn_tuned",
+    "num_envs": 1,
+    "unroll_length": 4,
+    "trajectories_per_update": 1,
+    "on_policy_updates": False,
+    "replay_ratio": 1.0,
+    "replay_poisson": False,
+    "replay_start": 50_000,
+    "replay_capacity": 1_000_000,
+    "replay_batch": 32,
+    "initialization": "fan_in",
+    "learning_rate": 0.00025,
+    "rmsprop_decay": 0.95,
+    "rmsprop_epsilon": 0.01 / 1024,
+    "rmsprop_centered": True,
+    "rmsprop_initial_accumulator": 0.0,
+    "max_gradient_norm": INF,
+    "entropy_weight": 0.0,
+    "critic_weight": 1.0,
+    "trust_region_delta": INF,
+}
+QUARTER = {"learning_rate": 0.0000625, "rmsprop_epsilon": 0.01 / 1024 / 16}
+DDQN_PROPORTIONAL = DDQN | QUARTER | {"preset": "ddqn_proportional", "replay_priority": "proportional"}
+DDQN_RANK = (
+    DDQN
+    | QUARTER
+    | {
+        "preset": "ddqn_rank",
+        "replay_priority": "rank",
+        "priority_exponent": 0.7,
+        "priority_exponent_final": 0.7,
+        "importance_exponent": 0.5,
+    }
+)
+DQN = DDQN | {
+    "preset": "dqn",
+    "double_q": False,
+    "shared_bias": False,
+    "target_period": 10_000,
+    "exploration_final": 0.1,
+    "evaluation_epsilon": 0.05,
+}
+DQN_RANK = (
+    DQN
+    | QUARTER
+    | {
+        "preset": "dqn_rank",
+        "replay_priority": "rank",
+        "priority_exponent": 0.5,
+        "priority_exponent_final": 0.0,
+        "importance_exponent": 0.0,
+        "importance_exponent_final": 0.0,
+    }
+)
 
 
 def pong(**given):
@@ -93,10 +168,29 @@ def acer(settings):
 
 
 @pytest.mark.parametrize(
-    ("preset", "values"), [("baselines", BASELINES), ("paper", PAPER), ("paper_continuous", PAPER_CONTINUOUS)]
+    "values", [BASELINES, PAPER, PAPER_CONTINUOUS, DQN, DQN_RANK, DDQN, DDQN_RANK, DDQN_PROPORTIONAL]
 )
-def test_a_preset_is_complete_and_as_designed(preset, values):
-    assert dataclasses.asdict(pong(preset=preset)) == values
+def test_a_preset_is_complete_and_as_designed(values):
+    assert dataclasses.asdict(pong(agent=values["agent"], preset=values["preset"])) == values
+
+
+def test_presets_of_dqn_and_of_the_others_are_not_mixed_up():
+    wanted = "--preset=baselines: --agent=dqn takes one of dqn, dqn_rank, ddqn_tuned, ddqn_rank, ddqn_proportional"
+    with pytest.raises(SettingsError, match=wanted):
+        pong(agent="dqn")
+    with pytest.raises(SettingsError, match="--preset=dqn: --agent=acer takes one of baselines, paper, paper_contin"):
+        pong(preset="dqn")
+
+
+def test_dqn_replays_single_transitions_and_explores_from_where_it_learns():
+    assert pong(agent="dqn", preset="dqn").window_length == 1
+    assert pong().window_length == 20
+    assert pong(agent="dqn", preset="dqn").exploration_start == 50_000
+
+
+def test_a_fixed_number_of_updates_is_whole():
+    with pytest.raises(SettingsError, match=r"--replay_ratio=0.5: must be a whole number with --noreplay_poisson"):
+        pong(replay_poisson=False, replay_ratio=0.5)
 
 
 def test_the_default_preset_is_baselines():
@@ -160,7 +254,21 @@ BAD_VALUES = [
     ("trajectories_per_update", 32, "must divide --num_envs=16"),
     ("replay_start", 50_001, "--replay_capacity=50000"),
     ("preset", "papers", "one of baselines, paper, paper_continuous"),
-    ("agent", "dqn", "one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis"),
+    ("agent", "ddqn", "one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis, dqn"),
+    ("replay_priority", "ranked", "one of uniform, proportional, rank"),
+    ("replay_batch", -1, "at least 0"),
+    ("priority_exponent", -0.1, "in [0, 1]"),
+    ("priority_exponent", NAN, "in [0, 1]"),
+    ("priority_exponent_final", 1.1, "in [0, 1]"),
+    ("importance_exponent", 1.5, "in [0, 1]"),
+    ("importance_exponent_final", -1.0, "in [0, 1]"),
+    ("priority_epsilon", -1e-9, "at least 0"),
+    ("priority_epsilon", INF, "at least 0 and finite"),
+    ("error_clip", 0.0, "above 0"),
+    ("target_period", 0, "at least 1"),
+    ("exploration_final", 1.2, "in [0, 1]"),
+    ("exploration_steps", -1, "at least 0"),
+    ("evaluation_epsilon", -0.1, "in [0, 1]"),
     ("atari_preset", "acer2017", "one of acer2016, machado2018"),
     ("network", "resnet", "one of auto, nature, small, mlp"),
     ("precision", "float16", "one of auto, float32, bfloat16"),
@@ -251,7 +359,8 @@ def test_a_run_without_any_update_is_refused():
 
 
 def test_tis_is_a3c_with_the_weights_of_trajectories():
-    weights = {a: pong(agent=a).hyperparameters(ActorCriticHyperparameters).trajectory_weights for a in module.AGENTS}
+    agents = [agent for agent in module.AGENTS if agent != "dqn"]
+    weights = {a: pong(agent=a).hyperparameters(ActorCriticHyperparameters).trajectory_weights for a in agents}
     assert {agent for agent, weighs in weights.items() if weighs} == {"tis", "trust_tis"}
     assert pong(agent="trust_tis", preset="paper_continuous").trust_region_delta == 0.42
     assert pong(agent="tis", preset="paper_continuous").trust_region_delta == INF
@@ -311,11 +420,13 @@ def test_every_setting_is_read_where_runs_are_built():
         "acer.py": AcerHyperparameters,
         "acer_continuous.py": AcerContinuousHyperparameters,
         "actor_critic.py": ActorCriticHyperparameters,
+        "dqn.py": DqnHyperparameters,
     }.items():
         passed_on = {f.name for f in dataclasses.fields(kind)}
         read |= passed_on
         own = (agents / name).read_text()
         used = set().union(*(attributes_of(x, text) for x in ("h", "self.hyperparameters") for text in (own, shared)))
+        used |= attributes_of("self", shared)  # the shared ones' own properties
         assert passed_on - used == set(), name
     assert {f.name for f in dataclasses.fields(Settings)} - read == set()
     assert attributes_of("settings", "x = settings.gamma + self._settings.seed + other.agent") == {"gamma", "seed"}
