@@ -6,7 +6,7 @@ import math
 import re
 from pathlib import Path
 
-from acer_tf.training.settings import PRESETS, Settings, make_settings
+from acer_tf.training.settings import DQN_PRESETS, PRESETS, Settings, make_settings
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -28,7 +28,9 @@ def test_the_table_of_presets_is_the_code():
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
     assert rows[0] == ["setting", *PRESETS]
     written = {row[0].strip("`"): row[1:] for row in rows[2:]}
-    presets = {name: dataclasses.asdict(make_settings({"env": "atari/Pong", "preset": name})) for name in PRESETS}
+    agents = {name: "dqn" if name in DQN_PRESETS else "acer" for name in PRESETS}
+    given = [{"env": "atari/Pong", "preset": name, "agent": agent} for name, agent in agents.items()]
+    presets = {values["preset"]: dataclasses.asdict(make_settings(values)) for values in given}
     shown = {field.name for field in dataclasses.fields(Settings)} - {"env", "agent", "preset", "seed", "total_steps"}
     assert set(written) == shown
     for name, cells in written.items():
@@ -45,7 +47,7 @@ def test_every_function_in_the_equation_table_exists():
     for cell in cells:
         for name in re.findall(r"`([\w.]+)`", cell):
             named.append(named[-1].rsplit(".", 1)[0] + name if name.startswith(".") else name)
-    assert len(named) == 25 and "distributions.Categorical.kl_gradient" in named
+    assert len(named) == 30 and "distributions.Categorical.kl_gradient" in named
     for name in named:
         parts = name.split(".")
         depth = 2 if parts[0] in ("agents", "training") else 1
@@ -55,9 +57,9 @@ def test_every_function_in_the_equation_table_exists():
 
 
 def test_every_flag_that_the_readme_names_exists():
-    from experiments import benchmark, demo, evaluate, export, learning_curves, peers, train
+    from experiments import benchmark, demo, evaluate, export, figure_cliffwalk, learning_curves, peers, train
 
-    scripts = (benchmark, demo, evaluate, export, learning_curves, peers, train)
+    scripts = (benchmark, demo, evaluate, export, figure_cliffwalk, learning_curves, peers, train)
     known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     named = set(re.findall(r"--(\w+)", README))

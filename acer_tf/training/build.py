@@ -61,8 +61,8 @@ def make_network(
     try:
         if not spec.continuous:
             if settings.agent == "dqn":
-                common["policy"] = "epsilon_greedy"
-                common |= {n: getattr(settings, n) for n in ("shared_bias", "evaluation_epsilon")}
+                common["policy"], common["shared_bias"] = "epsilon_greedy", settings.shared_bias
+                common["evaluation_epsilon"] = settings.evaluation_epsilon
             return Network(spec, architecture=settings.network, **common)  # type: ignore[arg-type]  # Settings checked it
         if settings.network != "mlp":
             raise ValueError("continuous actions are chosen by network 'mlp'")
