@@ -81,7 +81,8 @@ def table(groups: dict[str, list[RunCurve]], published: list[PublishedCurve], at
     for curve in published:
         values = np.array([curve.at(step) for step in at_steps])
         if np.isfinite(values).any():
-            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *(f"{v:.2f}" for v in values), ""])
+            cells = ("" if np.isnan(value) else f"{value:.2f}" for value in values)
+            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *cells, ""])
     return rows
 
 
