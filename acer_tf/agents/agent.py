@@ -148,6 +148,10 @@ class Agent:
         action, statistics = self._act(observation, seed)
         return action.numpy(), statistics.numpy()
 
+    def prepare(self, trajectory: Trajectory) -> None:
+        """Compiles `update` for trajectories of these shapes: from then on `diagnostic_names` is known."""
+        self._update.trace(*trajectory, np.ones(len(trajectory.mask), np.float32))
+
     def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
         """One gradient step on `trajectory`, and with a trust region one step of the average network.
 

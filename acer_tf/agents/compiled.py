@@ -30,12 +30,16 @@ class Compiled:
         self._traces: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *arrays: np.ndarray) -> Any:
+        return self.trace(*arrays)(*[tf.constant(array) for array in arrays])
+
+    def trace(self, *arrays: np.ndarray) -> Callable[..., Any]:
+        """What computes on tensors of these shapes and dtypes; nothing is computed yet."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
         if key not in self._traces:
             specs = [tf.TensorSpec(shape, dtype) for shape, dtype in key]
             trace = self._function.get_concrete_function(*specs)
             self._traces[key] = _serially(trace) if self._serial else trace
-        return self._traces[key](*[tf.constant(array) for array in arrays])
+        return self._traces[key]
 
     @property
     def trace_count(self) -> int:

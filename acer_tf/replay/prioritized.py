@@ -91,6 +91,9 @@ class PrioritizedReplay(TrajectoryReplay):
         """Nothing to mark: items have a fixed length."""
         self._require_pending()
 
+    def blank(self, envs: slice = ALL) -> Trajectory:
+        return self._blank(self._batch_size)
+
     def sample(self, envs: slice = ALL) -> Trajectory:
         """`draw`'s windows alone."""
         return self.draw(envs).trajectory

@@ -208,6 +208,10 @@ class TrajectoryReplay:
             )
         return self._windows(starts[self._generator.integers(low[envs], len(starts))], envs)
 
+    def blank(self, envs: slice = ALL) -> Trajectory:
+        """Zeros in the shapes of what `sample` gives."""
+        return self._blank(len(range(self._num_envs)[envs]))
+
     def draw(self, envs: slice = ALL, progress: float = 0.0) -> Draw:
         """`sample`, as an update takes it; `progress`, the share of the run that is done, changes nothing here."""
         return Draw(self.sample(envs))
@@ -390,6 +394,14 @@ class TrajectoryReplay:
             age=self._gather("age", frames[:, self._spec.stack - 1 :], envs),
             **{name: self._gather(name, rows, envs) for name in self._ring if name not in _SHOWN},
         )
+
+    def _blank(self, batch: int) -> Trajectory:
+        rows = {"observation": self._unroll_length + self._spec.stack, "age": self._unroll_length + 1}
+        shapes = {
+            name: ((batch, rows.get(name, self._unroll_length), *shape), dtype)
+            for name, (shape, dtype) in _fields(self._spec).items()
+        }
+        return Trajectory(**{name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()})
 
     def _layout(self) -> dict[str, Any]:
         return {

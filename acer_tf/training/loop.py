@@ -62,6 +62,7 @@ class Loop:
         self._on_policy_updates = on_policy_updates
         size = trajectories_per_update or replay.num_envs
         self._groups = [slice(first, first + size) for first in range(0, replay.num_envs, size)]
+        agent.prepare(replay.blank(self._groups[0]))
         self._generator = np.random.default_rng(seed)
         self._background = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.updates = {"on_policy": 0, "replay": 0}

@@ -112,6 +112,9 @@ class LightAgent:
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)
         return action, np.full((len(observation), actions), 1 / actions, np.float32)
 
+    def prepare(self, trajectory: Trajectory) -> None:
+        self.blank = trajectory
+
     def schedule(self, steps: int) -> None:
         pass
 

@@ -96,6 +96,16 @@ def test_groups_of_environments_take_turns_each_with_updates_and_memory_of_its_o
     }
 
 
+@pytest.mark.parametrize("group", [1, 3, 0])
+def test_the_agent_is_prepared_for_the_shapes_that_it_will_see(group):
+    loop = loop_of(ratio=3.0, num_envs=3, group=group)
+    blank = loop.agent.blank
+    assert not loop.agent.trajectories
+    loop.iterate()
+    for batch in loop.agent.trajectories:
+        assert [(x.shape, x.dtype) for x in batch] == [(x.shape, x.dtype) for x in blank]
+
+
 def test_one_group_of_all_is_no_group():
     loops = [loop_of(ratio=3.0, num_envs=3, group=group) for group in (0, 3)]
     for loop in loops:
