@@ -53,14 +53,13 @@ def prefetch(array: np.ndarray, which: np.ndarray, first: np.ndarray, rows: int)
     Reading the rows themselves would wait for the disk page by page: 20 times as long, where they are not in memory.
 
     Args:
-        array: [N, slots, ...] made by `zeros`, no view of it; for one in memory there is nothing to do.
+        array: [N, slots, ...] made by `zeros` in a file, no view of it.
         which: [B] numbers below N.
         first: [B] a slot each.
         rows: beyond the last slot they are left out.
     """
     pages = array.base
-    if not isinstance(pages, mmap.mmap):
-        return
+    assert isinstance(pages, mmap.mmap)
     for n, slot in zip(which.tolist(), first.tolist(), strict=True):
         begin = n * array.strides[0] + slot * array.strides[1]
         end = min(begin + rows * array.strides[1], (n + 1) * array.strides[0])

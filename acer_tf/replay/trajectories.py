@@ -384,8 +384,9 @@ class TrajectoryReplay:
         """The windows that start at the given rows [B], one for each of `envs`."""
         rows = starts[:, None] + np.arange(self._unroll_length)
         frames = starts[:, None] + np.arange(1 - self._spec.stack, self._unroll_length + 1)
-        which = np.arange(self._num_envs)[envs]
-        prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
+        if self._file is not None:
+            which = np.arange(self._num_envs)[envs]
+            prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
         observation = self._gather("observation", frames, envs)
         # The slot of a row that is not stored may hold anything; a restored replay would not hold the same.
         observation[frames < self._rows - self.stored] = 0
