@@ -4,7 +4,8 @@ python -m experiments.figure_cliffwalk --output=results/cliffwalk
 
 Q-learning updates to convergence against the number of states n = 2 ... 16, tabular and linear, under uniform, greedy
 TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes table.csv (a row per run),
-table.md, figure.png, figure.svg and run.json. About 20 minutes on one core: half of it n = 16, a quarter n = 15.
+table.md, figure.png, figure.svg and run.json. One process: 34 minutes on a busy machine of 2 cores, most of them for
+n = 16 and 15.
 
 Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), and
 greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD error.

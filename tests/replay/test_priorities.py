@@ -99,27 +99,23 @@ def test_rank_based_probabilities_are_the_twin_s_where_the_heap_is_sorted(alpha,
 
 def test_the_heap_is_approximately_sorted_between_sorts_and_exactly_by_a_sort():
     generator = np.random.default_rng(0)
-    heap = RankHeap(10_000, sort_interval=64_000)
-    heap.set(np.arange(10_000), generator.random(10_000))  # a batch this large is sorted at once
+    size, everything = 2000, np.arange(2000)
+    heap = RankHeap(size, sort_interval=200 * 32)
+    heap.set(everything, generator.random(size))  # a batch this large is sorted at once
 
-    def order():
-        return np.argsort(-heap.probabilities(np.arange(10_000)), kind="stable")
+    def by_place():
+        return np.argsort(-heap.probabilities(everything), kind="stable")
 
-    def descending():
-        return (np.diff(heap.get(order())) <= 0).all()
-
-    assert descending()
-    for update in range(1, 1001):
-        indices, _ = heap.sample(64, generator)
-        heap.set(indices, generator.random(64))
-        assert descending() == (update == 1000)  # 1000 updates of 64
-        if update == 999:
-            heap.check_valid()
-            ranks = np.empty(10_000)
-            ranks[np.argsort(-heap.get(np.arange(10_000)))] = np.arange(10_000)
-            places = np.empty(10_000)
-            places[order()] = np.arange(10_000)
-            assert np.corrcoef(ranks, places)[0, 1] > 0.6
+    assert (np.diff(heap.get(by_place())) <= 0).all()
+    for _ in range(199):
+        indices, _ = heap.sample(32, generator)
+        heap.set(indices, generator.random(32))
+    heap.check_valid()
+    nearly_sorted = heap.get(by_place())
+    assert (np.diff(nearly_sorted) > 0).any()
+    assert np.corrcoef(np.argsort(np.argsort(-nearly_sorted)), everything)[0, 1] > 0.6
+    heap.set(np.arange(32), generator.random(32))
+    assert (np.diff(heap.get(by_place())) <= 0).all()
 
 
 def test_repeated_updates_to_the_same_and_to_equal_priorities_keep_the_heap():
@@ -139,7 +135,7 @@ def test_items_are_drawn_as_often_as_their_probabilities_say(structure, alpha, k
     generator = np.random.default_rng(1)
     held = structure(40, alpha)
     held.set(np.arange(0, 40, 2), generator.exponential(size=20))
-    counts, draws = np.zeros(40), 20_000 // k
+    counts, draws = np.zeros(40), 7_000 // k
     for _ in range(draws):
         indices, probabilities = held.sample(k, generator)
         np.testing.assert_array_equal(probabilities, held.probabilities(indices))
@@ -277,6 +273,17 @@ def test_the_interval_between_sorts_goes_on_after_a_restore():
         restored.set(np.arange(50), np.arange(50.0))
     order = np.argsort(-restored.probabilities(np.arange(1000)), kind="stable")
     assert (np.diff(restored.get(order)) <= 0).all()
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.01, 0.7])
+def test_the_least_probability_has_the_largest_weight(structure, alpha):
+    held = structure(100_000, alpha)
+    held.set(np.arange(100_000), np.linspace(1e-3, 1e3, 100_000))
+    probabilities = held.probabilities(np.arange(100_000))
+    np.testing.assert_allclose(probabilities.min(), held.least_probability(), rtol=1e-15)
+    weights = importance_weights(probabilities, 1.0, least_probability=held.least_probability())
+    assert weights.max() == 1 and weights.min() > 0
 
 
 def test_weights_by_hand():

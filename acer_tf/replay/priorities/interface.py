@@ -45,8 +45,9 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
         raise ValueError(f"probabilities must be one or more numbers in (0, 1], got {probabilities.tolist()}")
     smallest = probabilities.min()
     least = smallest if least_probability is None else least_probability
-    if not 0 < least <= smallest:
+    if not 0 < least <= smallest * (1 + 1e-9):  # NumPy's powers of one number and of many differ in the last bit
         raise ValueError(f"least_probability must lie in (0, {smallest}], the batch's smallest, got {least}")
+    least = min(least, smallest)
     weights: np.ndarray = (least / probabilities) ** _in_unit_range("beta", beta)
     return weights
 

@@ -19,8 +19,8 @@ class RankHeap(Priorities):
 
     The paper draws from a piecewise-linear approximation of the cumulative distribution, made anew as N changes. Here
     no approximation is needed: the prefix sums Σ_{r ≤ j} r^−α do not depend on N, so one table serves every N and every
-    k, a segment of equal probability is a range of it, and within a segment the draw follows the power law itself. The
-    probabilities that are reported are the table's own steps, so they are exactly those that are drawn with.
+    k. A segment of equal probability is a range of it, within which the draw follows the power law itself: the
+    probabilities that are reported are those that are drawn with.
 
     After a batch of updates the heap is repaired in rounds, each a few NumPy calls. A node is *open* while its children
     may exceed it: at first the updated places and their parents. A round takes the open nodes of the even levels, or
@@ -101,8 +101,8 @@ class RankHeap(Priorities):
         np.cumsum(np.arange(1, self._capacity + 1) ** -self._alpha, out=self._cumulative[1:])
 
     def _probabilities(self, places: np.ndarray) -> np.ndarray:
-        steps: np.ndarray = self._cumulative[places] - self._cumulative[places - 1]
-        return steps / self._cumulative[self._stored]
+        powers: np.ndarray = places**-self._alpha
+        return powers / self._cumulative[self._stored]
 
     def _sample(self, quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         cumulative = self._cumulative[: self._stored + 1]

@@ -1,0 +1,62 @@
+import csv
+import json
+
+import pytest
+
+from experiments import figure_cliffwalk
+
+
+def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsys):
+    output = tmp_path / "out"
+    arguments = ["figure_cliffwalk", "--sizes=3,2", "--runs=2", "--seed=5", "--limit=60", f"--output={output}"]
+    assert figure_cliffwalk.main(arguments) == 0
+    rows = list(csv.DictReader((output / "table.csv").open()))
+    assert len(rows) == 2 * 2 * 6 * 2  # sizes, representations, replays, runs
+    assert {row["transitions"] for row in rows} == {"6", "14"}
+    assert {row["converged"] for row in rows} == {"0", "1"}  # within so few updates
+    document = json.loads((output / "run.json").read_text())
+    assert document["settings"] == {"sizes": [2, 3], "runs": 2, "seed": 5, "limit": 60}
+    assert "commit" in document and "command" in document
+    table = (output / "table.md").read_text()
+    assert "**linear**" in table and ">60" in table
+    assert "not converged" in capsys.readouterr().out
+    for name in ("table.md", "figure.png", "figure.svg"):
+        (output / name).unlink()
+    assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={output}"]) == 0
+    assert (output / "table.md").read_text() == table
+    assert (output / "figure.png").stat().st_size and (output / "figure.svg").stat().st_size
+    assert json.loads((output / "run.json").read_text()) == document
+
+
+@pytest.mark.parametrize("sizes", ["1", "2,21", "two", "2,,3", "", "-3"])
+def test_bad_sizes_are_named(tmp_path, capsys, sizes):
+    arguments = ["figure_cliffwalk", f"--sizes={sizes}", f"--output={tmp_path / 'out'}"]
+    assert figure_cliffwalk.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "--sizes=" in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("flag", ["--runs=0", "--seed=-1", "--limit=0", "--runs=many", "--size=3"])
+def test_bad_flags_are_named(tmp_path, capsys, flag):
+    with pytest.raises(SystemExit) as ended:
+        figure_cliffwalk.main(["figure_cliffwalk", flag, f"--output={tmp_path / 'out'}"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_needs_a_table_and_an_output_a_folder(tmp_path, capsys):
+    assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={tmp_path}"]) == 2
+    assert "table.csv holds no results" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'file' / 'out'}"]) == 2
+    assert "cannot be made" in capsys.readouterr().err
+
+
+def test_help_says_what_it_reproduces_and_costs(capsys):
+    with pytest.raises(SystemExit) as ended:
+        figure_cliffwalk.main(["figure_cliffwalk", "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "Schaul" in text and "34 minutes" in text and "report_only" in text
