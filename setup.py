@@ -49,7 +49,8 @@ EXTRAS_REQUIRE = {
     "ray": ["ray>=2.60,<3"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8"],
-    "dev": ["pytest>=9,<10", "ruff>=0.17,<0.18", "mypy>=2.4,<3", "types-psutil>=7,<8"],
+    # cpprb is what the benchmark lays its priorities beside.
+    "dev": ["cpprb>=11,<12", "pytest>=9,<10", "ruff>=0.17,<0.18", "mypy>=2.4,<3", "types-psutil>=7,<8"],
 }
 
 setup(

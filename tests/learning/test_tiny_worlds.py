@@ -126,3 +126,32 @@ def test_an_end_is_no_time_limit(preset: dict[str, Any], tmp_path: Path) -> None
         "TinyRoomsEnding-v0", tmp_path, num_envs=16, unroll_length=10, total_steps=16_000, **preset
     )
     np.testing.assert_allclose((probabilities * q).sum(axis=1), expected, rtol=0, atol=0.2)  # up to 0.03 off
+
+
+SMALL_DQN = {
+    "agent": "dqn",
+    "num_envs": 8,
+    "learning_rate": 1e-3,
+    "replay_start": 100,
+    "replay_capacity": 2_000,
+    "target_period": 500,
+    "exploration_final": 0.2,
+    "exploration_steps": 4_000,
+    "error_clip": 10.0,
+}
+
+
+@pytest.mark.parametrize("preset", ["dqn", "ddqn_tuned", "ddqn_proportional", "ddqn_rank"])
+def test_q_learning_finds_the_optimal_values_of_a_chain(preset: str, tmp_path: Path) -> None:
+    world = WORLDS["TinyChain-v0"][0]
+    _, q = learn("TinyChain-v0", tmp_path, preset=preset, total_steps=24_000, **SMALL_DQN)
+    optimal = world.optimal_q(GAMMA)
+    assert (q.argmax(axis=1) == 1).all()
+    # Reading behind the end would add γ · 1.9.
+    np.testing.assert_allclose(q, optimal, rtol=0, atol=0.25)
+
+
+def test_q_learning_reads_on_where_a_time_limit_cuts(tmp_path: Path) -> None:
+    _, q = learn("TinyRoomsCut-v0", tmp_path, preset="ddqn_proportional", total_steps=24_000, **SMALL_DQN)
+    expected = np.repeat([1 / (1 - GAMMA), 0.0], HOURS)
+    np.testing.assert_allclose(q.max(axis=1), expected, rtol=0, atol=0.8)

@@ -8,13 +8,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import psutil
 
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction.benchmark.timing import Measurement, Workload, interleaved, milliseconds, rate
+from acer_tf.reproduction.benchmark.priorities import priorities
+from acer_tf.reproduction.benchmark.timing import Group, Measurement, Workload, interleaved, milliseconds, rate
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 ENVIRONMENTS = (4, 16, 64)
@@ -28,13 +29,6 @@ _NUM_ENVS, _UNROLL_LENGTH = 16, 20
 _ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
 _SPARE_BYTES = 3_000_000_000  # beside the replay that is measured, for the process and for the machine
 _MADV_PAGEOUT = 21  # Python's mmap does not name it
-
-
-class Group(NamedTuple):
-    """The outcome of one group."""
-
-    measurements: dict[str, Measurement]
-    facts: dict[str, Any]  # counts and settings, JSON-able
 
 
 def machine(repetitions: int, scratch: Path) -> Group:
@@ -146,6 +140,7 @@ GROUPS: dict[str, Callable[[int, Path], Group]] = {
     "minatar": minatar,
     "control": control,
     "replay": replay,
+    "priorities": priorities,
 }
 
 

@@ -10,6 +10,7 @@ import matplotlib
 
 from acer_tf.reproduction.benchmark.groups import ENVIRONMENTS, PRECISIONS, RATIOS, REPLAY_ROWS
 from acer_tf.reproduction.benchmark.operations import roofline
+from acer_tf.reproduction.benchmark.priorities import SIZES, STORED, STRUCTURES
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -40,6 +41,13 @@ def summary(groups: Mapping[str, Any]) -> str:
         speed = outcome["measurements"]["loop, ratio 4"]["median"]
         shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in outcome["facts"]["shares"].items())
         lines.append(f"| control/cheetah, replay ratio 4 | {_number(speed)} steps/s | | {shares} of the time |")
+    if "priorities" in groups:
+        for name, share in groups["priorities"]["facts"]["shares_of_a_dqn_update"].items():
+            cost = groups["priorities"]["measurements"][f"{name}, {STORED:,} items, batch 32"]["median"]
+            lines.append(
+                f"| prioritized draw and its new priorities, {name}, {STORED:,} transitions | {cost:.3f} ms | | "
+                f"{100 * share:.1f} % of a DQN update |"
+            )
     if "atari" in groups:
         facts = groups["atari"]["facts"]
         stored, size = facts["stored_steps"], facts["replay_bytes"]
@@ -67,11 +75,14 @@ def draw(groups: Mapping[str, Any], path: Path) -> None:
         groups: as `experiments.benchmark` writes them.
         path: .png or .svg; its folder is made.
     """
-    figure, ((environments, memory), (ratios, samples)) = plt.subplots(2, 2, figsize=(10, 7.5), constrained_layout=True)
+    figure, panels = plt.subplots(2, 3, figsize=(15, 7.5), constrained_layout=True)
+    (environments, memory, priorities), (ratios, samples, nothing) = panels
+    nothing.remove()
     _draw_environments(environments, groups.get("environments", {}))
     _draw_ratios(ratios, groups.get("atari", {}))
     _draw_memory(memory, groups.get("replay", {}))
     _draw_samples(samples, groups.get("replay", {}))
+    _draw_priorities(priorities, groups.get("priorities", {}))
     for axes in figure.axes:
         axes.grid(alpha=0.25)
         if axes.has_data():
@@ -132,6 +143,15 @@ def _draw_samples(axes: plt.Axes, outcome: dict[str, Any]) -> None:
         axes.set_xticks(list(points), [f"{n:,}" for n in points])
         axes.minorticks_off()
         _draw_band(axes, list(points), list(points.values()), place)
+
+
+def _draw_priorities(axes: plt.Axes, outcome: dict[str, Any]) -> None:
+    axes.set(title="prioritized draw of 32 and their new priorities", xlabel="items", ylabel="ms", xscale="log")
+    for name in STRUCTURES if outcome else ():
+        points = [outcome["measurements"][f"{name}, {size:,} items, batch 32"] for size in SIZES]
+        _draw_band(axes, SIZES, points, name)
+    if outcome and (cpprb := outcome["measurements"].get(f"cpprb, {STORED:,} items, batch 32")):
+        axes.plot(STORED, cpprb["median"], "x", label="cpprb (C++), proportional")
 
 
 def _draw_band(axes: plt.Axes, x: Any, points: Sequence[Mapping[str, float]], label: str, **style: Any) -> None:

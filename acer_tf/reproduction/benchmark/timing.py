@@ -29,6 +29,13 @@ class Measurement(NamedTuple):
         }
 
 
+class Group(NamedTuple):
+    """The outcome of one group."""
+
+    measurements: dict[str, Measurement]
+    facts: dict[str, Any]  # counts and settings, JSON-able
+
+
 class Workload(NamedTuple):
     """What is measured: `run` does some work and returns the figure, in `unit`."""
 

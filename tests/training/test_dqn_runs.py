@@ -1,0 +1,142 @@
+"""DQN, and ACER by priority, from the settings to the exported policy and its evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from acer_tf import envs
+from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
+from acer_tf.training.build import make_agent, make_replay, resolve
+from acer_tf.training.evaluation import evaluate
+from acer_tf.training.export import load_policy
+from acer_tf.training.run import train
+from acer_tf.training.settings import DQN_PRESETS, make_settings
+from acer_tf.types import EnvironmentSpec
+from tests.training.scripted import rows_of
+
+ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step=4)
+
+
+def dqn(preset="ddqn_proportional", **given):
+    small = {"total_steps": 600, "log_interval": 100, "replay_start": 200, "replay_capacity": 1_000}
+    return make_settings({"env": "CartPole-v1", "agent": "dqn", "preset": preset, **small, **given})
+
+
+def acer(**given):
+    small = {"total_steps": 600, "log_interval": 100, "replay_start": 10, "replay_capacity": 100, "num_envs": 4}
+    return make_settings({"env": "CartPole-v1", "unroll_length": 5, **small, **given})
+
+
+@pytest.mark.parametrize("preset", DQN_PRESETS)
+def test_every_preset_trains_evaluates_and_exports(preset, tmp_path):
+    policy = load_policy(train(dqn(preset), tmp_path / "run", quiet=True))
+    rows = rows_of(tmp_path / "run")
+    assert rows[0]["replay/td_error"] == "" and float(rows[-1]["replay/td_error"]) > 0
+    # One for every four rows from the 200th on, the masked ones between games among them.
+    assert int(rows[-1]["replay_updates"]) == (int(rows[-1]["stored_rows"]) - 200) // 4 + 1
+    assert rows[-1]["on_policy_updates"] == "0"
+    assert len(evaluate(policy, episodes=3).returns) == 3
+    observation = np.random.default_rng(0).normal(size=[9, 4]).astype(np.float32)
+    epsilon = 0.05 if preset in ("dqn", "dqn_rank") else 0.01
+    probabilities, q = policy.probabilities(observation), policy.q(observation)
+    np.testing.assert_allclose(probabilities.max(axis=1), 1 - epsilon / 2, rtol=1e-6)
+    np.testing.assert_array_equal(probabilities.argmax(axis=1), q.argmax(axis=1))
+
+
+def test_one_update_per_four_steps_whatever_the_number_of_environments(tmp_path):
+    train(dqn(num_envs=4, replay_start=50), tmp_path / "run", quiet=True)
+    row = rows_of(tmp_path / "run")[-1]
+    steps, updates = int(row["steps"]), int(row["replay_updates"])
+    assert abs(updates - (steps - 200) / 4) <= 8  # masked rows are no steps
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path):
+    for name in ("a", "b"):
+        train(dqn(), tmp_path / name, quiet=True, threads=1)
+    a, b = (
+        [{k: v for k, v in row.items() if k not in ("seconds", "steps_per_second")} for row in rows_of(tmp_path / n)]
+        for n in ("a", "b")
+    )
+    assert a == b
+
+
+@pytest.mark.parametrize("priority", ["proportional", "rank"])
+def test_acer_learns_from_prioritized_trajectories(priority, tmp_path):
+    load_policy(train(acer(replay_priority=priority), tmp_path / "run", quiet=True))
+    assert int(rows_of(tmp_path / "run")[-1]["replay_updates"]) > 50
+
+
+def test_what_replay_is_made():
+    spec = envs.spec("CartPole-v1")
+    kinds = {
+        "uniform": type(make_replay(resolve(acer(), spec), spec)),
+        "rank": type(make_replay(resolve(acer(replay_priority="rank"), spec), spec)),
+        "dqn": type(make_replay(resolve(dqn("dqn"), spec), spec)),
+    }
+    assert kinds == {"uniform": TrajectoryReplay, "rank": PrioritizedReplay, "dqn": PrioritizedReplay}
+
+
+def test_a_million_atari_transitions_fit_into_7_6_gigabytes():
+    frames = PrioritizedReplay.required_bytes(ATARI, 1, 1_000_000)
+    small = PrioritizedReplay(
+        EnvironmentSpec((1,), "float32", 1, 2),
+        1,
+        10_000,
+        1,
+        0,
+        batch_size=32,
+        priority="rank",
+        priority_exponent=(0.7, 0.7),
+        importance_exponent=(0.5, 1.0),
+    )
+    for structure in (small._priorities, type(small._priorities)(10_000)):
+        held = sum(a.nbytes for a in vars(structure).values() if isinstance(a, np.ndarray))
+        assert frames + 100 * held <= 7.6e9
+
+
+def _twins():
+    """A trajectory, and two fresh agents of the same weights."""
+    spec = envs.spec("CartPole-v1")
+    settings = resolve(acer(trust_region_delta=0.01), spec)
+    rng = np.random.default_rng(0)
+    blank = make_replay(settings, spec).blank()
+    behaviour = rng.dirichlet([1, 1], blank.mask.shape).astype(np.float32)
+    trajectory = blank._replace(
+        observation=rng.normal(size=blank.observation.shape).astype(np.float32),
+        action=rng.integers(0, 2, blank.action.shape).astype(np.int32),
+        reward=rng.normal(size=blank.reward.shape).astype(np.float32),
+        discount=np.ones(blank.discount.shape, np.float32),
+        mask=np.ones(blank.mask.shape, bool),
+        behaviour=behaviour,
+    )
+    return trajectory, [make_agent(settings, spec) for _ in range(2)]
+
+
+def test_weights_of_1_leave_acer_s_update_as_it_is_to_the_bit():
+    trajectory, (plain, weighted) = _twins()
+    for _ in range(3):
+        a, b = plain.update(trajectory), weighted.update(trajectory, np.ones(4, np.float32))
+        assert a.diagnostics == b.diagnostics and np.array_equal(a.errors, b.errors)
+    for x, y in zip(plain.network.model.get_weights(), weighted.network.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_weight_scales_what_comes_out_of_the_projection_and_the_critic_s_error():
+    import tensorflow as tf
+
+    trajectory, (agent, _) = _twins()
+    tensors = type(trajectory)(*map(tf.constant, trajectory))
+    weight = np.array([0.5, 1.0, 0.25, 0.0], np.float32)
+    rng = np.random.default_rng(1)
+    probabilities = tf.constant(rng.dirichlet([1, 1], (4, 6)), tf.float32)
+    average = tf.constant(rng.dirichlet([1, 1], (4, 5)), tf.float32)
+    q = tf.constant(rng.normal(size=(4, 6, 2)), tf.float32)
+    plain = agent.output_gradients(tensors, probabilities, q, average)
+    weighted = agent.output_gradients(tensors, probabilities, q, average, tf.constant(weight))
+    assert float(plain.diagnostics["trust_region_active"]) > 0.1
+    np.testing.assert_allclose(weighted.policy, weight[:, None, None] * plain.policy, rtol=1e-6)
+    np.testing.assert_allclose(weighted.critic, weight[:, None] * plain.critic, rtol=1e-6)
+    np.testing.assert_array_equal(weighted.errors, plain.errors)
+    # The errors are the critic's mean |Q_ret − Q|: its gradient is −½ (Q_ret − Q) over the 20 rows.
+    np.testing.assert_allclose(plain.errors, np.abs(plain.critic).mean(axis=1) * 20 / 0.5, rtol=1e-5)
