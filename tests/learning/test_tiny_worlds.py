@@ -141,7 +141,10 @@ SMALL_DQN = {
 }
 
 
-@pytest.mark.parametrize("preset", ["dqn", "ddqn_tuned", "ddqn_proportional", "ddqn_rank"])
+LONG = [pytest.param(preset, marks=pytest.mark.learning) for preset in ("ddqn_tuned", "ddqn_rank")]
+
+
+@pytest.mark.parametrize("preset", ["dqn", "ddqn_proportional", *LONG])
 def test_q_learning_finds_the_optimal_values_of_a_chain(preset: str, tmp_path: Path) -> None:
     world = WORLDS["TinyChain-v0"][0]
     _, q = learn("TinyChain-v0", tmp_path, preset=preset, total_steps=24_000, **SMALL_DQN)

@@ -33,7 +33,14 @@ def groups():
         for place in ("memory", "file", "file, out of memory")
     }
     alone = {f"{env} × {n}": (100.0 * n, "steps/s") for env in ("atari/Pong", "minatar/breakout") for n in (4, 16, 64)}
+    draws = {
+        f"{name}, {size:,} items, batch 32": (0.1, "ms")
+        for name in ("proportional", "rank")
+        for size in (10_000, 100_000, 1_000_000, 10_000_000)
+    }
+    shares = {"shares_of_a_dqn_update": {"proportional": 0.0123, "rank": 0.02}}
     return {
+        "priorities": {"measurements": documents(draws), "facts": shares},
         "environments": {"measurements": documents(alone), "facts": {}},
         "atari": {"measurements": documents({**learning, "checkpoint": (12.0, "s")}), "facts": facts},
         "replay": {"measurements": documents(rows), "facts": {"memory": [{"steps": 100, "bytes": 1e6}]}},
@@ -49,6 +56,10 @@ def test_the_summary_lays_each_loop_beside_its_limit(groups):
     assert "| memory per stored step, in its frame's bytes | 1.020 | | |" in lines
     assert "| the process besides, with two agents | 1.00 GB | | |" in lines
     assert "| a checkpoint every 10 minutes, 4.5 GB each | 12.0 s | | 2.0 % of the time |" in lines
+    priorities = (
+        "| prioritized draw and its new priorities, proportional, 1,000,000 transitions | 0.100 ms | | 1.2 % of a"
+    )
+    assert any(line.startswith(priorities) for line in lines)
     assert not any("MinAtar" in line for line in lines), "it was not measured"
 
 
@@ -59,11 +70,13 @@ def test_the_table_has_every_measurement(groups):
     assert "| environments | atari/Pong × 64 | 6,400 | 5,760 to 7,040 | steps/s |" in lines
 
 
-@pytest.mark.parametrize("left_out", [(), ("atari",), ("environments", "replay"), ("environments", "atari", "replay")])
+@pytest.mark.parametrize(
+    "left_out", [(), ("atari",), ("environments", "replay"), ("environments", "atari", "replay", "priorities")]
+)
 def test_the_figure_shows_what_was_measured(groups, left_out, tmp_path):
     for name in left_out:
         del groups[name]
     report.draw(groups, tmp_path / "new" / "figure.svg")
     text = (tmp_path / "new" / "figure.svg").read_text()
-    assert text.count('id="axes_') == 4
-    assert text.count('id="legend_') == 4 - len(left_out) - ("replay" in left_out)
+    assert text.count('id="axes_') == 5
+    assert text.count('id="legend_') == 5 - len(left_out) - ("replay" in left_out)
