@@ -110,7 +110,7 @@ def _rows_of_task(file: str, figure: str, env: str) -> list[dict[str, str]]:
     rows = read_table(file)
     shown = {f"control/{ours}": paper for ours, paper in _PAPER_TASKS.items() if any(r["task"] == paper for r in rows)}
     if env not in shown:
-        raise ValueError(f"the paper's {figure} shows {', '.join(shown)}; not {env!r}")
+        raise ValueError(f"{figure} of the paper: {', '.join(shown)}; not {env!r}")
     return [row for row in rows if row["task"] == shown[env]]
 
 

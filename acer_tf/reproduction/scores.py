@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, get_args
 
 from acer_tf.reproduction.tables import read_table, suggestion
 
-# How a score came about. No-op starts: evaluated apart from training, games begin with up to 30 no-ops. Human starts: so
-# too, but games begin where a human had played to. Training: returns of the exploring policy while it learns.
+# How a score came about. No-op starts: evaluated apart from training, games begin with up to 30 no-ops. Human starts:
+# evaluated too, but games begin where a human had played to. Training: returns of the exploring policy while it learns.
 Protocol = Literal["no-op starts", "human starts", "training"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 _FILES: dict[Protocol, str] = {
