@@ -1,8 +1,10 @@
-"""Published final scores per Atari game, each with the protocol by which it was taken; sources stand in the data files.
+"""Published final scores per Atari game, each with the protocol by which it was taken.
 
-dqn = published_scores("DQN", "no-op starts")
-dqn.scores["Pong"]  # 19.5, raw
-dqn.median()        # 0.79, human-normalised, by the references of the same protocol
+    dqn = published_scores("DQN", "no-op starts")
+    dqn.scores["Pong"]  # 19.5, raw
+    dqn.median()  # 0.79, human-normalised by the references of the same protocol
+
+Sources stand in the data files' first lines.
 """
 
 from __future__ import annotations
