@@ -1,12 +1,15 @@
-"""Published learning curves that this package ships; source and protocol stand in each data file's first lines."""
+"""Published learning curves and the paper's control figures; source and protocol stand in each data file's first lines.
+
+Atari scores: published_scores.py. Their medians over games (Figure 1): published_medians.py.
+"""
 
 from __future__ import annotations
 
-import csv
-from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
+
+from acer_tf.reproduction.tables import numbers, read_table
 
 _CODE_VERSION = "7bfbcf1"  # the newer of the two that OpenAI published
 _MUJOCO_FILES = ("spinningup_mujoco_curves.csv", "openai_baselines_mujoco_curves.csv", "td3_authors_mujoco_curves.csv")
@@ -34,6 +37,14 @@ class PublishedCurve(NamedTuple):
     def at(self, steps: float) -> float:
         """The mean between the two points around `steps`; NaN outside."""
         return float(np.interp(steps, self.steps, self.mean, left=np.nan, right=np.nan))
+
+
+class SearchPoint(NamedTuple):
+    """One setting of the paper's random search, and what became of it."""
+
+    learning_rate: float
+    delta: float  # δ of the trust region
+    score: float  # reward per episode of 500 steps at the end of training
 
 
 def published_curves(env: str) -> list[PublishedCurve]:
@@ -64,23 +75,53 @@ def published_curves(env: str) -> list[PublishedCurve]:
     ]
 
 
+def published_ablations(env: str) -> list[PublishedCurve]:
+    """Figure 4: continuous ACER, whole and without one of its parts.
+
+    Args:
+        env: "control/fish", "control/walker2d" or "control/humanoid".
+
+    Returns:
+        The methods "ACER", "no trust region", "no SDN", "no Retrace and no Q_opc", "no truncation and bias correction".
+
+    Raises:
+        ValueError: Figure 4 does not show `env`.
+    """
+    file = "acer_paper_figure4.csv"
+    rows = _rows_of_task(file, "Figure 4", env)
+    task, methods = rows[0]["task"], dict.fromkeys(row["method"] for row in rows)
+    return [curve for m in methods for curve in _curves(file, m, f"{m}, paper", task=task, method=m)]
+
+
+def published_search(env: str) -> list[SearchPoint]:
+    """Figures 5 and 6: the settings of the random search of continuous ACER that the figures show, 22 to 30 per task.
+
+    Args:
+        env: "control/cheetah" and so on, the six tasks of the paper.
+
+    Raises:
+        ValueError: Figures 5 and 6 do not show `env`.
+    """
+    rows = _rows_of_task("acer_paper_figures5_6.csv", "Figures 5 and 6", env)
+    return [SearchPoint(*(float(row[name]) for name in SearchPoint._fields)) for row in rows]
+
+
+def _rows_of_task(file: str, figure: str, env: str) -> list[dict[str, str]]:
+    rows = read_table(file)
+    shown = {f"control/{ours}": paper for ours, paper in _PAPER_TASKS.items() if any(r["task"] == paper for r in rows)}
+    if env not in shown:
+        raise ValueError(f"{figure} of the paper: {', '.join(shown)}; not {env!r}")
+    return [row for row in rows if row["task"] == shown[env]]
+
+
 def _curves(file: str, method: str, label: str, /, **wanted: str | None) -> list[PublishedCurve]:
     """The curve of those rows of a file that hold `wanted`, or none."""
-    rows = [row for row in _read(file) if all(row[name] == value for name, value in wanted.items())]
+    rows = [row for row in read_table(file) if all(row[name] == value for name, value in wanted.items())]
     if not rows:
         return []
-    steps, mean = _column(rows, "steps"), _column(rows, "mean")
+    steps, mean = numbers(rows, "steps"), numbers(rows, "mean")
     if "std" in rows[0]:
-        low, high = mean - _column(rows, "std"), mean + _column(rows, "std")
+        low, high = mean - numbers(rows, "std"), mean + numbers(rows, "std")
     else:
-        low, high = _column(rows, "low"), _column(rows, "high")
+        low, high = numbers(rows, "low"), numbers(rows, "high")
     return [PublishedCurve(method, label, steps, mean, low, high)]
-
-
-def _column(rows: list[dict[str, str]], name: str) -> np.ndarray:
-    return np.array([float(row[name]) for row in rows])
-
-
-def _read(name: str) -> list[dict[str, str]]:
-    text = (resources.files("acer_tf.reproduction") / "data" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))

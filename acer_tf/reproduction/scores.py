@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
 import functools
 from collections.abc import Mapping
-from importlib import resources
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
+
+from acer_tf.reproduction.tables import read_table, suggestion
+
+# How a score came about. No-op starts: evaluated apart from training, games begin with up to 30 no-ops. Human starts:
+# evaluated too, but games begin where a human had played to. Training: returns of the exploring policy while it learns.
+Protocol = Literal["no-op starts", "human starts", "training"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+_FILES: dict[Protocol, str] = {
+    "no-op starts": "atari57_random_human.csv",
+    "human starts": "atari57_random_human_human_starts.csv",
+    "training": "atari57_random_human.csv",  # has no references of its own
+}
 
 
 class Reference(NamedTuple):
-    """Scores per whole game, no-op starts (see the data file)."""
+    """Scores per whole game (see the data files)."""
 
     random: float
     human: float
 
 
+def require_protocol(protocol: str) -> None:
+    """Raises: ValueError: there is no such protocol."""
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"there is no protocol {protocol!r}: want one of {', '.join(map(repr, PROTOCOLS))}")
+
+
 @functools.cache
-def atari_references() -> Mapping[str, Reference]:
-    """The references by game ("MsPacman"), 57 of them."""
-    text = (resources.files("acer_tf.reproduction") / "data" / "atari57_random_human.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, Reference]:
+    """The references by game ("MsPacman"), 57 of them. Those of human starts differ in every game.
+
+    Raises:
+        ValueError: there is no such protocol.
+    """
+    require_protocol(protocol)
+    rows = read_table(_FILES[protocol])
     return MappingProxyType({r["game"]: Reference(float(r["random"]), float(r["human"])) for r in rows})
 
 
-def human_normalized(game: str, score: float) -> float:
-    """(score − random) / (human − random): 0 plays like random, 1 like the human tester.
+def human_normalized(game: str, score: float, *, protocol: Protocol = "no-op starts") -> float:
+    """(score − random) / |human − random|: 0 plays like random, 1 like the human tester.
+
+    The absolute value is Schaul et al.'s (2016, Equation 4). It matters to one game, VideoPinball from human starts, in
+    which the human scored less than random.
 
     Args:
         game: "MsPacman", or the environment's id "atari/MsPacman".
         score: a raw score of whole games.
+        protocol: by which `score` was taken; the references are of the same.
 
     Raises:
-        ValueError: not one of the 57 games.
+        ValueError: not one of the 57 games, or no such protocol.
     """
-    references = atari_references()
+    references = atari_references(protocol)
     name = game.removeprefix("atari/")
     if name not in references:
-        near = difflib.get_close_matches(name, references)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"there are no reference scores of {game!r}{hint}")
+        raise ValueError(f"there are no reference scores of {game!r}{suggestion(name, references)}")
     random, human = references[name]
-    return (score - random) / (human - random)
+    return (score - random) / abs(human - random)

@@ -1,8 +1,8 @@
 """Checkpoints: complete or absent, the replay in append-only chunk files that successive checkpoints share.
 
-    <folder>/replay/rows-*.npz           rows of replay, each written once
-    <folder>/<steps>/state.npz           weights, average, optimizer, generators, counters, replay's small state
-    <folder>/<steps>/COMPLETE            written last
+<folder>/replay/rows-*.npz           rows of replay, each written once
+<folder>/<steps>/state.npz           weights, average, optimizer, generators, counters, replay's small state
+<folder>/<steps>/COMPLETE            written last
 """
 
 from __future__ import annotations

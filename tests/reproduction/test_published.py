@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acer_tf.envs.names import ATARI_GAMES, CONTROL_TASKS
-from acer_tf.reproduction.published import published_curves
+from acer_tf.reproduction.published import published_ablations, published_curves, published_search
 
 
 # Typed from OpenAI's page, code version 7bfbcf1; in agent steps, not frames.
@@ -54,3 +54,69 @@ def test_what_was_not_published_is_not_there():
     none = ["atari/Alien", "minatar/breakout", "control/nothing", "CartPole-v1", "Pendulum-v1"]
     assert all(not published_curves(env) for env in none)
     assert sum(bool(published_curves(f"atari/{game}")) for game in ATARI_GAMES) == 7
+
+
+# Figure 4's curves at their last point, as read off; the paper draws and does not print them.
+@pytest.mark.parametrize(
+    ("task", "steps", "ends"),
+    [
+        ("fish", 79e6, [-7.01, -9.05, -7.02, -11.83, -6.86]),
+        ("walker2d", 124e6, [23.53, 6.04, 21.74, 9.87, 23.67]),
+        ("humanoid", 79e6, [-4.96, -17.6, -16.86, -43.87, -8.04]),
+    ],
+)
+def test_figure_4_has_the_known_ends(task, steps, ends):
+    curves = published_ablations(f"control/{task}")
+    methods = ["no trust region", "no SDN", "no Retrace and no Q_opc", "no truncation and bias correction"]
+    assert [curve.method for curve in curves] == ["ACER", *methods]
+    assert [curve.at(steps) for curve in curves] == pytest.approx(ends, abs=0.006)
+    for curve in curves:
+        assert curve.steps[-1] == steps
+        assert (np.diff(curve.steps) > 0).all()
+        assert (curve.low <= curve.mean).all() and (curve.mean <= curve.high).all()
+
+
+# The best settings of Figures 5 and 6 and how many points each shows, typed from the plots: learning rate, δ, score.
+@pytest.mark.parametrize(
+    ("task", "points", "best"),
+    [
+        ("humanoid", 22, [(1.23e-4, 0.20, -3.3), (1.14e-4, 0.40, -3.5), (1.11e-4, 0.31, -4.0)]),
+        ("walker2d", 28, [(1.48e-4, 0.70, 25.8), (2.89e-4, 0.22, 23.7), (1.41e-4, 0.42, 23.4)]),
+        ("cheetah", 28, [(1.14e-4, 0.42, 19.9), (1.95e-4, 0.11, 19.7), (2.89e-4, 0.22, 19.6)]),
+        ("fish", 28, [(1.24e-4, 0.32, -6.6), (1.14e-4, 0.42, -6.8), (1.35e-4, 0.53, -6.9)]),
+        ("cartpole_swingup", 30, []),
+        ("reacher3", 29, []),
+    ],
+)
+def test_figures_5_and_6_have_the_known_points(task, points, best):
+    search = published_search(f"control/{task}")
+    assert len(search) == points
+    for point in search:  # the ranges that the search drew from, to the plots' resolution
+        assert 0.999e-4 <= point.learning_rate <= 1.001 * 10**-3.3
+        assert 0.099 <= point.delta <= 2.001
+    found = sorted(search, key=lambda point: -point.score)[: len(best)]
+    for point, (learning_rate, delta, score) in zip(found, best, strict=True):
+        assert point.learning_rate == pytest.approx(learning_rate, abs=0.006e-4)
+        assert point.delta == pytest.approx(delta, abs=0.006)
+        assert point.score == pytest.approx(score, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("load", "env", "message"),
+    [
+        (
+            published_ablations,
+            "control/cheetah",
+            "Figure 4 of the paper: control/fish, control/walker2d, control/humanoid; not",
+        ),
+        (published_ablations, "Fish", "not 'Fish'"),
+        (
+            published_search,
+            "dm_control/cheetah-run",
+            "Figures 5 and 6 of the paper: control/cartpole_swingup, .*; not 'dm_con",
+        ),
+    ],
+)
+def test_a_task_outside_the_figure_is_refused(load, env, message):
+    with pytest.raises(ValueError, match=message):
+        load(env)

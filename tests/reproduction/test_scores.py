@@ -5,7 +5,8 @@ import statistics
 import pytest
 
 from acer_tf.envs import ATARI_GAMES
-from acer_tf.reproduction.scores import atari_references, human_normalized
+from acer_tf.reproduction.published_scores import published_scores
+from acer_tf.reproduction.scores import PROTOCOLS, Protocol, atari_references, human_normalized
 
 # DQN with up to 30 no-ops, 57 games: Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning"
 # (arXiv 1511.06581), Table 2. Reactor (arXiv 1704.04651), Table 2, gives the median of these as 0.79.
@@ -22,9 +23,10 @@ VideoPinball 196760.4, WizardOfWor 2704.0, YarsRevenge 18098.9, Zaxxon 5363.0
 """
 
 
-def test_the_references_are_of_the_57_games() -> None:
-    assert set(atari_references()) == set(ATARI_GAMES)
-    assert len(atari_references()) == 57
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_references_are_of_the_57_games(protocol: Protocol) -> None:
+    assert set(atari_references(protocol)) == set(ATARI_GAMES)
+    assert len(atari_references(protocol)) == 57
 
 
 @pytest.mark.parametrize(
@@ -45,10 +47,44 @@ def test_known_cells(game: str, random: float, human: float) -> None:
     assert human_normalized(game, human) == 1
 
 
+@pytest.mark.parametrize(
+    ("game", "random", "human"),
+    [  # Nair et al. 2015; Phoenix: van Hasselt et al. 2015
+        ("Alien", 128.3, 6371.3),
+        ("Breakout", 1.6, 27.9),
+        ("Phoenix", 1134.4, 6686.2),
+        ("Pong", -18.0, 15.5),
+        ("VideoPinball", 20452.0, 15641.1),
+    ],
+)
+def test_known_cells_of_human_starts(game: str, random: float, human: float) -> None:
+    assert atari_references("human starts")[game] == (random, human)
+    assert human_normalized(game, random, protocol="human starts") == 0
+    better = 1 if human > random else -1
+    assert human_normalized(game, human, protocol="human starts") == better
+
+
+def test_the_two_references_differ_in_every_game() -> None:
+    no_op, human = atari_references(), atari_references("human starts")
+    assert all(no_op[game].human != human[game].human for game in ATARI_GAMES)
+    assert [game for game in ATARI_GAMES if no_op[game].human <= no_op[game].random] == []
+    assert [game for game in ATARI_GAMES if human[game].human <= human[game].random] == ["VideoPinball"]
+
+
+def test_training_scores_have_the_references_of_no_op_starts() -> None:
+    assert atari_references("training") == atari_references() == atari_references("no-op starts")
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(ValueError, match="no protocol 'noop': want one of 'no-op starts', 'human starts', 'training'"):
+        human_normalized("Pong", 1.0, protocol="noop")  # type: ignore[arg-type]
+
+
 def test_the_published_median_of_dqn_comes_out() -> None:
     scores = dict(cell.rsplit(maxsplit=1) for cell in DQN.replace("\n", " ").split(","))
     normalized = [human_normalized(game.strip(), float(score)) for game, score in scores.items()]
     assert len(normalized) == 57
+    assert published_scores("DQN", "no-op starts").scores == {g.strip(): float(s) for g, s in scores.items()}
     assert round(statistics.median(normalized), 2) == 0.79
 
 

@@ -1,0 +1,117 @@
+"""Published final scores per Atari game, each with the protocol by which it was taken.
+
+    dqn = published_scores("DQN", "no-op starts")
+    dqn.scores["Pong"]  # 19.5, raw
+    dqn.median()  # 0.79, human-normalised by the references of the same protocol
+
+Sources stand in the data files' first lines.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, cast
+
+from acer_tf.reproduction.scores import Protocol, human_normalized, require_protocol
+from acer_tf.reproduction.tables import read_table, suggestion
+
+_FILES = ("atari57_final_scores.csv", "prioritized_paper_table7.csv", "ppo_paper_table6.csv")
+
+
+class PublishedScores(NamedTuple):
+    """One agent's scores by one protocol."""
+
+    agent: str
+    protocol: Protocol
+    frames: int | None  # emulator frames of training, 4 per agent step; None where the source does not say
+    scores: Mapping[str, float]  # by game ("MsPacman"), raw; games that the source leaves out are absent
+
+    def human_normalized(self, games: Iterable[str] | None = None) -> dict[str, float]:
+        """The scores as fractions of human, by this protocol's references.
+
+        Args:
+            games: only these, all of which must be published; all that are, where None.
+
+        Raises:
+            ValueError: no score of one of `games` is published.
+        """
+        wanted = self.scores if games is None else list(games)
+        missing = [game for game in wanted if game not in self.scores]
+        if missing:
+            raise ValueError(
+                f"{self.agent} ({self.protocol}) has no published score of {missing[0]!r}"
+                f"{suggestion(missing[0], self.scores)}"
+            )
+        return {game: human_normalized(game, self.scores[game], protocol=self.protocol) for game in wanted}
+
+    def median(self, games: Iterable[str] | None = None) -> float:
+        """The median of `human_normalized(games)` over games; raises what that raises."""
+        return statistics.median(self.human_normalized(games).values())
+
+    def mean(self, games: Iterable[str] | None = None) -> float:
+        """The mean of `human_normalized(games)` over games; raises what that raises."""
+        return statistics.fmean(self.human_normalized(games).values())
+
+
+def published_agents(protocol: Protocol) -> tuple[str, ...]:
+    """The agents whose scores by `protocol` this package ships.
+
+    Raises:
+        ValueError: there is no such protocol.
+    """
+    require_protocol(protocol)
+    return tuple(agent for agent, of in _all_scores() if of == protocol)
+
+
+def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
+    """What `agent` scored by `protocol`.
+
+    Args:
+        agent: one of `published_agents(protocol)`: "Double DQN", "Prioritized Double DQN (rank)", "ACER".
+        protocol: there is no default, because scores by different protocols must not stand in one comparison.
+
+    Raises:
+        ValueError: there is no such agent or protocol, or the agent's scores were taken by another one.
+    """
+    require_protocol(protocol)
+    everything = _all_scores()
+    if (agent, protocol) in everything:
+        return everything[agent, protocol]
+    others = [repr(of) for name, of in everything if name == agent]
+    if others:
+        raise ValueError(
+            f"the published scores of {agent} are by the protocol {' and '.join(others)}, not {protocol!r}"
+        )
+    agents = published_agents(protocol)
+    hint = suggestion(agent, agents) or f"; for {protocol!r} there are {', '.join(agents)}"
+    raise ValueError(f"no scores of {agent!r} are shipped{hint}")
+
+
+def prioritized_table6(agent: str) -> Mapping[str, float]:
+    """Human-normalised scores in percent by game, human starts: the prioritized-replay paper's Table 6.
+
+    Args:
+        agent: one of the paper's five, called as in `published_agents("human starts")`.
+
+    Raises:
+        ValueError: not one of the five.
+    """
+    rows = read_table("prioritized_paper_table6.csv")
+    agents = dict.fromkeys(row["agent"] for row in rows)
+    if agent not in agents:
+        raise ValueError(f"{agent!r} is not in the prioritized-replay paper's Table 6: want one of {', '.join(agents)}")
+    return MappingProxyType({row["game"]: float(row["percent"]) for row in rows if row["agent"] == agent})
+
+
+@functools.cache
+def _all_scores() -> Mapping[tuple[str, Protocol], PublishedScores]:
+    scores: dict[tuple[str, Protocol], dict[str, float]] = {}
+    frames: dict[tuple[str, Protocol], int | None] = {}
+    for row in (row for file in _FILES for row in read_table(file)):
+        key = row["agent"], cast(Protocol, row["protocol"])
+        scores.setdefault(key, {})[row["game"]] = float(row["score"])
+        frames[key] = int(row["frames"]) if row["frames"] else None
+    return {key: PublishedScores(*key, frames[key], MappingProxyType(scores[key])) for key in scores}
