@@ -68,7 +68,7 @@ def table(groups: dict[str, list[RunCurve]], published: list[PublishedCurve], at
     for label, runs in groups.items():
         values = np.array([[*(return_at(run, step) for step in at_steps), final_return(run)] for run in runs])
         for run, cells in zip(runs, values, strict=True):
-            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *(f"{cell:.2f}" for cell in cells)])
+            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(_cell, cells)])
         if len(runs) > 1:
             errors = values.std(axis=0, ddof=1) / len(runs) ** 0.5
             means = (f"{mean:.2f} ± {error:.2f}" for mean, error in zip(values.mean(axis=0), errors, strict=True))
@@ -81,8 +81,7 @@ def table(groups: dict[str, list[RunCurve]], published: list[PublishedCurve], at
     for curve in published:
         values = np.array([curve.at(step) for step in at_steps])
         if np.isfinite(values).any():
-            cells = ("" if np.isnan(value) else f"{value:.2f}" for value in values)
-            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *cells, ""])
+            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(_cell, values), ""])
     return rows
 
 
@@ -91,6 +90,11 @@ def _labelled(text: str) -> tuple[str, list[Path]]:
     if not separator or not paths:
         raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
     return label, [Path(path) for path in paths.split(",")]
+
+
+def _cell(value: float) -> str:
+    """Empty for what was not reached."""
+    return "" if np.isnan(value) else f"{value:.2f}"
 
 
 def _slug(label: str) -> str:
