@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
+from acer_tf.distributions import Categorical, Gaussian
 from acer_tf.layers import PATCH, EpsilonGreedy, PatchConvolution, RunningNormalization, SharedBias
 from acer_tf.types import EnvironmentSpec
 
@@ -81,6 +82,10 @@ class Network:
             self.exploration = EpsilonGreedy(dtype="float32", name="exploration")
             probabilities = self.exploration(q)
         self.model = keras.Model(planes, (probabilities, q), name=architecture)
+
+    def distribution(self, observation: tf.Tensor) -> Categorical:
+        """f(·|φ(x)) of observations [N, *observation_shape] as the environment shows them."""
+        return Categorical(self.observe(observation)[0])
 
     def twin(self) -> Network:
         """A network of the same function and weights, in float32."""
@@ -201,6 +206,10 @@ class ContinuousNetwork:
         lead = shape[: observation.shape.rank - len(self.spec.frame_shape)]
         flat = tf.reshape(observation, [-1, *self.spec.frame_shape])
         return tuple(tf.reshape(output, tf.concat([lead, tf.shape(output)[1:]], axis=0)) for output in self.state(flat))
+
+    def distribution(self, observation: tf.Tensor) -> Gaussian:
+        """f(·|φ(x)) of observations [..., *observation_shape]."""
+        return Gaussian(self(observation)[0], self.policy_std)
 
     def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """A(x, a) or Q(x, a) [B, T, m] of states [B, T, F], as `__call__` gives them, and actions [B, T, m, d]."""

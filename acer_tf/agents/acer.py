@@ -47,10 +47,6 @@ class Acer(Agent):
 
     hyperparameters: AcerHyperparameters
 
-    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        probabilities, _ = self.network.observe(observation)
-        return Categorical(probabilities).sample(seed), probabilities
-
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:

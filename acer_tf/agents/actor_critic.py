@@ -42,10 +42,6 @@ class ActorCritic(Agent):
 
     hyperparameters: ActorCriticHyperparameters
 
-    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        mean, _, _ = self.network(observation)
-        return Gaussian(mean, self.network.policy_std).sample(seed), mean
-
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:

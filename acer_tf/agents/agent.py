@@ -112,7 +112,7 @@ def trust_region_diagnostics(rows: Rows, policy: Any, average: Any, g: tf.Tensor
 
 
 class Agent:
-    """Acts by f(·|φ_θ(x)) and improves θ from trajectories; how, a subclass says in two methods.
+    """Acts by f(·|φ_θ(x)) and improves θ from trajectories; how it improves, a subclass says.
 
     Args:
         network: θ. Its average θ_a starts as a copy.
@@ -186,7 +186,8 @@ class Agent:
 
     def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """`act` on tensors."""
-        raise NotImplementedError
+        policy = self.network.distribution(observation)
+        return policy.sample(seed), policy.statistics
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None

@@ -6,13 +6,13 @@ Which rows, and with which weights, is the replay's choice: uniform or prioritiz
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent, Hyperparameters, Rows
 from acer_tf.averaging import copy_weights
-from acer_tf.distributions import Categorical
 from acer_tf.types import Trajectory
 
 
@@ -29,8 +29,9 @@ class DqnHyperparameters(Hyperparameters):
         exploration_start: steps before it begins; the authors' begins with learning.
     """
 
-    trust_region_delta: float = float("inf")
+    trust_region_delta: float = math.inf
     critic_weight: float = 1.0
+    max_gradient_norm: float = math.inf
     double_q: bool = True
     error_clip: float = 1.0
     target_period: int = 30_000
@@ -53,10 +54,6 @@ class Dqn(Agent):
         if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
             copy_weights(self.network.model, self.average.model)
         self._steps = steps
-
-    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        probabilities, _ = self.network.observe(observation)
-        return Categorical(probabilities).sample(seed), probabilities
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None

@@ -1,7 +1,8 @@
 """Prioritized replay: windows drawn by the error that the last update found in them.
 
 Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3. There an item is a transition, and so it is here for
-windows of one row. For longer windows an item is a trajectory as it was collected, which is this package's extension.
+windows of one row. For longer windows an item is a trajectory as it was collected, which is this package's extension
+(the masked row that joins a resumed run on shifts later items by one row against what was collected).
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ class PrioritizedReplay(TrajectoryReplay):
         """
         if not self.can_sample:
             raise RuntimeError(f"draw() needs {self._unroll_length} rows per environment, {self.stored} are stored")
-        # A new α takes time in proportion to the memory's size: in steps of 0.001 it is seldom new.
-        self._priorities.alpha = round(annealed(*self._alpha, progress), 3)
+        if self._alpha[0] != self._alpha[1]:
+            # A new α takes time in proportion to the memory's size: in steps of 0.001 it is seldom new.
+            self._priorities.alpha = round(annealed(*self._alpha, progress), 3)
         items, probabilities = self._priorities.sample(self._batch_size, self._generator)
         least = None if self._by_batch else self._priorities.least_probability()
         weight = importance_weights(probabilities, annealed(*self._beta, progress), least_probability=least)

@@ -134,12 +134,9 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
             seed,
             batch_size=settings.replay_batch or settings.trajectories_per_update or settings.num_envs,
             priority="rank" if settings.replay_priority == "rank" else "proportional",
-            priority_exponent=(
-                (0.0, 0.0) if uniform else (settings.priority_exponent, settings.priority_exponent_final)
-            ),
-            importance_exponent=(
-                (0.0, 0.0) if uniform else (settings.importance_exponent, settings.importance_exponent_final)
-            ),
+            # With α = 0 the draws are uniform and their weights 1, whatever β is.
+            priority_exponent=(0, 0) if uniform else (settings.priority_exponent, settings.priority_exponent_final),
+            importance_exponent=(settings.importance_exponent, settings.importance_exponent_final),
             priority_epsilon=settings.priority_epsilon,
             normalize_by_batch=settings.weights_by_batch,
             file=file,

@@ -239,3 +239,11 @@ def test_errors_that_are_none_are_refused(errors):
 def test_arguments_out_of_range_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         replay_of(spec_of(1, dtype="uint8"), 2, 40, 1, **given)
+
+
+def test_an_exponent_that_stays_is_taken_as_it_is():
+    counter = Counter(1, capacity=10, length=1, priority_exponent=(0.12345, 0.12345))
+    counter.feed(10)
+    counter.set_errors(range(10), np.arange(1.0, 11.0))
+    p = np.arange(1.0, 11.0) ** 0.12345
+    np.testing.assert_allclose(counter.replay._priorities.probabilities(np.arange(10)), p / p.sum(), rtol=1e-12)
