@@ -21,11 +21,13 @@ def define(values: flags.FlagValues, experiment: str) -> None:
         "sweep_dir", f"runs/{experiment}", "folder of the cells; the same command continues them", flag_values=values
     )
     flags.DEFINE_enum(
-        "launcher", "local", ["local", "ray"], "processes of this machine, or tasks of a Ray cluster", flag_values=values
+        "launcher",
+        "local",
+        ["local", "ray"],
+        "processes on this machine, or Ray tasks",
+        flag_values=values,
     )
-    flags.DEFINE_integer(
-        "processes", None, "local: cells side by side (default: 1)", lower_bound=1, flag_values=values
-    )
+    flags.DEFINE_integer("processes", None, "local: cells side by side (default: 1)", lower_bound=1, flag_values=values)
     flags.DEFINE_string(
         "ray_address",
         None,
@@ -64,8 +66,8 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> int
     try:
         if values.stall_minutes <= values.checkpoint_minutes:
             raise SweepError(
-                f"--stall_minutes={values.stall_minutes}: must be above --checkpoint_minutes={values.checkpoint_minutes}, "
-                "or cells that get on may look as if they did not"
+                f"--stall_minutes={values.stall_minutes}: must be above "
+                f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that get on may look as if they did not"
             )
         return run_sweep(
             experiment,
@@ -88,10 +90,10 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> int
 def _launcher(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
     if values.launcher == "local":
         if values.ray_address is not None:
-            raise SweepError(f"--ray_address={values.ray_address}: --launcher=local has no use for it; give --launcher=ray")
+            raise SweepError(f"--ray_address={values.ray_address}: it goes with --launcher=ray")
         return LocalLauncher(values.processes or 1, values.threads)
     if values.processes is not None:
         raise SweepError(
-            f"--processes={values.processes}: --launcher=ray runs as many cells as the cluster has room for; leave it out"
+            f"--processes={values.processes}: it goes with --launcher=local; a Ray cluster runs what it has room for"
         )
     return RayLauncher(values.ray_address or "auto", threads=values.threads, executable=PROGRAM[0], cwd=ROOT)

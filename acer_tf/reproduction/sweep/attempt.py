@@ -15,8 +15,8 @@ from typing import Literal
 
 from acer_tf.training.records import Lock, RunFolderError
 
-# Lets the kernel stop the run, behind a checkpoint, when whoever watches it dies; then becomes the run. A process of its
-# own does this because between fork and exec a process with threads, as Ray's workers are, may hardly do anything.
+# Lets the kernel stop the run, behind a checkpoint, when whoever watches it dies; then becomes the run. A process of
+# its own does this because between fork and exec a process with threads, as Ray's workers are, may hardly do anything.
 _TIED_TO_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))

@@ -46,7 +46,7 @@ class CellFolder:
             return False
 
     def latest(self) -> tuple[int, float | None]:
-        """Steps done and mean return of the last 100 games, by the last whole row of progress.csv; 0 and None if none."""
+        """Steps done and mean return of the last 100 games, by the last whole row of progress.csv; else 0 and None."""
         try:
             with (self.run_dir / "progress.csv").open("rb") as file:
                 columns = file.readline().decode().strip().split(",")
@@ -179,7 +179,8 @@ class SweepFolder:
             others = [n for n in others if n not in ("lock", "cells") and not n.startswith(("sweep.json.", "probe"))]
             if others:
                 raise SweepError(
-                    f"--sweep_dir={self.path} is no sweep's folder: it has no sweep.json, but {others[0]}; choose another"
+                    f"--sweep_dir={self.path} is no sweep's folder: it has no sweep.json, but {others[0]}; "
+                    "choose another"
                 )
             return {}
         document = _read_document(self.path / "sweep.json")
@@ -189,8 +190,8 @@ class SweepFolder:
             raise SweepError(f"{self.path / 'sweep.json'} has format {document['format']}: this version reads {FORMAT}")
         if document["experiment"] != experiment:
             raise SweepError(
-                f"--sweep_dir={self.path} holds a sweep of {document['experiment']}, not of {experiment}: choose another "
-                "folder"
+                f"--sweep_dir={self.path} holds a sweep of {document['experiment']}, not of {experiment}: "
+                "choose another folder"
             )
         return document["cells"]
 

@@ -22,6 +22,8 @@ from acer_tf.reproduction.sweep.cells import SweepError
 
 _POLL_SECONDS = 0.5
 _PROBE_SECONDS = 120.0
+_ANSWER_SECONDS = 10.0
+_RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
 
 
 class RayLauncher:
@@ -42,17 +44,18 @@ class RayLauncher:
         self.threads = threads or 1
         self._needs = (executable, str(cwd))
         self._tasks: dict[Any, str] = {}
-        self._probe: Path | None = None
+        self._probe = Path()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
         except ImportError as error:
             raise SweepError("--launcher=ray needs Ray: pip install 'acer_tf[ray]'") from error
         self._ray = ray
+        _require_answer(address)
         try:
             ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            raise SweepError(f"--ray_address={address}: {error}; give local, auto, or host:port of a cluster") from error
+        except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
+            raise SweepError(f"--ray_address={address}: {_first_line(error)}; {_RIGHT_ADDRESS}") from error
         self._task = ray.remote(max_retries=0)(_run)
         self._check_node = ray.remote(max_retries=0, num_cpus=0)(_complaint)
 
@@ -116,11 +119,22 @@ class RayLauncher:
     def close(self) -> None:
         # The runs of tasks that go down with this are stopped by the kernel: see attempt.
         self._ray.shutdown()
-        if self._probe is not None:
+        if self._probe.name:
             self._probe.unlink(missing_ok=True)
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
+
+
+def _require_answer(address: str) -> None:
+    """Refuses a host:port that nobody listens at, which Ray itself would try for many minutes."""
+    if address in ("local", "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise SweepError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
 
 
 def _run(job: Job, probe: Path, needs: tuple[str, str]) -> Outcome:

@@ -120,7 +120,7 @@ class _Sweep:
         self._cells = {folder.cell.name: folder for folder in cells}
         self._launcher, self._memory, self._command, self._cwd = launcher, memory, command, cwd
         self._retries, self._stall_seconds = retries, stall_seconds
-        self._states: dict[str, State] = {name: "waiting" for name in self._cells}
+        self._states: dict[str, State] = dict.fromkeys(self._cells, "waiting")
         self._queue: collections.deque[str] = collections.deque()
         self._jobs: dict[str, tuple[int, Job]] = {}
         self._failures: collections.Counter[str] = collections.Counter()

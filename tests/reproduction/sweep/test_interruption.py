@@ -49,7 +49,9 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
     assert main(["tiny", f"--sweep_dir={folder}", *FLAGS]) == 0
     for cell in (folder / "cells").iterdir():
         attempts = json.loads((cell / "attempts.json").read_text())["attempts"]
-        assert [a.get("kind") for a in attempts] == (["stopped", "ended"] if number == signal.SIGINT else [None, "ended"])
+        assert [a.get("kind") for a in attempts] == (
+            ["stopped", "ended"] if number == signal.SIGINT else [None, "ended"]
+        )
         settings = small_settings(seed=json.loads((cell / "run" / "run.json").read_text())["settings"]["seed"])
         check_progress(cell / "run", settings.__class__(**{**settings.__dict__, "total_steps": 4000}))
         assert int(rows_of(cell / "run")[-1]["steps"]) >= 4000

@@ -88,6 +88,8 @@ def test_a_node_is_told_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
         assert "/nowhere is not there" in ray_cluster._complaint(probe, ("/nowhere",))
 
 
-def test_no_cluster_at_the_address_is_said():
-    with pytest.raises(SweepError, match=r"^--ray_address=127.0.0.1:1: .*; give local, auto, or host:port"):
-        RayLauncher("127.0.0.1:1", executable=sys.executable, cwd=Path())
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])
+def test_no_cluster_at_the_address_is_said_at_once(address, monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # auto looks there for one of this machine
+    with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
+        RayLauncher(address, executable=sys.executable, cwd=Path())

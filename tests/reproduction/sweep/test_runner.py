@@ -106,7 +106,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep):
         sweep([cell(0), cell(0)])
     with pytest.raises(SweepError, match=r"'ACER, Pendulum-v1, seed 0' cannot be run: .*Pendulum-v1"):
         sweep([cell(0, env="Pendulum-v1")])
-    with pytest.raises(SweepError, match=r"--processes=3: 3 cells at a time need up to 4.5 GB .* but 3.1 GB .* at most "):
+    with pytest.raises(SweepError, match=r"--processes=3: 3 cells at a time need up to 4.5 GB .* but 3.1 GB "):
         sweep(CELLS, launcher=LocalLauncher(3, available=3_100_000_000))
     with pytest.raises(SweepError, match=r"one alone needs 1.5 GB"):
         sweep(CELLS, launcher=LocalLauncher(1, available=10**9))
