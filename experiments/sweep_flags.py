@@ -83,6 +83,8 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> int
         ).exit_code
     except SweepError as error:
         return cli.fail(2, error)
+    except OSError as error:
+        return cli.fail(1, f"stopped: {error}; the same command continues")
     except KeyboardInterrupt:  # before the first cell, or for the second time
         return cli.fail(130, "stopped; the same command continues")
 

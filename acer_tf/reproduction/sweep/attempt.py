@@ -100,7 +100,10 @@ class Attempt:
                 Lock(job.run_dir).release()
             except RunFolderError as error:
                 return self._outcome("failed", str(error)) if now - self._began > job.lock_seconds else None
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                return self._outcome("failed", f"not started: {error}")
             return None
         status = self._process.poll()
         if status is not None:

@@ -181,6 +181,8 @@ class _Sweep:
     def _ended(self, name: str, outcome: Outcome, *, retry: bool) -> None:
         number, _ = self._jobs.pop(name)
         folder = self._cells[name]
+        if outcome.kind == "stopped" and retry:
+            outcome = dataclasses.replace(outcome, kind="lost", reason="stopped by someone else")
         if outcome.kind == "ended" and not folder.finished:
             outcome = dataclasses.replace(outcome, kind="failed", reason="ended without an error, but not finished")
         folder.record_end(number, outcome)

@@ -2,6 +2,8 @@
 
 import fcntl
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from ray.cluster_utils import Cluster
 
 from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, ray_cluster, run_sweep
 from experiments.sweep_flags import PROGRAM, ROOT
+from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
 MEMORY = 4_000_000_000
@@ -31,7 +34,7 @@ def launcher_of(cluster):
 
 def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
     nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
-    cells = [Cell("ACER", small_settings(seed=seed, total_steps=4000)) for seed in range(3)]
+    cells = [Cell("ACER", small_settings(seed=seed, total_steps=3000)) for seed in range(3)]
     folder = tmp_path / "sweep"
 
     def saved():
@@ -50,17 +53,39 @@ def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, 
     killer.join()
     assert report.exit_code == 0, (report, capsys.readouterr())
     lost = 0
-    for cell in cells:
-        path = folder / "cells" / cell.name
+    for tried in cells:
+        path = folder / "cells" / tried.name
         kinds = [a["kind"] for a in json.loads((path / "attempts.json").read_text())["attempts"]]
         assert kinds in (["ended"], ["lost", "ended"])
-        check_progress(path / "run", cell.settings)
+        check_progress(path / "run", tried.settings)
         if kinds[0] == "lost":
             lost += 1
             assert (path / "logs" / "attempt-2.out").read_text().startswith("continuing ")
         assert sum("finished: " in log.read_text() for log in (path / "logs").glob("*.out")) == 1
     assert lost == 1
     assert not list(folder.glob("probe-*"))
+
+
+def test_ctrl_c_stops_the_tasks_behind_a_checkpoint_and_the_same_call_continues(cluster, sweep):
+    cluster.add_node(num_cpus=1, memory=MEMORY)
+    cells = [cell(0), cell(1)]
+
+    def interrupt():
+        while not list(sweep.folder.glob("cells/*/run/steps")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    report = sweep(cells, "--row_seconds=0.5", launcher=launcher_of(cluster))
+    interrupter.join()
+    assert report.exit_code == 130
+    assert report.reasons == {}
+    records = [sweep.folder / "cells" / c.name / "attempts.json" for c in cells]
+    ends = [json.loads(record.read_text())["attempts"][0] for record in records]
+    assert [end["kind"] for end in ends] == ["stopped", "stopped"]
+    assert sorted([str(end["status"]) for end in ends]) == ["143", "None"]  # one was still waiting for a core
+    assert sweep(cells, launcher=launcher_of(cluster)).exit_code == 0
 
 
 def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster, tmp_path):
