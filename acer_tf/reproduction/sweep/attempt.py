@@ -163,8 +163,9 @@ class Attempt:
             return self._outcome("failed", self._stopping, status)
         if self._asked:
             return self._outcome("stopped", status=status)
-        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        lines = self._stderr()
+        if status < 0:
+            return self._outcome("failed", f"killed by {signal.Signals(-status).name}", status)
+        how, lines = f"exit status {status}", self._stderr()
         said = [line for line in lines if line.startswith("error: ")] or [line for line in lines if line.strip()]
         return self._outcome("failed", f"{how}: {said[-1].removeprefix('error: ')}" if said else how, status)
 

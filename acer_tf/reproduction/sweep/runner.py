@@ -85,7 +85,9 @@ def run_sweep(
     try:
         require_distinct(cells)
         memory = dict(zip((cell.name for cell in cells), memory_of(cells), strict=True))
-        launcher.check(list(memory.values()))
+        open_cells = [c for c in cells if not CellFolder(sweep_dir / "cells" / c.name, c).finished]
+        if open_cells:
+            launcher.check([memory[cell.name] for cell in open_cells])
         folder = SweepFolder(sweep_dir.absolute(), experiment, cells)
         try:
             launcher.open(folder.path)

@@ -5,11 +5,14 @@ import shutil
 
 import pytest
 
-from acer_tf.reproduction.sweep import LocalLauncher, SweepError, read_cells, runner
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, read_cells, runner
+from acer_tf.reproduction.sweep.folder import SweepFolder
+from acer_tf.reproduction.sweep.progress import SweepProgress
+from acer_tf.training import run
 from acer_tf.training.records import Lock
 from acer_tf.training.settings import make_settings
 from tests.reproduction.sweep.conftest import cell
-from tests.training.scripted import tree
+from tests.training.scripted import tree, use_light_agents
 
 CELLS = [cell(seed) for seed in range(4)]
 
@@ -48,7 +51,9 @@ def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_compl
     before = finished()
     assert sweep(CELLS).exit_code == 0
     assert finished() == before  # not run again
+    assert sweep(CELLS, launcher=LocalLauncher(1, available=0)).exit_code == 0  # nothing left that needs memory
     assert sweep.lines[-1] == "all 4 cells are finished"
+    assert sweep.lines[-2].startswith("4/4 done, 0 running, 0 failed, 0 waiting  100.0 %  400/400 steps  ")
 
 
 def test_what_was_run_can_be_run_by_hand(sweep):
@@ -156,3 +161,30 @@ def test_a_run_that_something_else_still_holds_is_waited_for_then_named(sweep, m
     assert "is in use by host" in report.reasons[cell(0).name]
     lock.release()
     assert sweep([cell(0)]).exit_code == 0
+
+
+def test_an_interrupted_run_whose_curve_is_shorter_than_at_its_checkpoint_is_set_aside(sweep, monkeypatch, capsys):
+    use_light_agents(monkeypatch)
+    c = cell(0)
+    run_dir = sweep.folder / "cells" / c.name / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(run._Run, "finish", lambda self: self._save())  # interrupted before its end
+        run.train(c.settings, run_dir, quiet=True)
+    (run_dir / "progress.csv").open("a").write("10")  # half a row behind the checkpoint, as kill -9 leaves
+    (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
+    assert folder.set_aside_damaged() is None
+    (run_dir / "progress.csv").write_text("steps\n")
+    assert "progress.csv has 6 bytes, but had " in folder.set_aside_damaged()
+    assert not run_dir.exists()
+
+
+def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(sweep):
+    cells = [CellFolder(sweep.folder / "cells" / c.name, c) for c in CELLS]
+    (cells[1].run_dir).mkdir(parents=True)
+    (cells[1].run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # a row half written
+    states = dict(zip((c.name for c in CELLS), ["finished", "running", "failed", "waiting"], strict=True))
+    line = SweepProgress(cells).line(states)
+    assert line == (
+        "1/4 done, 1 running, 1 failed, 1 waiting  30.0 %  120/400 steps  0 steps/s  ? left  "
+        "ACER, CartPole-v1, seed 1: 8.25"
+    )
