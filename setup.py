@@ -48,9 +48,16 @@ EXTRAS_REQUIRE = {
     "minatar": ["minatar>=1.0.15,<2"],
     "ray": ["ray>=2.60,<3"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
-    "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8"],
+    "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8", "jinja2>=3.1,<4"],
     # cpprb is what the benchmark lays its priorities beside.
-    "dev": ["cpprb>=11,<12", "pytest>=9,<10", "ruff>=0.17,<0.18", "mypy>=2.4,<3", "types-psutil>=7,<8"],
+    "dev": [
+        "cpprb>=11,<12",
+        "selenium>=4.30,<5",
+        "pytest>=9,<10",
+        "ruff>=0.17,<0.18",
+        "mypy>=2.4,<3",
+        "types-psutil>=7,<8",
+    ],
 }
 
 setup(

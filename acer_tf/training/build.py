@@ -122,7 +122,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
         SettingsError: it cannot fit into the machine's memory, or the file cannot be made.
     """
     if file is None:
-        require_memory(settings, spec, _available_memory())
+        require_memory(settings, spec, available_memory())
     sizes = spec, settings.num_envs, replay_rows(settings, spec), settings.window_length
     seed = derive_seed(settings, "replay")
     try:
@@ -173,6 +173,17 @@ def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) ->
     )
 
 
+def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that this process, and those that it starts, may still take."""
+    available = psutil.virtual_memory().available
+    limit = cgroup / "memory.max"
+    if limit.exists() and (text := limit.read_text().strip()) != "max":
+        # The cache of files counts as used there, though it gives way: a run's own checkpoints fill it.
+        cache = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
+        available = min(available, int(text) - int((cgroup / "memory.current").read_text()) + int(cache))
+    return available
+
+
 def derive_seed(settings: Settings, purpose: str) -> int:
     """An independent seed per purpose, all from --seed."""
     words = [settings.seed, *purpose.encode()]
@@ -181,16 +192,6 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
     return settings.window_length + spec.stack - 1
-
-
-def _available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    available = psutil.virtual_memory().available
-    limit = cgroup / "memory.max"
-    if limit.exists() and (text := limit.read_text().strip()) != "max":
-        # The cache of files counts as used there, though it gives way: a run's own checkpoints fill it.
-        cache = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
-        available = min(available, int(text) - int((cgroup / "memory.current").read_text()) + int(cache))
-    return available
 
 
 def _has_fast_bfloat16() -> bool:

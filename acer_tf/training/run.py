@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -41,6 +39,7 @@ from acer_tf.training.records import (
     write_json,
 )
 from acer_tf.training.settings import Settings, differences, make_settings
+from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 
 
@@ -97,7 +96,7 @@ def train(
         agent = make_agent(settings, spec)
         run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use)
         try:
-            with _StopRequest() as stop:
+            with StopRequest("writing a checkpoint, then stopping") as stop:
                 run.advance(stop, checkpoint_minutes * 60.0, quiet)
             return run.finish()
         finally:
@@ -190,7 +189,7 @@ class _Run:
     def steps(self) -> int:
         return self._loop.actor.steps
 
-    def advance(self, stop: _StopRequest, checkpoint_seconds: float, quiet: bool) -> None:
+    def advance(self, stop: StopRequest, checkpoint_seconds: float, quiet: bool) -> None:
         settings = self._settings
         if self.steps:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
@@ -263,29 +262,6 @@ class _Run:
 
     def _seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._began
-
-
-class _StopRequest:
-    """Notes SIGINT and SIGTERM instead of dying of them; a second one acts as usual."""
-
-    def __init__(self) -> None:
-        self.signal_number: int | None = None
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> _StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.signal_number = number
-        self.__exit__()
-        # Not print: the signal may have come in the middle of one, which cannot be entered twice.
-        os.write(2, f"{signal.Signals(number).name}: writing a checkpoint, then stopping\n".encode())
 
 
 def _require_same_run(settings: Settings, run_dir: Path) -> dict[str, Any]:

@@ -115,21 +115,21 @@ def test_the_replay_that_is_made_is_the_one_whose_memory_was_counted(monkeypatch
     replay = build.make_replay(settings, CARTPOLE)
     held = sum(array.nbytes for array in replay._ring.values())
     assert held == TrajectoryReplay.required_bytes(CARTPOLE, 4, 1000)
-    monkeypatch.setattr(build, "_available_memory", lambda: build.PROCESS_BYTES + held)
+    monkeypatch.setattr(build, "available_memory", lambda: build.PROCESS_BYTES + held)
     build.make_replay(settings, CARTPOLE)
-    monkeypatch.setattr(build, "_available_memory", lambda: build.PROCESS_BYTES + held - 1)
+    monkeypatch.setattr(build, "available_memory", lambda: build.PROCESS_BYTES + held - 1)
     with pytest.raises(SettingsError, match="--replay_capacity=1000"):
         build.make_replay(settings, CARTPOLE)
 
 
 def test_a_container_has_the_memory_of_its_limit_and_the_cache_of_files_is_free(tmp_path):
-    free = build._available_memory(tmp_path)
+    free = build.available_memory(tmp_path)
     assert free > 0
     for name, text in (("max", "3000000\n"), ("current", "1000000\n"), ("stat", "anon 5\ninactive_file 400000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
-    assert build._available_memory(tmp_path) == 2_400_000
+    assert build.available_memory(tmp_path) == 2_400_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert build._available_memory(tmp_path) == pytest.approx(free, rel=0.5)
+    assert build.available_memory(tmp_path) == pytest.approx(free, rel=0.5)
 
 
 def test_an_infinite_setting_reaches_the_agent():
@@ -138,7 +138,7 @@ def test_an_infinite_setting_reaches_the_agent():
 
 
 def test_a_replay_larger_than_memory_lives_in_a_new_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "_available_memory", lambda: 10**6)
+    monkeypatch.setattr(build, "available_memory", lambda: 10**6)
     settings = settings_of(num_envs=1, replay_capacity=100, replay_start=0)
     with pytest.raises(SettingsError, match="or keep it on disk with --replay_file"):
         build.make_replay(settings, CARTPOLE)

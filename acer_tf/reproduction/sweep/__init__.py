@@ -1,0 +1,9 @@
+"""Sweeps: the cells of an experiment, each a run in its own folder, on this machine or on a Ray cluster."""
+
+from acer_tf.reproduction.sweep.cells import Cell, SweepError
+from acer_tf.reproduction.sweep.folder import CellFolder, read_cells
+from acer_tf.reproduction.sweep.local import LocalLauncher
+from acer_tf.reproduction.sweep.ray_cluster import RayLauncher
+from acer_tf.reproduction.sweep.runner import Report, run_sweep
+
+__all__ = ["Cell", "CellFolder", "LocalLauncher", "RayLauncher", "Report", "SweepError", "read_cells", "run_sweep"]

@@ -1,0 +1,192 @@
+"""One attempt at a cell: its process, watched until it ends, stalls, or is asked to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Literal
+
+from acer_tf.training.records import Lock, RunFolderError
+
+# Lets the kernel stop the run, behind a checkpoint, when whoever watches it dies; then becomes the run. A process of
+# its own does this because between fork and exec a process with threads, as Ray's workers are, may hardly do anything.
+_TIED_TO_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(128 + signal.SIGTERM)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+_STDERR_LINES = 20
+_STDERR_BYTES = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What to run, and when to give it up.
+
+    Attributes:
+        name: of the cell.
+        label: of the cell, for people.
+        command: the process, reproducible by hand.
+        cwd: where it is run.
+        run_dir: the run's folder.
+        log: standard output and error go to this path with .out and .err.
+        threads: that it keeps busy.
+        memory: bytes that it needs.
+        stall_seconds: without a new row of progress.csv or checkpoint, after which it is stopped.
+        stop_seconds: it has to write a checkpoint when asked to stop, before it is killed.
+        lock_seconds: it waits for a run folder that another process still holds, such as one on a node that was lost.
+    """
+
+    name: str
+    label: str
+    command: tuple[str, ...]
+    cwd: Path
+    run_dir: Path
+    log: Path
+    threads: int
+    memory: int
+    stall_seconds: float
+    stop_seconds: float
+    lock_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended.
+
+    Attributes:
+        kind: "ended" by itself without an error, "failed", "stopped" on request, or "lost" with its node.
+        reason: of a failure or loss, in a line.
+        status: the process's exit status, minus the signal's number where one killed it; None without a process.
+        host: where it ran.
+        stderr: its last lines.
+    """
+
+    kind: Literal["ended", "failed", "stopped", "lost"]
+    reason: str = ""
+    status: int | None = None
+    host: str = ""
+    stderr: tuple[str, ...] = ()
+
+
+class Attempt:
+    """The process of one job. Call `poll` often; it alone makes anything happen."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = self._moved = time.monotonic()
+        self._state: object = None
+        self._stopping = ""  # why
+        self._asked = False
+        self._kill_at = 0.0
+
+    def poll(self) -> Outcome | None:
+        """None while it goes on."""
+        job, now = self._job, time.monotonic()
+        if self._process is None:
+            if self._asked:
+                return self._outcome("stopped")
+            try:
+                Lock(job.run_dir).release()
+            except RunFolderError as error:
+                return self._outcome("failed", str(error)) if now - self._began > job.lock_seconds else None
+            try:
+                self._start()
+            except OSError as error:
+                return self._outcome("failed", f"not started: {error}")
+            return None
+        status = self._process.poll()
+        if status is not None:
+            return self._ended(status)
+        if self._stopping or self._asked:
+            if now > self._kill_at:
+                self._kill()
+            return None
+        state = _state_of(job.run_dir)
+        if state != self._state:
+            self._state, self._moved = state, now
+        elif now - self._moved > job.stall_seconds:
+            self._stopping = f"no progress for {job.stall_seconds / 60:.3g} minutes"
+            self._terminate()
+        return None
+
+    def stop(self) -> None:
+        """Asks it to write a checkpoint and stop; `poll` kills it if it takes too long."""
+        if not self._asked:
+            self._asked = True
+            if not self._stopping:
+                self._terminate()
+
+    def close(self) -> None:
+        """Kills what is left of it."""
+        if self._process is not None and self._process.poll() is None:
+            self._kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        job = self._job
+        command = list(job.command)
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *command]
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.with_suffix(".out").open("wb") as out, job.log.with_suffix(".err").open("wb") as err:
+            # A session of its own: Ctrl-C reaches the sweep alone, which then asks each run once. Twice would kill.
+            self._process = subprocess.Popen(
+                command, cwd=job.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        self._state, self._moved = _state_of(job.run_dir), time.monotonic()
+
+    def _terminate(self) -> None:
+        self._kill_at = time.monotonic() + self._job.stop_seconds
+        if self._process is not None:
+            self._process.terminate()
+
+    def _kill(self) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _ended(self, status: int) -> Outcome:
+        if status == 0:
+            return self._outcome("ended", status=0)
+        if self._stopping:
+            return self._outcome("failed", self._stopping, status)
+        if self._asked:
+            return self._outcome("stopped", status=status)
+        if status < 0:
+            return self._outcome("failed", f"killed by {signal.Signals(-status).name}", status)
+        how, lines = f"exit status {status}", self._stderr()
+        said = [line for line in lines if line.startswith("error: ")] or [line for line in lines if line.strip()]
+        return self._outcome("failed", f"{how}: {said[-1].removeprefix('error: ')}" if said else how, status)
+
+    def _outcome(
+        self, kind: Literal["ended", "failed", "stopped"], reason: str = "", status: int | None = None
+    ) -> Outcome:
+        return Outcome(kind, reason, status, socket.gethostname(), self._stderr())
+
+    def _stderr(self) -> tuple[str, ...]:
+        if self._process is None:
+            return ()
+        with self._job.log.with_suffix(".err").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_BYTES))
+            return tuple(file.read().decode(errors="replace").splitlines()[-_STDERR_LINES:])
+
+
+def _state_of(run_dir: Path) -> tuple[object, ...]:
+    """Differs when the run has got on."""
+    found: list[object] = []
+    for path in (run_dir / "progress.csv", run_dir / "checkpoints", run_dir / "run.json"):
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found.append((path.name, stat.st_mtime_ns, stat.st_size))
+    return tuple(found)

@@ -1,0 +1,64 @@
+"""Cells as processes side by side on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from acer_tf.reproduction.sweep.attempt import Attempt, Job, Outcome
+from acer_tf.reproduction.sweep.cells import SweepError
+
+
+class LocalLauncher:
+    """`processes` at a time, each with its share of the cores.
+
+    Args:
+        processes: at most so many at once.
+        threads: of each; 0 for an even share of the cores.
+        available: bytes of memory; None for what the machine has free.
+    """
+
+    def __init__(self, processes: int = 1, threads: int = 0, available: int | None = None) -> None:
+        self.threads = threads or max(1, len(os.sched_getaffinity(0)) // processes)
+        self._processes = processes
+        self._available = available
+        self._attempts: dict[str, Attempt] = {}
+
+    def check(self, memory: Sequence[int]) -> None:
+        from acer_tf.training.build import available_memory  # see launcher.memory_of
+
+        available = available_memory() if self._available is None else self._available
+        # Any of them may run together: the largest must.
+        largest = sorted(memory, reverse=True)[: self._processes]
+        if sum(largest) <= available:
+            return
+        fits = max((n for n in range(len(largest)) if sum(largest[:n]) <= available), default=0)
+        raise SweepError(
+            f"--processes={self._processes}: {len(largest)} cells at a time need up to {sum(largest) / 1e9:.1f} GB of "
+            f"memory, but {available / 1e9:.1f} GB are available; "
+            + (f"at most --processes={fits} fits" if fits else f"one alone needs {largest[0] / 1e9:.1f} GB")
+        )
+
+    def open(self, sweep_dir: Path) -> None:
+        pass
+
+    def room(self) -> int:
+        return self._processes - len(self._attempts)
+
+    def start(self, job: Job) -> None:
+        self._attempts[job.name] = Attempt(job)
+
+    def poll(self) -> list[tuple[str, Outcome]]:
+        ended = [(name, o) for name, attempt in self._attempts.items() if (o := attempt.poll()) is not None]
+        for name, _ in ended:
+            del self._attempts[name]
+        return ended
+
+    def stop(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.stop()
+
+    def close(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.close()

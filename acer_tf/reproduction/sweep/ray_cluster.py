@@ -1,0 +1,180 @@
+"""Cells as tasks of a Ray cluster whose nodes share the sweep's folder.
+
+Ray decides where a task runs. That a cell is tried again is the sweep's business, not Ray's: a task whose node is lost
+comes back as such, and the next attempt continues from the last checkpoint, wherever it runs. The lock of the run's
+folder keeps the two apart if the lost one still lives; so nothing starts before every node was seen to respect locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from acer_tf.reproduction.sweep.attempt import Attempt, Job, Outcome
+from acer_tf.reproduction.sweep.cells import SweepError
+
+_POLL_SECONDS = 0.5
+_PROBE_SECONDS = 120.0
+_ANSWER_SECONDS = 10.0
+_RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
+
+
+class RayLauncher:
+    """Every cell a task, as many at once as the cluster has room for.
+
+    Args:
+        address: of the cluster: "local" for one of this machine alone, "auto" for the one that it belongs to, or
+            host:port.
+        threads: of each run, and the cores that its task takes.
+        executable: of the runs, which every node must have.
+        cwd: of the runs, likewise.
+
+    Raises:
+        SweepError: Ray is not installed, or there is no cluster at that address.
+    """
+
+    def __init__(self, address: str, *, threads: int = 1, executable: str, cwd: Path) -> None:
+        self.threads = threads or 1
+        self._needs = (executable, str(cwd))
+        self._tasks: dict[Any, str] = {}
+        self._probe = Path()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError as error:
+            raise SweepError("--launcher=ray needs Ray: pip install 'acer_tf[ray]'") from error
+        self._ray = ray
+        _require_answer(address)
+        try:
+            ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
+        except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
+            raise SweepError(f"--ray_address={address}: {_first_line(error)}; {_RIGHT_ADDRESS}") from error
+        self._task = ray.remote(max_retries=0)(_run)
+        self._check_node = ray.remote(max_retries=0, num_cpus=0)(_complaint)
+
+    def check(self, memory: Sequence[int]) -> None:
+        nodes = [node["Resources"] for node in self._nodes()]
+        fits = [n for n in nodes if n.get("CPU", 0) >= self.threads and n.get("memory", 0) >= max(memory)]
+        if not fits:
+            have = "; ".join(f"{n.get('CPU', 0):.0f} cores, {n.get('memory', 0) / 1e9:.1f} GB" for n in nodes)
+            raise SweepError(
+                f"--launcher=ray: no node has the {self.threads} cores and {max(memory) / 1e9:.1f} GB of memory that a "
+                f"cell needs; the cluster's nodes have: {have}"
+            )
+
+    def open(self, sweep_dir: Path) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        for stale in sweep_dir.glob("probe-*"):
+            stale.unlink()
+        self._probe = sweep_dir / f"probe-{uuid4().hex}"
+        self._probe.write_text(self._probe.name)
+        answers = {}
+        for node in self._nodes():
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, node {node['NodeID'][:8]})"
+            answers[name] = self._check_node.options(scheduling_strategy=strategy).remote(self._probe, self._needs)
+        for name, answer in answers.items():
+            try:
+                complaint = self._ray.get(answer, timeout=_PROBE_SECONDS)
+            except (self._ray.exceptions.RayError, TimeoutError) as error:
+                complaint = f"gives no answer ({_first_line(error)})"
+            if complaint:
+                raise SweepError(f"node {name} cannot be used: {complaint}")
+
+    def room(self) -> int:
+        return 1  # Ray queues what does not run yet
+
+    def start(self, job: Job) -> None:
+        options = {"num_cpus": job.threads, "memory": job.memory, "name": job.label, "scheduling_strategy": "SPREAD"}
+        task = self._task.options(**options).remote(job, self._probe, self._needs)
+        self._tasks[task] = job.name
+
+    def poll(self) -> list[tuple[str, Outcome]]:
+        if not self._tasks:
+            return []
+        ready, _ = self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0)
+        ended = []
+        for task in ready:
+            try:
+                outcome = self._ray.get(task)
+            except self._ray.exceptions.TaskCancelledError:
+                outcome = Outcome("stopped")
+            except self._ray.exceptions.RayError as error:
+                outcome = Outcome("lost", _first_line(error))
+            ended.append((self._tasks.pop(task), outcome))
+        return ended
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            self._ray.cancel(task)
+
+    def close(self) -> None:
+        # The runs of tasks that go down with this are stopped by the kernel: see attempt.
+        self._ray.shutdown()
+        if self._probe.name:
+            self._probe.unlink(missing_ok=True)
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+
+def _require_answer(address: str) -> None:
+    """Refuses a host:port that nobody listens at, which Ray itself would try for many minutes."""
+    if address in ("local", "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise SweepError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
+
+
+def _run(job: Job, probe: Path, needs: tuple[str, str]) -> Outcome:
+    """The task: one attempt, on whatever node Ray chose."""
+    # Also here: the node may have joined since the sweep began.
+    if complaint := _complaint(probe, needs):
+        return Outcome("lost", f"the node cannot be used: {complaint}", host=socket.gethostname())
+    attempt = Attempt(job)
+    try:
+        while True:
+            # ray.cancel raises KeyboardInterrupt here. Answered with a request to the run, the task ends when that has.
+            try:
+                outcome = attempt.poll()
+                if outcome is not None:
+                    return outcome
+                time.sleep(_POLL_SECONDS)
+            except KeyboardInterrupt:
+                attempt.stop()
+    finally:
+        attempt.close()
+
+
+def _complaint(probe: Path, needs: tuple[str, str]) -> str:
+    """Why this node cannot work in the folder of `probe`; empty where it can."""
+    try:
+        seen = probe.read_text() == probe.name
+    except OSError:
+        seen = False
+    if not seen:
+        return f"--sweep_dir={probe.parent} is not the same folder there: the nodes must share it"
+    with (probe.parent / "lock").open("rb") as file, contextlib.suppress(OSError):
+        # The sweep holds it: to get it is to show that locks do not reach this node, and two runs could write at once.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return f"locks in --sweep_dir={probe.parent} do not reach it: mount it with locks that all nodes share"
+    for path in needs:
+        if not os.path.exists(path):
+            return f"{path} is not there: every node needs the same installation"
+    return ""
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM as a request that is answered where it suits."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Any
+
+
+class StopRequest:
+    """Within it, SIGINT and SIGTERM are noted instead of died of; a second one acts as usual.
+
+    Args:
+        answer: what is being done about it, for the line on standard error.
+    """
+
+    def __init__(self, answer: str) -> None:
+        self.signal_number: int | None = None
+        self._answer = answer
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.signal_number = number
+        self.__exit__()
+        # Not print: the signal may have come in the middle of one, which cannot be entered twice.
+        os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())

@@ -1,0 +1,101 @@
+"""The flags of scripts that run many cells, and the one way to run those with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+
+from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SweepError, run_sweep
+from experiments import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = (sys.executable, "-m", "experiments.train")
+
+
+def define(values: flags.FlagValues, experiment: str) -> None:
+    """Adds --sweep_dir, --launcher and what belongs to them to a script's flags."""
+    flags.DEFINE_string(
+        "sweep_dir", f"runs/{experiment}", "folder of the cells; the same command continues them", flag_values=values
+    )
+    flags.DEFINE_enum(
+        "launcher",
+        "local",
+        ["local", "ray"],
+        "processes on this machine, or Ray tasks",
+        flag_values=values,
+    )
+    flags.DEFINE_integer("processes", None, "local: cells side by side (default: 1)", lower_bound=1, flag_values=values)
+    flags.DEFINE_string(
+        "ray_address",
+        None,
+        "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)",
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "threads",
+        0,
+        "of each cell; 0 for an even share of the machine's (local), or one (ray)",
+        lower_bound=0,
+        flag_values=values,
+    )
+    flags.DEFINE_integer("retries", 2, "further attempts at a cell that failed", lower_bound=0, flag_values=values)
+    flags.DEFINE_float(
+        "stall_minutes",
+        30.0,
+        "minutes without a row of progress.csv or a checkpoint after which a cell is stopped and counts as failed",
+        lower_bound=0.01,
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "checkpoint_minutes", 10.0, "minutes between a cell's checkpoints", lower_bound=0.0, flag_values=values
+    )
+    flags.DEFINE_float(
+        "progress_seconds", 60.0, "seconds between lines of progress", lower_bound=0.1, flag_values=values
+    )
+
+
+def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> int:
+    """Runs `cells` as the flags say, with bad input as a line on standard error.
+
+    Returns:
+        The exit code: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number.
+    """
+    try:
+        if values.stall_minutes <= values.checkpoint_minutes:
+            raise SweepError(
+                f"--stall_minutes={values.stall_minutes}: must be above "
+                f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that get on may look as if they did not"
+            )
+        return run_sweep(
+            experiment,
+            cells,
+            Path(values.sweep_dir),
+            _launcher(values),
+            program=PROGRAM,
+            cwd=ROOT,
+            retries=values.retries,
+            stall_minutes=values.stall_minutes,
+            checkpoint_minutes=values.checkpoint_minutes,
+            progress_seconds=values.progress_seconds,
+        ).exit_code
+    except SweepError as error:
+        return cli.fail(2, error)
+    except OSError as error:
+        return cli.fail(1, f"stopped: {error}; the same command continues")
+    except KeyboardInterrupt:  # before the first cell, or for the second time
+        return cli.fail(130, "stopped; the same command continues")
+
+
+def _launcher(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
+    if values.launcher == "local":
+        if values.ray_address is not None:
+            raise SweepError(f"--ray_address={values.ray_address}: it goes with --launcher=ray")
+        return LocalLauncher(values.processes or 1, values.threads)
+    if values.processes is not None:
+        raise SweepError(
+            f"--processes={values.processes}: it goes with --launcher=local; a Ray cluster runs what it has room for"
+        )
+    return RayLauncher(values.ray_address or "auto", threads=values.threads, executable=PROGRAM[0], cwd=ROOT)

@@ -1,0 +1,29 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep, runner
+from tests.training.scripted import small_settings
+
+STAND_IN = str(Path(__file__).with_name("stand_in.py"))
+
+
+def cell(seed=0, **given):
+    return Cell("ACER", small_settings(seed=seed, total_steps=100, log_interval=10, **given))
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    """A sweep of stand-ins; cells that do not stop are killed soon."""
+    monkeypatch.setattr(runner, "STOP_SECONDS", 0.5)
+    lines = []
+
+    def run(cells, *behaviour, experiment="tiny", processes=4, launcher=None, **options):
+        launcher = launcher or LocalLauncher(processes, available=10**12)
+        options = {"retries": 0, "stall_minutes": 1.0, "say": lines.append} | options
+        program = [sys.executable, STAND_IN, *behaviour]
+        return run_sweep(experiment, cells, tmp_path / "sweep", launcher, program=program, cwd=tmp_path, **options)
+
+    run.lines, run.folder = lines, tmp_path / "sweep"
+    return run

@@ -1,0 +1,99 @@
+"""The sweep's own process is stopped or killed; real runs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep
+from experiments import sweep_flags
+from tests.reproduction.sweep.tiny_sweep import main
+from tests.training.scripted import check_progress, rows_of, small_settings
+
+ROOT = Path(__file__).resolve().parents[3]
+FLAGS = ["--total_steps=3000", "--checkpoint_minutes=0.002", "--progress_seconds=1", "--processes=2", "--threads=1"]
+
+
+def wait_until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, tmp_path):
+    folder = tmp_path / "sweep"
+    command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", f"--sweep_dir={folder}", *FLAGS]
+    # A shell that starts the tests in the background has them ignore SIGINT, which processes inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
+    wait_until(lambda: process.poll() is not None or len(list(folder.glob("cells/*/run/checkpoints/*[0-9]/COMPLETE"))) >= 2)
+    runs = [child.pid for child in psutil.Process(process.pid).children()]
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    assert len(runs) == 2
+    if number == signal.SIGINT:
+        assert "SIGINT: asking the cells for a checkpoint, then stopping\n" in err
+        assert "2 of 2 cells are missing:" in out
+        assert "  interrupted  " in out
+        assert not any(psutil.pid_exists(pid) for pid in runs)
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in runs))
+
+    assert main(["tiny", f"--sweep_dir={folder}", *FLAGS]) == 0
+    for cell in (folder / "cells").iterdir():
+        attempts = json.loads((cell / "attempts.json").read_text())["attempts"]
+        assert [a.get("kind") for a in attempts] == ["stopped" if number == signal.SIGINT else None, "ended"]
+        check_progress(cell / "run", small_settings(total_steps=3000))
+        assert int(rows_of(cell / "run")[-1]["steps"]) >= 3000
+    told = [(cell / "logs" / "attempt-2.out").read_text() for cell in (folder / "cells").iterdir()]
+    assert any(text.startswith("continuing ") for text in told)
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--launcher=ray", "--processes=2"], "--processes=2: it goes with --launcher=local"),
+        (["--ray_address=auto"], "--ray_address=auto: it goes with --launcher=ray"),
+        (["--stall_minutes=5"], "--stall_minutes=5.0: must be above --checkpoint_minutes=10.0"),
+        (["--processes=1000"], "--processes=1000: 1000 cells at a time need up to"),
+    ],
+)
+def test_flags_that_cannot_be_are_refused_in_a_line(flags, complaint, tmp_path, capsys):
+    assert main(["tiny", f"--sweep_dir={tmp_path / 'sweep'}", "--seeds=1000", *flags]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {complaint}")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
+    folder = tmp_path / "sweep"
+    diverges = Cell("ACER", small_settings(seed=0, learning_rate=1e30))
+    killed = Cell("ACER", small_settings(seed=1, total_steps=3000))
+    run_dir = folder / "cells" / killed.name / "run"
+
+    def kill():
+        wait_until(lambda: list(run_dir.glob("checkpoints/*[0-9]/COMPLETE")))
+        os.kill(int((run_dir / "lock").read_text().split("pid ")[1]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    options = {"program": sweep_flags.PROGRAM, "cwd": ROOT, "checkpoint_minutes": 0.002, "retries": 1}
+    report = run_sweep("tiny", [diverges, killed], folder, LocalLauncher(2, threads=1), **options)
+    killer.join()
+    assert report.states == {diverges.name: "failed", killed.name: "finished"}
+    assert report.reasons[diverges.name].startswith("exit status 1: stopped: critic_loss is inf in on_policy update ")
+    first, second = json.loads((run_dir.parent / "attempts.json").read_text())["attempts"]
+    assert (first["reason"], second["kind"]) == ("killed by SIGKILL", "ended")
+    assert (run_dir.parent / "logs" / "attempt-2.out").read_text().startswith("continuing ")
+    check_progress(run_dir, killed.settings)

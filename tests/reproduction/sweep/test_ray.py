@@ -1,0 +1,120 @@
+"""Sweeps on a Ray cluster of two nodes, both on this machine."""
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, ray_cluster, run_sweep
+from experiments.sweep_flags import PROGRAM, ROOT
+from tests.reproduction.sweep.conftest import cell
+from tests.training.scripted import check_progress, small_settings
+
+MEMORY = 4_000_000_000
+
+
+@pytest.fixture
+def cluster():
+    """The head, which has no cores for cells, and its address."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    yield cluster
+    cluster.shutdown()
+
+
+def launcher_of(cluster):
+    return RayLauncher(cluster.address, threads=1, executable=sys.executable, cwd=ROOT)
+
+
+def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
+    nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
+    cells = [Cell("ACER", small_settings(seed=seed, total_steps=3000)) for seed in range(3)]
+    folder = tmp_path / "sweep"
+
+    def saved():
+        return {path.parents[3].name for path in folder.glob("cells/*/run/checkpoints/*[0-9]/COMPLETE")}
+
+    def kill_a_node_when_both_work():
+        deadline = time.monotonic() + 150
+        while len(saved()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill_a_node_when_both_work)
+    killer.start()
+    options = {"checkpoint_minutes": 0.002, "progress_seconds": 2.0, "program": PROGRAM, "cwd": ROOT, "retries": 0}
+    report = run_sweep("tiny", cells, folder, launcher_of(cluster), **options)
+    killer.join()
+    assert report.exit_code == 0, (report, capsys.readouterr())
+    lost = 0
+    for tried in cells:
+        path = folder / "cells" / tried.name
+        kinds = [a["kind"] for a in json.loads((path / "attempts.json").read_text())["attempts"]]
+        assert kinds in (["ended"], ["lost", "ended"])
+        check_progress(path / "run", tried.settings)
+        if kinds[0] == "lost":
+            lost += 1
+            assert (path / "logs" / "attempt-2.out").read_text().startswith("continuing ")
+        assert sum("finished: " in log.read_text() for log in (path / "logs").glob("*.out")) == 1
+    assert lost == 1
+    assert not list(folder.glob("probe-*"))
+
+
+def test_ctrl_c_stops_the_tasks_behind_a_checkpoint_and_the_same_call_continues(cluster, sweep):
+    cluster.add_node(num_cpus=1, memory=MEMORY)
+    cells = [cell(0), cell(1)]
+
+    def interrupt():
+        while not list(sweep.folder.glob("cells/*/run/steps")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    report = sweep(cells, "--row_seconds=0.5", launcher=launcher_of(cluster))
+    interrupter.join()
+    assert report.exit_code == 130
+    assert report.reasons == {}
+    records = [sweep.folder / "cells" / c.name / "attempts.json" for c in cells]
+    ends = [json.loads(record.read_text())["attempts"][0] for record in records]
+    assert [end["kind"] for end in ends] == ["stopped", "stopped"]
+    assert sorted([str(end["status"]) for end in ends]) == ["143", "None"]  # one was still waiting for a core
+    assert sweep(cells, launcher=launcher_of(cluster)).exit_code == 0
+
+
+def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster, tmp_path):
+    cells = [Cell("ACER", small_settings())]
+    options = {"program": PROGRAM, "cwd": ROOT}
+    with pytest.raises(SweepError, match=r"no node has the 1 cores and 1.5 GB of memory that a cell needs"):
+        run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), **options)
+    assert not (tmp_path / "sweep").exists()
+    cluster.add_node(num_cpus=1, memory=MEMORY)
+    launcher = RayLauncher(cluster.address, threads=1, executable=str(tmp_path / "python"), cwd=ROOT)
+    with pytest.raises(SweepError, match=r"^node \S+ \(.*\) cannot be used: .*/python is not there"):
+        run_sweep("tiny", cells, tmp_path / "sweep", launcher, **options)
+    assert not (tmp_path / "sweep" / "cells").exists()
+
+
+def test_a_node_is_told_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
+    probe = tmp_path / "probe-1"
+    assert "is not the same folder there" in ray_cluster._complaint(probe, ())
+    probe.write_text("probe-1")
+    (tmp_path / "lock").touch()
+    assert "locks in" in ray_cluster._complaint(probe, ())  # nobody seems to hold it
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert ray_cluster._complaint(probe, (sys.executable,)) == ""
+        assert "/nowhere is not there" in ray_cluster._complaint(probe, ("/nowhere",))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])
+def test_no_cluster_at_the_address_is_said_at_once(address, monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # auto looks there for one of this machine
+    with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
+        RayLauncher(address, executable=sys.executable, cwd=Path())

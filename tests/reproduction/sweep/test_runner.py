@@ -1,0 +1,190 @@
+"""Sweeps of stand-ins: what becomes of cells that fail, hang, die, are finished already, or are damaged."""
+
+import json
+import shutil
+
+import pytest
+
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, read_cells, runner
+from acer_tf.reproduction.sweep.folder import SweepFolder
+from acer_tf.reproduction.sweep.progress import SweepProgress
+from acer_tf.training import run
+from acer_tf.training.records import Lock
+from acer_tf.training.settings import make_settings
+from tests.reproduction.sweep.conftest import cell
+from tests.training.scripted import tree, use_light_agents
+
+CELLS = [cell(seed) for seed in range(4)]
+
+
+def attempts(sweep, cell):
+    return json.loads((sweep.folder / "cells" / cell.name / "attempts.json").read_text())["attempts"]
+
+
+def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_completes_them(sweep, capsys):
+    fine, crashes, hangs, killed = CELLS
+    report = sweep(CELLS, "--crash=1", "--hang=2", "--die=3", retries=1, stall_minutes=0.04)
+    assert list(report.states.values()) == ["finished", "failed", "failed", "finished"]
+    assert report.exit_code == 1
+    assert [len(attempts(sweep, c)) for c in CELLS] == [1, 2, 2, 2]
+    assert report.reasons == {
+        crashes.name: "exit status 1: the simulator is upside down",
+        hangs.name: "no progress for 0.04 minutes",
+    }
+    assert [a["status"] for a in attempts(sweep, hangs)] == [-9, -9]  # deaf to SIGTERM
+    assert attempts(sweep, crashes)[1]["stderr"] == ["Traceback and so on", "error: the simulator is upside down"]
+    first, second = attempts(sweep, killed)
+    assert (first["kind"], first["reason"], second["kind"]) == ("failed", "killed by SIGKILL", "ended")
+    rows = (sweep.folder / "cells" / killed.name / "run" / "progress.csv").read_text().split()
+    assert rows == ["steps,mean_return", *(f"{n},{n / 10}" for n in range(10, 101, 10))]  # continued at 50
+    assert "'ACER, CartPole-v1, seed 3' failed on " in capsys.readouterr().err
+    table = sweep.lines[-4:]
+    assert sweep.lines[-5] == "2 of 4 cells are missing:"
+    because = "exit status 1: the simulator is upside down"
+    assert table[1].split() == f"ACER, CartPole-v1, seed 1 failed 0/100 {because}".split()
+    assert table[2].endswith("20/100  no progress for 0.04 minutes")
+    assert "2/4 done, 0 running, 2 failed, 0 waiting" in sweep.lines[-6]
+
+    def finished():
+        return [tree(sweep.folder / "cells" / c.name) | {"run/lock": None} for c in (fine, killed)]
+
+    before = finished()
+    assert sweep(CELLS).exit_code == 0
+    assert finished() == before  # not run again
+    assert sweep(CELLS, launcher=LocalLauncher(1, available=0)).exit_code == 0  # nothing left that needs memory
+    assert sweep.lines[-1] == "all 4 cells are finished"
+    assert sweep.lines[-2].startswith("4/4 done, 0 running, 0 failed, 0 waiting  100.0 %  400/400 steps  ")
+
+
+def test_what_was_run_can_be_run_by_hand(sweep):
+    c = cell(7, max_gradient_norm=float("inf"), entropy_in_trust_region=False, reward_clip=2.0)
+    sweep([c])
+    (attempt,) = attempts(sweep, c)
+    flags = [word for word in attempt["command"] if word.startswith("--")]
+    assert "--noentropy_in_trust_region" in flags and "--max_gradient_norm=inf" in flags
+    assert f"--run_dir={sweep.folder}/cells/{c.name}/run" in flags
+    given = {}
+    for word in flags:
+        name, _, text = word.removeprefix("--").partition("=")
+        if name not in ("threads", "checkpoint_minutes", "run_dir"):
+            kind = type(getattr(c.settings, name.removeprefix("no") if not text else name))
+            given[name.removeprefix("no") if not text else name] = kind(text) if text else not name.startswith("no")
+    assert make_settings(given) == c.settings
+
+
+def test_the_folder_is_that_of_the_settings_whatever_their_label(sweep):
+    assert sweep([cell(0)]).exit_code == 0
+    renamed = type(cell(0))("another label", cell(0).settings)
+    assert sweep([renamed, cell(1)]).exit_code == 0
+    assert len(attempts(sweep, renamed)) == 1
+    assert [(f.cell.method, f.cell.settings.seed, f.finished) for f in read_cells(sweep.folder)] == [
+        ("another label", 0, True),
+        ("ACER", 1, True),
+    ]
+    assert sweep([cell(1)]).exit_code == 0  # a shorter list forgets nothing
+    assert len(read_cells(sweep.folder)) == 2
+    assert cell(0).name != cell(0, gamma=0.9).name
+
+
+def test_what_is_no_folder_of_this_sweep_is_refused_untouched(sweep, tmp_path):
+    sweep([cell(0)])
+    before = tree(sweep.folder)
+    with pytest.raises(SweepError, match=rf"--sweep_dir={sweep.folder} holds a sweep of tiny, not of other: choose"):
+        sweep([cell(1)], experiment="other")
+    assert tree(sweep.folder) == before
+    lock = Lock(sweep.folder)
+    with pytest.raises(SweepError, match=rf"^--sweep_dir={sweep.folder} is in use by host .*, pid \d+$"):
+        sweep([cell(1)])
+    lock.release()
+    shutil.rmtree(sweep.folder)
+    sweep.folder.mkdir()
+    (sweep.folder / "thesis.tex").write_text("")
+    with pytest.raises(SweepError, match=r"it has no sweep.json, but thesis.tex; choose another"):
+        sweep([cell(1)])
+    assert [path.name for path in sweep.folder.iterdir()] == ["thesis.tex"]
+
+
+def test_what_cannot_run_is_refused_before_anything_is_written(sweep):
+    with pytest.raises(SweepError, match="no cells"):
+        sweep([])
+    with pytest.raises(SweepError, match="have the same settings"):
+        sweep([cell(0), cell(0)])
+    with pytest.raises(SweepError, match=r"'ACER, Pendulum-v1, seed 0' cannot be run: .*Pendulum-v1"):
+        sweep([cell(0, env="Pendulum-v1")])
+    with pytest.raises(SweepError, match=r"--processes=3: 3 cells at a time need up to 4.5 GB .* but 3.1 GB "):
+        sweep(CELLS, launcher=LocalLauncher(3, available=3_100_000_000))
+    with pytest.raises(SweepError, match=r"one alone needs 1.5 GB"):
+        sweep(CELLS, launcher=LocalLauncher(1, available=10**9))
+    assert not sweep.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("run.json", "{", "run.json cannot be read as a run's record"),
+        ("run.json", None, "run.json is missing"),
+        ("progress.csv", "steps,mean_return\n10,1\nten,2\n", "progress.csv cannot be read as a learning curve"),
+        ("progress.csv", "\0\0\0\0", "progress.csv cannot be read as a learning curve"),
+    ],
+)
+def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_anew(name, content, complaint, sweep, capsys):
+    sweep([cell(0)])
+    run_dir = sweep.folder / "cells" / cell(0).name / "run"
+    if content is None:
+        (run_dir / name).unlink()
+    else:
+        (run_dir / name).write_text(content)
+    damaged = tree(run_dir)
+    assert sweep([cell(0)]).exit_code == 0
+    err = capsys.readouterr().err
+    assert f"{run_dir}/{complaint}" in err
+    assert f"is kept as {run_dir}.damaged-1, and the cell starts anew" in err
+    assert {**tree(run_dir.with_name("run.damaged-1")), "lock": b""} == {**damaged, "lock": b""}
+    assert len(attempts(sweep, cell(0))) == 2
+
+
+def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(sweep, capsys):
+    sweep([cell(0)])
+    (sweep.folder / "sweep.json").write_text('{"format": 1, "exp')
+    assert sweep([cell(0)]).exit_code == 0
+    assert f"sweep.json cannot be read: it is kept as {sweep.folder}/sweep.json.damaged-1" in capsys.readouterr().err
+    assert len(attempts(sweep, cell(0))) == 1
+    (sweep.folder / "sweep.json").write_text(json.dumps({"format": 2, "experiment": "tiny", "cells": {}}))
+    with pytest.raises(SweepError, match="has format 2: this version reads 1"):
+        sweep([cell(0)])
+
+
+def test_a_run_that_something_else_still_holds_is_waited_for_then_named(sweep, monkeypatch):
+    monkeypatch.setattr(runner, "LOCK_SECONDS", 0.5)
+    lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
+    report = sweep([cell(0)])
+    assert "is in use by host" in report.reasons[cell(0).name]
+    lock.release()
+    assert sweep([cell(0)]).exit_code == 0
+
+
+def test_an_interrupted_run_whose_curve_is_shorter_than_at_its_checkpoint_is_set_aside(sweep, monkeypatch, capsys):
+    use_light_agents(monkeypatch)
+    c = cell(0)
+    run_dir = sweep.folder / "cells" / c.name / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(run._Run, "finish", lambda self: self._save())  # interrupted before its end
+        run.train(c.settings, run_dir, quiet=True)
+    (run_dir / "progress.csv").open("a").write("10")  # half a row behind the checkpoint, as kill -9 leaves
+    (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
+    assert folder.set_aside_damaged() is None
+    (run_dir / "progress.csv").write_text("steps\n")
+    assert "progress.csv has 6 bytes, but had " in folder.set_aside_damaged()
+    assert not run_dir.exists()
+
+
+def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(sweep):
+    cells = [CellFolder(sweep.folder / "cells" / c.name, c) for c in CELLS]
+    (cells[1].run_dir).mkdir(parents=True)
+    (cells[1].run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # a row half written
+    states = dict(zip((c.name for c in CELLS), ["finished", "running", "failed", "waiting"], strict=True))
+    line = SweepProgress(cells).line(states)
+    assert line == (
+        "1/4 done, 1 running, 1 failed, 1 waiting  30.0 %  120/400 steps  0 steps/s  ? left  "
+        "ACER, CartPole-v1, seed 1: 8.25"
+    )

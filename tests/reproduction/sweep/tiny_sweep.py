@@ -1,0 +1,27 @@
+"""A script that runs cells with the sweep's flags, as those of figures and tables do.
+
+python -m tests.reproduction.sweep.tiny_sweep --sweep_dir=... --seeds=2 --total_steps=2000
+"""
+
+import sys
+
+from absl import flags
+
+from acer_tf.reproduction.sweep import Cell
+from experiments import cli, sweep_flags
+from tests.training.scripted import small_settings
+
+FLAGS = cli.new_flags()
+sweep_flags.define(FLAGS, "tiny")
+flags.DEFINE_integer("seeds", 2, "runs", flag_values=FLAGS)
+flags.DEFINE_integer("total_steps", 2000, "steps of each", flag_values=FLAGS)
+
+
+def main(argv):
+    cli.parse(FLAGS, argv, __doc__)
+    cells = [Cell("ACER", small_settings(seed=seed, total_steps=FLAGS.total_steps)) for seed in range(FLAGS.seeds)]
+    return sweep_flags.run(FLAGS, "tiny", cells)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
