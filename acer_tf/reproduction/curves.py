@@ -28,6 +28,7 @@ class RunCurve(NamedTuple):
     seed: int
     total_steps: int  # that the run was asked for
     steps: np.ndarray  # [P] agent decisions at the end of each interval
+    seconds: np.ndarray  # [P] that the run had worked by then
     games: np.ndarray  # [P] games that had ended by then
     mean_return: np.ndarray  # [P] raw, mean of the last 100 games; NaN before the first
     interval_return: np.ndarray  # [P] raw, mean of the games that ended in the interval; NaN where none did
@@ -45,7 +46,7 @@ def read_run(folder: Path) -> RunCurve:
             rows = list(csv.DictReader(file))
         columns = {
             name: np.array([float(row[name] or "nan") for row in rows])
-            for name in ("steps", "games", "mean_return", "interval_return")
+            for name in ("steps", "seconds", "games", "mean_return", "interval_return")
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error

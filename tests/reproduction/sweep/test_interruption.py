@@ -36,7 +36,8 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
-    wait_until(lambda: process.poll() is not None or len(list(folder.glob("cells/*/run/checkpoints/*[0-9]/COMPLETE"))) >= 2)
+    found = "cells/*/run/checkpoints/*[0-9]/COMPLETE"
+    wait_until(lambda: process.poll() is not None or len(list(folder.glob(found))) >= 2)
     runs = [child.pid for child in psutil.Process(process.pid).children()]
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=120)

@@ -1,0 +1,235 @@
+"""The evidence of an experiment: a folder that says all that its tables and figures are made of.
+
+<results>/<experiment>/experiment.json      what it is, and each of its cells: how far, on what commit
+<results>/<experiment>/runs/<cell>/         run.json and progress.csv of each cell that has begun
+<results>/<experiment>/<table>.csv, .md     tables
+<results>/<experiment>/<figure>.png, .svg   figures
+
+Tables and figures are made of the folder alone, so that they can be made anew where only that is at hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from acer_tf.reproduction.sweep.cells import settings_document
+from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
+from acer_tf.training.records import write_json
+from acer_tf.training.settings import differences
+
+FORMAT = 1
+RECORDS = ("run.json", "progress.csv")
+CellState = Literal["finished", "interrupted", "not begun", "failed"]
+
+
+class EvidenceError(RuntimeError):
+    """A results folder that cannot be used: the message names the file, and what would be right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CellEvidence:
+    """What is known of one run.
+
+    Attributes:
+        name: its folder under runs/, which is there unless the state is "not begun".
+        method: the curve or column that it belongs to.
+        settings: as run.json has them; of a run that has not begun, as they were asked for.
+        state: "failed" is a run that was given up.
+        steps: agent steps done.
+        seconds: that they took.
+        mean_return: of the last 100 games; None before the first has ended.
+        commit: of the code that began it.
+        reason: why it is not finished, where that is known.
+        policy: where its SavedModel was left.
+    """
+
+    name: str
+    method: str
+    settings: Mapping[str, Any]
+    state: CellState = "not begun"
+    steps: int = 0
+    seconds: float = 0.0
+    mean_return: float | None = None
+    commit: str | None = None
+    reason: str = ""
+    policy: str | None = None
+
+    @property
+    def env(self) -> str:
+        return str(self.settings["env"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings["seed"])
+
+    @property
+    def total_steps(self) -> int:
+        return int(self.settings["total_steps"])
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}, {self.env}, seed {self.seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """An experiment's experiment.json.
+
+    Attributes:
+        name: of the script that makes it.
+        title: of the section that shows it.
+        text: paragraphs: what it reproduces, by what protocol, and how it differs.
+        command: that makes it.
+        cells: all of them, finished or not.
+        tables: caption of each table, by the name of its file.
+        figures: caption of each figure, by the name of its file.
+    """
+
+    name: str
+    title: str
+    text: tuple[str, ...]
+    command: str
+    cells: tuple[CellEvidence, ...] = ()
+    tables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    figures: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def read_evidence(folder: Path) -> Evidence | None:
+    """What `folder` holds; None where there is no experiment.json.
+
+    Raises:
+        EvidenceError: experiment.json cannot be read.
+    """
+    path = folder / "experiment.json"
+    try:
+        document = json.loads(path.read_text())
+        if document.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        cells = tuple(CellEvidence(**cell) for cell in document.pop("cells"))
+        if wrong := [cell.name for cell in cells if cell.state not in get_args(CellState)]:
+            raise ValueError(f"the state of {wrong[0]} is none")
+        return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EvidenceError(f"{path} cannot be read ({type(error).__name__} {error}): move it away") from error
+
+
+def write_evidence(folder: Path, evidence: Evidence) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "experiment.json", {"format": FORMAT, **dataclasses.asdict(evidence)})
+
+
+def require_same_settings(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> None:
+    """Refuses to lay runs of one method in one environment beside each other that differ in more than their seed.
+
+    Raises:
+        EvidenceError: names a setting that differs; nothing has changed.
+    """
+    seen = {(cell.method, cell.env): cell for cell in known}
+    for cell in asked:
+        if other := seen.get((cell.method, cell.env)):
+            undecided = {name for name, value in cell.settings.items() if value == "auto"} | {"seed"}
+            old, new = ({n: v for n, v in c.settings.items() if n not in undecided} for c in (other, cell))
+            if different := differences(old, new):
+                raise EvidenceError(
+                    f"--output={folder} holds runs of '{cell.method}' in {cell.env} with other settings "
+                    f"({different[0]}): choose another --output, or move that folder away"
+                )
+
+
+def asked_for(folders: Iterable[CellFolder]) -> list[CellEvidence]:
+    """Evidence of cells of which nothing is known but what they shall be."""
+    return [CellEvidence(f.cell.name, f.cell.method, settings_document(f.cell.settings)) for f in folders]
+
+
+def collect(
+    folders: Sequence[CellFolder], output: Path, reasons: Mapping[str, str]
+) -> tuple[list[CellEvidence], list[str]]:
+    """Copies the records of a sweep's cells into the evidence.
+
+    Args:
+        folders: of the sweep.
+        output: the experiment's folder.
+        reasons: why cells were given up, by name.
+
+    Returns:
+        What is known of each cell, and a line for each damaged run, which has been set aside.
+    """
+    found, damages = [], []
+    for folder, cell in zip(folders, asked_for(folders), strict=True):
+        damage = folder.set_aside_damaged()
+        if damage:
+            damages.append(damage)
+        record = folder.run_dir / "run.json"
+        if not record.is_file():
+            failed = cell.name in reasons
+            found.append(
+                dataclasses.replace(
+                    cell, state="failed" if failed else "not begun", reason=damage or reasons.get(cell.name, "")
+                )
+            )
+            continue
+        kept = output / "runs" / cell.name
+        kept.mkdir(parents=True, exist_ok=True)
+        for name in RECORDS:
+            if (folder.run_dir / name).is_file():
+                shutil.copyfile(folder.run_dir / name, kept / name)
+        state: CellState = "finished" if folder.finished else "failed" if cell.name in reasons else "interrupted"
+        found.append(
+            describe(kept, cell.name, cell.method, state, reasons.get(cell.name, ""), policy=folder.run_dir / "policy")
+        )
+    return found, damages
+
+
+def describe(
+    run: Path, name: str, method: str, state: CellState | None = None, reason: str = "", *, policy: Path | None = None
+) -> CellEvidence:
+    """What the records in `run` say of a cell.
+
+    Args:
+        run: a folder with run.json, and progress.csv from the first log interval on.
+        name: of the cell.
+        method: of the cell.
+        state: None for what run.json says.
+        reason: why it is not finished.
+        policy: where its policy is, if it is there.
+
+    Raises:
+        EvidenceError: a record cannot be read; it has been set aside.
+    """
+    from acer_tf.reproduction.curves import CurveError, read_run
+
+    path = run / "run.json"
+    try:
+        document = json.loads(path.read_text())
+        settings = dict(document["settings"])
+        finished = document.get("finished") is True
+        commit = document.get("commit")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EvidenceError(f"{path} cannot be read as a run's record ({error}); kept as {set_aside(path)}") from error
+    steps, seconds, mean_return = 0, 0.0, None
+    try:
+        curve = read_run(run)
+        steps, seconds = int(curve.steps[-1]), float(curve.seconds[-1])
+        returns = curve.mean_return[curve.mean_return == curve.mean_return]
+        mean_return = float(returns[-1]) if len(returns) else None
+    except CurveError:
+        pass  # no row yet
+    return CellEvidence(
+        name,
+        method,
+        settings,
+        state or ("finished" if finished else "interrupted"),
+        steps,
+        seconds,
+        mean_return,
+        commit,
+        reason,
+        str(policy) if policy is not None and policy.is_dir() else None,
+    )
