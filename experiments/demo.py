@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from absl import flags
+from acer_tf.reproduction.report.page import write_page
 
-from acer_tf.reproduction.curves import draw, read_run
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import load_policy
 from acer_tf.training.settings import make_settings
-from experiments import cli, train
+from experiments import cli, learning_curves, train
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)
@@ -38,26 +38,34 @@ def main(argv: list[str]) -> int:
     began = time.monotonic()
     output = Path(FLAGS.output)
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
-    made = []
+    made, run_dirs = [], []
     for name, values in _RUNS.items():
         print(f"\n== {values['env']}, {steps[name]:,} steps", flush=True)
         log_interval = max(1, steps[name] // 40)
         settings = make_settings({**values, "total_steps": steps[name], "log_interval": log_interval})
-        run_dir = output / name
+        run_dir = learning_curves.run_folder(output / name, "ACER", settings.seed)
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
+        run_dirs.append(run_dir)
         result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
         error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
-        print(f"the exported policy scores {result.mean:.2f}{error} over {result.episodes} games")
-        figure = output / f"{name}.png"
-        draw({"acer_tf": [read_run(run_dir)]}, figure, title=f"ACER on {values['env']}, replay ratio 4")
+        text = f"The exported policy scores {result.mean:.2f}{error} over {result.episodes} games."
+        print(text)
+        learning_curves.show(
+            {"ACER": [run_dir]},
+            output / name,
+            title=f"ACER on {values['env']}, replay ratio 4",
+            text=[text],
+            command="make demo",
+        )
         made += [
-            f"{figure}  learning curve",
+            f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",
             f"{run_dir}/progress.csv  what was logged; TensorBoard reads {run_dir}/tensorboard",
         ]
+    made.append(f"{write_page(output)}  all of it on one page, for a browser")
     print(f"\nmade in {(time.monotonic() - began) / 60:.1f} minutes:\n  " + "\n  ".join(made))
-    print(f"evaluate again: .venv/bin/python -m experiments.evaluate --policy={output}/minatar_breakout/policy")
+    print(f"evaluate again: .venv/bin/python -m experiments.evaluate --policy={run_dirs[0]}/policy")
     return 0
 
 

@@ -3,21 +3,28 @@ r"""Lays the learning curves of runs in one environment beside each other, and b
 python -m experiments.learning_curves --output=results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 
-Writes table.csv, table.md, figure.png and figure.svg, and keeps each run's progress.csv and run.json beside them.
+Writes table.csv, table.md, figure.png, figure.svg and experiment.json, keeps each run's progress.csv and run.json
+beside them, and makes the page of all results anew: index.html in the folder that --page names.
 """
 
 from __future__ import annotations
 
-import csv
+import shlex
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from absl import flags
+from acer_tf.reproduction.report.page import write_page
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, draw, environment_of, final_return, read_run, return_at
+from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, final_return, read_run, return_at
+from acer_tf.reproduction.experiment import Drawing, Report, write_report
 from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe
+from acer_tf.reproduction.report.figures import learning_curves
+from acer_tf.reproduction.report.tables import Table, markdown, number
 from acer_tf.reproduction.statistics import interquartile_mean
 from experiments import cli
 
@@ -28,47 +35,97 @@ flags.DEFINE_multi_integer(
     "at_steps", [], "also tabulate the mean of the last 100 games at this step", flag_values=FLAGS
 )
 flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
+flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
+flags.DEFINE_string("page", "results", "folder of the page, made anew where --output lies in it", flag_values=FLAGS)
 
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("runs", "output"))
+    output = Path(FLAGS.output)
+    command = shlex.join(["python", "-m", "experiments.learning_curves", *argv[1:]])
     try:
-        folders = dict(_labelled(text) for text in FLAGS.runs)
-        groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
-        output = Path(FLAGS.output)
-        env = environment_of(groups)
-        for suffix in ("png", "svg"):
-            draw(groups, output / f"figure.{suffix}", title=FLAGS.title or env)
-    except CurveError as error:
+        made = show(
+            dict(_labelled(text) for text in FLAGS.runs),
+            output,
+            title=FLAGS.title,
+            text=FLAGS.text,
+            command=command,
+            at_steps=FLAGS.at_steps,
+        )
+    except (CurveError, EvidenceError) as error:
         return cli.fail(2, error)
-    for label, paths in folders.items():
-        for folder, run in zip(paths, groups[label], strict=True):
-            kept = output / "runs" / f"{_slug(label)}-seed{run.seed}"
-            kept.mkdir(parents=True, exist_ok=True)
-            for name in ("progress.csv", "run.json"):
-                shutil.copyfile(folder / name, kept / name)
-    rows = table(groups, published_curves(env), FLAGS.at_steps)
-    with (output / "table.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    lines.insert(1, "|" + " --- |" * len(rows[0]))
-    (output / "table.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    print(markdown(made))
     print(f"table, figure and records in {output}")
+    if Path(FLAGS.page).resolve() in output.resolve().parents:
+        print(f"page: {write_page(Path(FLAGS.page))}")
     return 0
 
 
-def table(groups: dict[str, list[RunCurve]], published: list[PublishedCurve], at_steps: list[int]) -> list[list[str]]:
+def show(
+    folders: Mapping[str, Sequence[Path]],
+    output: Path,
+    *,
+    title: str,
+    text: Sequence[str],
+    command: str,
+    at_steps: Sequence[int] = (),
+) -> Table:
+    """Makes the evidence of runs in one environment.
+
+    Args:
+        folders: of the runs, by label. What lies in `output` already, in its place, is not copied.
+        output: the evidence's folder.
+        title: by default the environment.
+        text: paragraphs.
+        command: that makes it.
+        at_steps: where the mean of the last 100 games is tabulated too.
+
+    Returns:
+        The table.
+
+    Raises:
+        CurveError: a run cannot be read, or they are of several environments; nothing has changed.
+        EvidenceError: a record cannot be read.
+    """
+    groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
+    env = environment_of(groups)
+    title = title or env
+    cells = []
+    for label, paths in folders.items():
+        for folder, run in zip(paths, groups[label], strict=True):
+            kept = run_folder(output, label, run.seed)
+            if kept.resolve() != folder.resolve():
+                kept.mkdir(parents=True, exist_ok=True)
+                for name in RECORDS:
+                    shutil.copyfile(folder / name, kept / name)
+            cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
+    published = published_curves(env)
+    made = table(groups, published, at_steps)
+    figure = learning_curves({env: groups}, published_curves, titles={env: title})
+    caption = "Means over seeds, each run thin; dashed: published." if published else "Means over seeds, each run thin."
+    evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
+    write_report(evidence, Report({"table": made}, {"figure": Drawing(caption, figure)}), output)
+    return made
+
+
+def run_folder(output: Path, label: str, seed: int) -> Path:
+    """Where the evidence in `output` keeps a run."""
+    return output / "runs" / f"{_slug(label)}-seed{seed}"
+
+
+def table(
+    groups: Mapping[str, Sequence[RunCurve]], published: Sequence[PublishedCurve], at_steps: Sequence[int]
+) -> Table:
     """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %].
 
     Where a step is asked for, a row per published curve that reaches one.
     """
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
-    rows = [head]
+    rows: list[list[str]] = []
     for label, runs in groups.items():
         values = np.array([[*(return_at(run, step) for step in at_steps), final_return(run)] for run in runs])
         for run, cells in zip(runs, values, strict=True):
-            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(_cell, cells)])
+            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(number, cells)])
         if len(runs) > 1:
             errors = values.std(axis=0, ddof=1) / len(runs) ** 0.5
             means = (f"{mean:.2f} ± {error:.2f}" for mean, error in zip(values.mean(axis=0), errors, strict=True))
@@ -81,8 +138,8 @@ def table(groups: dict[str, list[RunCurve]], published: list[PublishedCurve], at
     for curve in published:
         values = np.array([curve.at(step) for step in at_steps])
         if np.isfinite(values).any():
-            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(_cell, values), ""])
-    return rows
+            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(number, values), ""])
+    return Table("Mean raw return of training games; at a step, of the 100 before it.", head, rows)
 
 
 def _labelled(text: str) -> tuple[str, list[Path]]:
@@ -90,11 +147,6 @@ def _labelled(text: str) -> tuple[str, list[Path]]:
     if not separator or not paths:
         raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
     return label, [Path(path) for path in paths.split(",")]
-
-
-def _cell(value: float) -> str:
-    """Empty for what was not reached."""
-    return "" if np.isnan(value) else f"{value:.2f}"
 
 
 def _slug(label: str) -> str:

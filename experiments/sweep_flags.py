@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from absl import flags
@@ -57,11 +57,12 @@ def define(values: flags.FlagValues, experiment: str) -> None:
     )
 
 
-def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> int:
+def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
     """Runs `cells` as the flags say, with bad input as a line on standard error.
 
     Returns:
-        The exit code: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number.
+        The exit code: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number; and
+        why cells are not finished, by name.
     """
     try:
         if values.stall_minutes <= values.checkpoint_minutes:
@@ -69,27 +70,28 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> int
                 f"--stall_minutes={values.stall_minutes}: must be above "
                 f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that get on may look as if they did not"
             )
-        return run_sweep(
+        report = run_sweep(
             experiment,
             cells,
             Path(values.sweep_dir),
-            _launcher(values),
+            launcher_of(values),
             program=PROGRAM,
             cwd=ROOT,
             retries=values.retries,
             stall_minutes=values.stall_minutes,
             checkpoint_minutes=values.checkpoint_minutes,
             progress_seconds=values.progress_seconds,
-        ).exit_code
+        )
+        return report.exit_code, report.reasons
     except SweepError as error:
-        return cli.fail(2, error)
+        return cli.fail(2, error), {}
     except OSError as error:
-        return cli.fail(1, f"stopped: {error}; the same command continues")
+        return cli.fail(1, f"stopped: {error}; the same command continues"), {}
     except KeyboardInterrupt:  # before the first cell, or for the second time
-        return cli.fail(130, "stopped; the same command continues")
+        return cli.fail(130, "stopped; the same command continues"), {}
 
 
-def _launcher(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
+def launcher_of(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
     if values.launcher == "local":
         if values.ray_address is not None:
             raise SweepError(f"--ray_address={values.ray_address}: it goes with --launcher=ray")

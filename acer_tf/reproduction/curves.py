@@ -1,4 +1,4 @@
-"""Learning curves of finished and unfinished runs: read from their folders, summarised, drawn."""
+"""Learning curves of finished and unfinished runs: read from their folders and summarised."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
-
-from acer_tf.reproduction.published import PublishedCurve, published_curves
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 
 class CurveError(ValueError):
@@ -69,44 +63,6 @@ def return_at(run: RunCurve, steps: float) -> float:
     return float(run.mean_return[reached[0]]) if len(reached) else float("nan")
 
 
-def draw(groups: Mapping[str, Sequence[RunCurve]], path: Path, *, title: str) -> None:
-    """Draws each group's mean over its runs, the runs themselves thin, and what was published of their task behind.
-
-    Args:
-        groups: label to runs of one environment, each a curve of the same colour. A published curve of the method that
-            a label names has that colour too, and is dashed.
-        path: .png or .svg.
-        title: above the axes.
-
-    Raises:
-        CurveError: the runs are not of one environment.
-    """
-    published = published_curves(environment_of(groups))
-    figure, axes = plt.subplots(figsize=(7.5, 4.5), constrained_layout=True)
-    longest = max(run.steps[-1] for runs in groups.values() for run in runs)
-    colours = {label: f"C{number}" for number, label in enumerate(groups)}
-    others = iter(f"C{number}" for number in range(len(groups), len(groups) + len(published)))
-    for curve in published:
-        plain = "0.45" if len(published) == 1 else None
-        _draw_published(axes, curve, longest, colours.get(curve.method) or plain or next(others))
-    for label, runs in groups.items():
-        colour = colours[label]
-        for run in runs:
-            axes.plot(run.steps, run.mean_return, color=colour, alpha=0.3 if len(runs) > 1 else 1.0, linewidth=1)
-        shared = min(run.steps[-1] for run in runs)
-        grid = np.linspace(0.0, shared, 200)
-        mean = np.mean([_interpolate(run, grid) for run in runs], axis=0)
-        name = f"{label} (mean of {len(runs)} seeds)" if len(runs) > 1 else label
-        axes.plot(grid, mean, color=colour, linewidth=2, label=name)
-    axes.set(xlabel="environment steps (agent decisions)", ylabel="mean return of the last 100 games", title=title)
-    axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
-    axes.grid(alpha=0.25)
-    axes.legend(loc="best", fontsize="small" if len(groups) + len(published) > 5 else None)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
 def environment_of(groups: Mapping[str, Sequence[RunCurve]]) -> str:
     """The one environment of all runs.
 
@@ -117,17 +73,3 @@ def environment_of(groups: Mapping[str, Sequence[RunCurve]]) -> str:
     if len(environments) != 1:
         raise CurveError(f"one figure shows one environment, not {sorted(environments)}")
     return environments.pop()
-
-
-def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
-    known = ~np.isnan(run.mean_return)
-    return np.interp(grid, run.steps[known], run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
-
-
-def _draw_published(axes: plt.Axes, curve: PublishedCurve, longest: float, colour: str) -> None:
-    limit = 1.5 * longest
-    # One point more than lies within: the line then leaves the figure at its edge.
-    shown = slice(0, np.searchsorted(curve.steps, limit) + 1)
-    axes.set_xlim(-0.02 * limit, limit)
-    axes.fill_between(curve.steps[shown], curve.low[shown], curve.high[shown], color=colour, alpha=0.12, linewidth=0)
-    axes.plot(curve.steps[shown], curve.mean[shown], "--", color=colour, linewidth=1.5, label=curve.label)

@@ -3,43 +3,126 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from rliable import library, metrics
 
+RESAMPLES = 2_000  # rliable's own
+
 
 class Estimate(NamedTuple):
-    """An estimate and its 95 % interval."""
+    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task."""
 
     value: float
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
-def interquartile_mean(scores: Sequence[float], *, resamples: int = 10_000, seed: int = 0) -> Estimate:
-    """Mean of the middle half of several runs' scores in one task, with its percentile bootstrap interval.
+
+class Band(NamedTuple):
+    """An estimate along a curve, with its 95 % interval."""
+
+    value: np.ndarray  # [G] float64
+    low: np.ndarray  # [G] float64
+    high: np.ndarray  # [G] float64
+
+
+def interquartile_mean(scores: Sequence[Any] | np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """Mean of the middle half of all scores.
 
     Args:
-        scores: one per run.
+        scores: [runs] of one task, or [runs, tasks] of several, normalised.
         resamples: of the bootstrap.
         seed: of the bootstrap.
 
     Raises:
         ValueError: no scores, or one that is not finite.
     """
-    values = np.asarray(scores, float)
-    if not (values.size and np.isfinite(values).all()):
-        raise ValueError(f"want one finite score per run, got {values.tolist()}")
-    runs = {"": values[:, None]}  # rliable's shape: runs × tasks
+    return _estimate(scores, metrics.aggregate_iqm, resamples, seed)
+
+
+def median(scores: Sequence[Any] | np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """Median over tasks of the mean over runs. Arguments and errors as for `interquartile_mean`."""
+    return _estimate(scores, metrics.aggregate_median, resamples, seed)
+
+
+def interquartile_mean_curve(scores: np.ndarray, *, resamples: int = 1_000, seed: int = 0) -> Band:
+    """`interquartile_mean` at each of G points, each with resamples of its own (so is rliable's).
+
+    Args:
+        scores: [runs, tasks, G].
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: no scores, or one that is not finite.
+    """
+    values = _checked(scores)
+
+    def iqm(x: np.ndarray) -> np.ndarray:
+        return np.array([metrics.aggregate_iqm(x[..., point]) for point in range(x.shape[-1])])
+
+    point, (low, high) = _bootstrap(values, iqm, resamples, seed)
+    return Band(point, low, high)
+
+
+def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """How probable it is that a run of one method beats one of another, mean over tasks; ties count half.
+
+    Args:
+        x: [runs, tasks] of the method that may be better.
+        y: [other runs, tasks] of the other, the same tasks in the same order.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: no scores, one that is not finite, or numbers of tasks that differ.
+    """
+    pair = _checked(x), _checked(y)
+    if pair[0].shape[1] != pair[1].shape[1]:
+        raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's call of arch
         points, intervals = library.get_interval_estimates(
-            runs,
-            lambda x: np.array([metrics.aggregate_iqm(x)]),
+            {"": pair},
+            lambda a, b: np.array([metrics.probability_of_improvement(a, b)]),
             reps=resamples,
             random_state=np.random.RandomState(seed),
         )
     low, high = intervals[""][:, 0]
     return Estimate(float(points[""][0]), float(low), float(high))
+
+
+def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Mean, and standard error of the mean; NaN with fewer than two scores."""
+    values = np.asarray(scores, float)
+    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
+    return (float(values.mean()) if len(values) else np.nan), float(error)
+
+
+def _estimate(scores: Any, metric: Callable[[np.ndarray], float], resamples: int, seed: int) -> Estimate:
+    point, (low, high) = _bootstrap(_checked(scores), lambda x: np.array([metric(x)]), resamples, seed)
+    return Estimate(float(point[0]), float(low[0]), float(high[0]))
+
+
+def _bootstrap(
+    values: np.ndarray, metric: Callable[[np.ndarray], np.ndarray], resamples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's call of arch
+        points, intervals = library.get_interval_estimates(
+            {"": values}, metric, reps=resamples, random_state=np.random.RandomState(seed)
+        )
+    return points[""], intervals[""]
+
+
+def _checked(scores: Any) -> np.ndarray:
+    """[runs, tasks, ...] float64, rliable's shape."""
+    values = np.asarray(scores, float)
+    if not (values.size and np.isfinite(values).all()):
+        raise ValueError(f"want one finite score per run, got {values.tolist()}")
+    return values[:, None] if values.ndim == 1 else values

@@ -10,7 +10,7 @@ def write_run(folder, seed, last):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"settings": {"env": "CartPole-v1", "seed": seed, "total_steps": 200}}))
     (folder / "progress.csv").write_text(
-        f"steps,games,mean_return,interval_return\n100,4,1.0,1.0\n200,8,{last},{last}\n"
+        f"steps,seconds,games,mean_return,interval_return\n100,1,4,1.0,1.0\n200,2,8,{last},{last}\n"
     )
     return folder
 

@@ -4,20 +4,21 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, draw, final_return, read_run, return_at
+from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, final_return, read_run, return_at
 
 NAN = math.nan
 
 
 def curve(steps, games, mean_return, interval_return, env="CartPole-v1", seed=0):
-    columns = (np.array(column, float) for column in (steps, games, mean_return, interval_return))
+    seconds = [step / 100 for step in steps]
+    columns = (np.array(column, float) for column in (steps, seconds, games, mean_return, interval_return))
     return RunCurve(env, seed, int(steps[-1]), *columns)
 
 
 def write_run(folder, rows, env="CartPole-v1", seed=0):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"settings": {"env": env, "seed": seed, "total_steps": 300}}))
-    lines = ["steps,games,mean_return,interval_return", *(",".join(row) for row in rows)]
+    lines = ["steps,seconds,games,mean_return,interval_return", *(",".join(row) for row in rows)]
     (folder / "progress.csv").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -40,54 +41,28 @@ def test_the_return_at_a_step_is_that_of_the_first_row_behind_it():
 
 
 def test_a_run_is_read_with_empty_cells_as_nan(tmp_path):
-    run = read_run(write_run(tmp_path / "run", [("100", "0", "", ""), ("200", "2", "1.5", "1.5")], seed=7))
+    run = read_run(write_run(tmp_path / "run", [("100", "1", "0", "", ""), ("200", "2", "2", "1.5", "1.5")], seed=7))
     assert (run.env, run.seed, run.total_steps) == ("CartPole-v1", 7, 300)
     np.testing.assert_array_equal(run.mean_return, [NAN, 1.5])
 
 
 @pytest.mark.parametrize("damage", ["no run.json", "no progress.csv", "a word", "no rows", "a missing column"])
 def test_what_is_not_a_run_is_named(tmp_path, damage):
-    folder = write_run(tmp_path / "run", [("100", "1", "2", "2")])
+    folder = write_run(tmp_path / "run", [("100", "1", "1", "2", "2")])
     if damage.startswith("no ") and damage != "no rows":
         (folder / damage.removeprefix("no ")).unlink()
     else:
         text = {
-            "a word": "steps,games,mean_return,interval_return\nmany,1,2,2\n",
-            "no rows": "steps,games,mean_return,interval_return\n",
-            "a missing column": "steps,games,mean_return\n100,1,2\n",
+            "a word": "steps,seconds,games,mean_return,interval_return\nmany,1,1,2,2\n",
+            "no rows": "steps,seconds,games,mean_return,interval_return\n",
+            "a missing column": "steps,seconds,games,mean_return\n100,1,1,2\n",
         }[damage]
         (folder / "progress.csv").write_text(text)
     with pytest.raises(CurveError, match=str(folder)):
         read_run(folder)
 
 
-def test_a_figure_shows_one_environment_only(tmp_path):
+def test_a_figure_shows_one_environment_only():
     runs = {"a": [curve([1], [1], [1], [1])], "b": [curve([1], [1], [1], [1], env="Acrobot-v1")]}
     with pytest.raises(CurveError, match="Acrobot-v1"):
-        draw(runs, tmp_path / "figure.png", title="")
-
-
-@pytest.mark.parametrize("steps", [4e4, 1e6])
-def test_the_published_curve_lies_behind_a_game_that_has_one(tmp_path, monkeypatch, steps):
-    drawn = []
-    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axes, **_: drawn.append(axes))
-    draw({"ours": [curve([steps], [9], [-20], [-20], env="atari/Pong")]}, tmp_path / "figure.svg", title="Pong")
-    lines = {line.get_label(): line for line in drawn[0].lines if not line.get_label().startswith("_")}
-    assert list(lines) == ["OpenAI baselines' ACER, published (6 runs)", "ours"]
-    # It goes on to the right edge, also where the next published point lies far beyond a short run.
-    published = next(iter(lines.values())).get_xdata()
-    assert published[0] < drawn[0].get_xlim()[1] <= published[-1]
-    assert (tmp_path / "figure.svg").stat().st_size > 1000
-
-
-def test_a_published_curve_has_the_colour_of_its_method(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axes, **_: drawn.append(axes))
-    groups = {"TIS": [curve([1e6], [9], [20], [20], env="control/fish")]}
-    groups["ACER"] = [curve([1e6], [9], [30], [30], env="control/fish")]
-    draw(groups, tmp_path / "figure.png", title="Fish")
-    colours = {line.get_label(): line.get_color() for line in drawn[0].lines}
-    assert colours["TIS, paper"] == colours["TIS"] != colours["ACER"] == colours["ACER, paper"]
-    labels = [f"{method}{whose}" for method in ("TIS", "ACER") for whose in ("", ", paper")]
-    labels += [f"{method}, paper" for method in ("Trust-TIS", "Trust-A3C", "A3C")]
-    assert len({colours[label] for label in labels}) == 5
+        environment_of(runs)

@@ -5,12 +5,18 @@ import warnings
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.statistics import interquartile_mean
+from acer_tf.reproduction.statistics import (
+    interquartile_mean,
+    interquartile_mean_curve,
+    mean_and_error,
+    median,
+    probability_of_improvement,
+)
 
 
 def test_the_middle_half_is_averaged_and_the_interval_is_that_of_the_bootstrap():
     scores = [1.0, 2.0, 3.0, 4.0, 100.0]
-    estimate = interquartile_mean(scores)
+    estimate = interquartile_mean(scores, resamples=10_000)
     assert estimate.value == 3.0
     # All 5⁵ resamples at once, rather than 10,000 random ones.
     means = [np.mean(sorted(draw)[1:4]) for draw in itertools.product(scores, repeat=5)]
@@ -29,3 +35,37 @@ def test_it_is_the_same_every_time_and_quiet():
 def test_scores_that_are_none_are_refused(scores):
     with pytest.raises(ValueError, match="one finite score per run"):
         interquartile_mean(scores)
+
+
+def test_several_tasks_are_pooled_for_the_middle_half_and_averaged_for_the_median():
+    scores = np.array([[0.0, 1.0, 10.0], [2.0, 3.0, 10.0]])  # runs × tasks
+    # Of 0 1 2 3 10 10, a quarter at either end: scipy's trimmed mean leaves out one whole score.
+    assert interquartile_mean(scores).value == pytest.approx((1 + 2 + 3 + 10) / 4)
+    assert median(scores).value == 2.0  # of the tasks' means 1, 2 and 10
+    low, high = median(scores)[1:]
+    assert 0.0 <= low <= 2.0 <= high <= 3.0
+
+
+def test_a_curves_points_are_estimates_of_their_own():
+    scores = np.random.default_rng(0).normal(size=(8, 2, 4))
+    band = interquartile_mean_curve(scores, resamples=2_000)
+    each = [interquartile_mean(scores[..., point], resamples=2_000) for point in range(4)]
+    assert band.value == pytest.approx([e.value for e in each])
+    assert band.low == pytest.approx([e.low for e in each], abs=0.1)
+    assert band.high == pytest.approx([e.high for e in each], abs=0.1)
+
+
+def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
+    x, y = np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[0.0, 5.0], [2.0, 9.0]])
+    # First task: 1>0, 1<2, 3>0, 3>2; second: 5=5, 5<9, twice.
+    assert probability_of_improvement(x, y).value == pytest.approx((3 / 4 + (2 * 0.5) / 4) / 2)
+    assert probability_of_improvement(x + 10, y) == (1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="the same tasks of both methods, got 2 and 1"):
+        probability_of_improvement(x, y[:, :1])
+
+
+def test_the_standard_error_wants_two_scores():
+    assert mean_and_error([1.0, 3.0]) == (2.0, pytest.approx(1.0))
+    assert mean_and_error([4.0])[0] == 4.0
+    assert math.isnan(mean_and_error([4.0])[1])
+    assert all(math.isnan(value) for value in mean_and_error([]))

@@ -13,11 +13,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from acer_tf.reproduction.sweep.cells import settings_document
+from acer_tf.reproduction.curves import CurveError, read_run
+from acer_tf.reproduction.sweep.cells import Cell, settings_document, settings_from
 from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
 from acer_tf.training.records import write_json
 from acer_tf.training.settings import differences
@@ -143,47 +144,48 @@ def require_same_settings(known: Iterable[CellEvidence], asked: Iterable[CellEvi
                 )
 
 
-def asked_for(folders: Iterable[CellFolder]) -> list[CellEvidence]:
+def asked_for(cells: Iterable[Cell]) -> list[CellEvidence]:
     """Evidence of cells of which nothing is known but what they shall be."""
-    return [CellEvidence(f.cell.name, f.cell.method, settings_document(f.cell.settings)) for f in folders]
+    return [CellEvidence(cell.name, cell.method, settings_document(cell.settings)) for cell in cells]
 
 
 def collect(
-    folders: Sequence[CellFolder], output: Path, reasons: Mapping[str, str]
+    cells: Iterable[CellEvidence], sweep_dir: Path, output: Path, reasons: Mapping[str, str]
 ) -> tuple[list[CellEvidence], list[str]]:
-    """Copies the records of a sweep's cells into the evidence.
+    """Copies the records of a sweep's cells into the evidence, but not over those of a run that came further.
 
     Args:
-        folders: of the sweep.
+        cells: as they were asked for, or are known.
+        sweep_dir: of the sweep; it need not be there.
         output: the experiment's folder.
         reasons: why cells were given up, by name.
 
     Returns:
         What is known of each cell, and a line for each damaged run, which has been set aside.
+
+    Raises:
+        EvidenceError: a record cannot be read; it has been set aside.
     """
     found, damages = [], []
-    for folder, cell in zip(folders, asked_for(folders), strict=True):
-        damage = folder.set_aside_damaged()
-        if damage:
+    for cell in cells:
+        folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings_from(dict(cell.settings))))
+        if damage := folder.set_aside_damaged():
             damages.append(damage)
-        record = folder.run_dir / "run.json"
-        if not record.is_file():
-            failed = cell.name in reasons
-            found.append(
-                dataclasses.replace(
-                    cell, state="failed" if failed else "not begun", reason=damage or reasons.get(cell.name, "")
-                )
-            )
-            continue
+        reason = reasons.get(cell.name, damage or "")
         kept = output / "runs" / cell.name
+        known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
+        if not (folder.run_dir / "run.json").exists() or (known and known.steps > folder.latest()[0]):
+            policy = cell.policy if known else None
+            state: CellState = "failed" if cell.name in reasons else "not begun"
+            nothing = dataclasses.replace(cell, state=state, steps=0, reason=reason)
+            found.append(dataclasses.replace(known, policy=policy, reason=known.reason or reason) if known else nothing)
+            continue
         kept.mkdir(parents=True, exist_ok=True)
         for name in RECORDS:
             if (folder.run_dir / name).is_file():
                 shutil.copyfile(folder.run_dir / name, kept / name)
-        state: CellState = "finished" if folder.finished else "failed" if cell.name in reasons else "interrupted"
-        found.append(
-            describe(kept, cell.name, cell.method, state, reasons.get(cell.name, ""), policy=folder.run_dir / "policy")
-        )
+        state = "finished" if folder.finished else "failed" if cell.name in reasons else "interrupted"
+        found.append(describe(kept, cell.name, cell.method, state, reason, policy=folder.run_dir / "policy"))
     return found, damages
 
 
@@ -203,8 +205,6 @@ def describe(
     Raises:
         EvidenceError: a record cannot be read; it has been set aside.
     """
-    from acer_tf.reproduction.curves import CurveError, read_run
-
     path = run / "run.json"
     try:
         document = json.loads(path.read_text())

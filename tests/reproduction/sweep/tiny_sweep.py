@@ -20,7 +20,7 @@ flags.DEFINE_integer("total_steps", 2000, "steps of each", flag_values=FLAGS)
 def main(argv):
     cli.parse(FLAGS, argv, __doc__)
     cells = [Cell("ACER", small_settings(seed=seed, total_steps=FLAGS.total_steps)) for seed in range(FLAGS.seeds)]
-    return sweep_flags.run(FLAGS, "tiny", cells)
+    return sweep_flags.run(FLAGS, "tiny", cells)[0]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,379 @@
+"""What is shown of Atari runs: Figure 1, and tables per game beside the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from acer_tf.reproduction.aggregation import (
+    ATARI_WINDOW_STEPS,
+    Axis,
+    cumulative_maximum,
+    final_score,
+    median_over_tasks,
+    reached,
+    task_scores,
+)
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.experiment import Drawing, Outcome, Report
+from acer_tf.reproduction.grids import FRAMES_PER_STEP
+from acer_tf.reproduction.published import published_curves
+from acer_tf.reproduction.published_medians import (
+    Figure1Method,
+    dqn_zoo_medians,
+    figure1_by_frames,
+    figure1_by_hours,
+)
+from acer_tf.reproduction.published_scores import PublishedScores, published_agents, published_scores
+from acer_tf.reproduction.report.figures import Axes, Figure, draw_band, learning_curves, panels, shared_legend
+from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
+from acer_tf.reproduction.scores import Protocol, atari_references, human_normalized
+from acer_tf.reproduction.statistics import mean_and_error
+
+_POINTS = 200
+_TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
+_MEDIAN = "median over games"
+# Beside our scores by game.
+_COLUMNS: tuple[tuple[Protocol, tuple[str, ...]], ...] = (
+    (
+        "no-op starts",
+        (
+            "DQN",
+            "Double DQN",
+            "Prioritized Double DQN (rank)",
+            "Prioritized Double DQN (proportional)",
+            "A3C",
+            "Rainbow",
+        ),
+    ),
+    (
+        "human starts",
+        ("A3C FF", "A3C LSTM", "Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)"),
+    ),
+)
+# Of table 1: what each agent is measured against.
+_BASELINES = {
+    "Prioritized DQN (rank)": "DQN",
+    "Prioritized Double DQN (rank)": "Double DQN",
+    "Prioritized Double DQN (proportional)": "Double DQN",
+}
+
+
+def figure1(outcome: Outcome) -> Report:
+    """The ACER paper's Figure 1: medians over games against frames and hours, beside the published curves."""
+    by_label = {method.label: method for method in figure1_by_frames()}
+    rows = []
+    for label in outcome.methods:
+        runs, method = outcome.by_env(label), by_label[label]
+        if not runs:
+            rows.append([label, outcome.finished(label), "0", *[""] * 6])
+            continue
+        steps, medians = _medians(runs, "steps")
+        frames, highest = FRAMES_PER_STEP * steps[-1], float(cumulative_maximum(medians)[-1])
+        published = figure1_by_frames()[method].at(frames)
+        hours = np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds])
+        rows.append(
+            [
+                label,
+                outcome.finished(label),
+                str(len(runs)),
+                number(frames / 1e6, 1),
+                number(float(medians[-1])),
+                number(highest),
+                number(published),
+                difference(highest, published),
+                number(float(hours), 1),
+            ]
+        )
+    head = "method, cells finished, games, frames (M), median, cumulative maximum, published, difference, hours per run"
+    table = Table(
+        f"Median over games of the human-normalised {_TRAINING}, at the frames that all games have reached. Published: "
+        "the cumulative maximum of the median over 57 games at the same frames, read off the figure.",
+        head.split(", "),
+        rows,
+    )
+    figure, axes = panels(3)
+    _draw_medians(axes[0], outcome, by_label, "steps", largest=True)
+    _draw_medians(axes[1], outcome, by_label, "steps", largest=False)
+    _draw_medians(axes[2], outcome, by_label, "seconds", largest=True)
+    shared_legend(figure, axes)
+    caption = (
+        "Ours (lines) and the paper's (pale), over the games that have begun and as far as all of them have come. "
+        "Left: cumulative maximum, as in the paper; middle: without it; right: against hours on this machine, the "
+        "paper's on its own. Solid: with trust region; dotted: without."
+    )
+    return Report({"table": table}, {"figure": Drawing(caption, figure)})
+
+
+def table57(outcome: Outcome) -> Report:
+    """Final scores per game beside the published columns."""
+    published = [published_scores(agent, protocol) for protocol, agents in _COLUMNS for agent in agents]
+    columns = {label: _final(outcome, label) for label in outcome.methods}
+    raw = _per_game(outcome, columns, published, lambda game, score: score)
+    heads = [*columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
+    tables = {
+        "table": Table(
+            f"Raw scores per game. Ours: {_TRAINING}, mean ± standard error. Published: by the protocol that the "
+            "column names.",
+            ["game", *heads],
+            raw,
+        ),
+        "normalized": Table(
+            "The same as fractions of human, each by the references of its own protocol; the last row is the median "
+            "over the games in the column.",
+            ["game", *heads],
+            [
+                *_per_game(outcome, columns, published, None),
+                [_MEDIAN, *(_median_cell(_normalized(scores)) for scores in columns.values()),
+                 *(_median_cell(p.human_normalized(_games_in(outcome, p.scores))) for p in published)],
+            ],
+        ),
+    }  # fmt: skip
+    series = {f"ours: {label}": _normalized(scores) for label, scores in columns.items() if scores}
+    series |= {
+        f"{p.agent} ({p.protocol})": p.human_normalized(_games_in(outcome, p.scores))
+        for p in published
+        if p.protocol == "no-op starts"
+    }
+    caption = "Human-normalised scores: 0 plays like random, 1 like the human tester. Filled: ours; hollow: published."
+    return Report(tables, {"figure": Drawing(caption, _dots(_games(outcome), series))})
+
+
+def table49(outcome: Outcome) -> Report:
+    """ACER and A3C at 40M frames beside the PPO paper's ACER, A2C and PPO."""
+    theirs = {"ACER": "ACER", "A3C": "A2C"}
+    published = {agent: published_scores(agent, "training") for agent in published_agents("training")}
+    head = ["game"]
+    for label in outcome.methods:
+        agent = theirs[label]
+        head += [label, "frames (M)", f"{agent}, published at 40M", "difference"]
+        head += ["OpenAI baselines' ACER at equal frames"] if label == "ACER" else []
+    head.append("PPO, published at 40M")
+    rows = []
+    normalized: dict[str, dict[str, float]] = {label: {} for label in outcome.methods}
+    for env in outcome.envs:
+        game = env.removeprefix("atari/")
+        row = [game]
+        for label in outcome.methods:
+            runs, their = outcome.runs(label, env), published[theirs[label]].scores.get(game)
+            ours, error = mean_and_error([run.mean_return[-1] for run in runs])
+            if np.isfinite(ours):
+                normalized[label][game] = human_normalized(game, ours, protocol="training")
+            steps = reached(runs) if runs else np.nan
+            row += [mean_with_error(ours, error), number(FRAMES_PER_STEP * steps / 1e6, 1), number(their)]
+            row.append(difference(ours, their))
+            if label == "ACER":
+                row.append(number(next((c.at(steps) for c in published_curves(env)), None)))
+        rows.append([*row, number(published["PPO"].scores.get(game))])
+    last = ["median over games, human-normalised"]
+    for label in outcome.methods:
+        their = _median(published[theirs[label]].human_normalized(_games_in(outcome, published[theirs[label]].scores)))
+        ours = _median(normalized[label])
+        last += [number(ours), "", number(their), difference(ours, their), *([""] if label == "ACER" else [])]
+    rows.append(
+        [*last, number(_median(published["PPO"].human_normalized(_games_in(outcome, published["PPO"].scores))))]
+    )
+    table = Table(
+        "Mean of the last 100 training games, mean over seeds ± standard error. Published: the PPO paper's Table 6, "
+        "mean of the last 100 training games after 40M frames, 3 seeds; our A3C stands beside its A2C.",
+        head,
+        rows,
+    )
+    figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published_curves)
+    for ax, env in zip(figure.axes, outcome.envs, strict=False):
+        if (score := published["ACER"].scores.get(env.removeprefix("atari/"))) is not None:
+            ax.axhline(score, color="0.3", linestyle=":", linewidth=1, label="ACER at 40M frames, PPO paper")
+    caption = (
+        "Training curves; dashed: OpenAI baselines' ACER where they published a curve; dotted: the PPO paper's ACER."
+    )
+    return Report({"table": table}, {"figure": Drawing(caption, figure)})
+
+
+def table1(outcome: Outcome) -> Report:
+    """The prioritized-replay paper's Table 1: medians, means, and games won, beside its own of the same games."""
+    columns = {label: _normalized(_final(outcome, label)) for label in outcome.methods}
+    theirs = {label: published_scores(label, "human starts") for label in outcome.methods}
+    same = {label: scores.human_normalized(_games_in(outcome, scores.scores)) for label, scores in theirs.items()}
+    whole = {label: scores.human_normalized() for label, scores in theirs.items()}
+    rows = []
+    for label in outcome.methods:
+        rows.append([label, "ours", outcome.finished(label), *_summary(label, columns)])
+        rows.append([label, "published, the same games", "", *_summary(label, same)])
+        rows.append([label, "published, all games", "", *_summary(label, whole)])
+    head = ["agent", "whose", "cells finished", "games", "median", "mean", "> baseline", "> human"]
+    each = [*columns.values(), *(scores.human_normalized() for scores in theirs.values())]
+    per_game = [[game, *(number(scores.get(game)) for scores in each)] for game in _games(outcome)]
+    tables = {
+        "table": Table(
+            f"Human-normalised scores, 1 is human. Ours: {_TRAINING}, normalised by no-op references. Published: "
+            "evaluations of the best agent from human starts, normalised by their own references.",
+            head,
+            rows,
+        ),
+        "games": Table(
+            "The same by game.",
+            ["game", *(f"{label}, ours" for label in columns), *(f"{label}, published" for label in columns)],
+            per_game,
+        ),
+    }
+    figure, (axes,) = panels(1)
+    for place, label in enumerate(outcome.methods):
+        if runs := outcome.by_env(label):
+            steps, medians = _medians(runs, "steps")
+            axes.plot(FRAMES_PER_STEP * steps / 1e6, medians, color=f"C{place}", label=f"{label}, {len(runs)} games")
+    limit = axes.get_xlim()[1] if axes.lines else 200.0
+    for number_, (agent, curve) in enumerate(dqn_zoo_medians().items()):
+        if agent in ("DQN", "Double DQN", "Prioritized DQN") and curve.low is not None and curve.high is not None:
+            axes.plot(
+                curve.frames / 1e6, curve.median, "--", color=f"C{number_ + 5}", linewidth=1, label=f"{agent}, DQN Zoo"
+            )
+            draw_band(axes, curve.frames / 1e6, curve.low, curve.high, f"C{number_ + 5}")
+    axes.set(xlabel="frames (M)", ylabel="median human-normalised score", xlim=(0, limit))
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize="small")
+    caption = "Median over the games that have begun; dashed: DQN Zoo's, over 57 games, evaluated from no-op starts."
+    return Report(tables, {"figure": Drawing(caption, figure)})
+
+
+def _summary(label: str, normalized: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Games, median, mean, games above the baseline and above human."""
+    mine = normalized[label]
+    if not mine:
+        return ["0", "", "", "", ""]
+    values = list(mine.values())
+    baseline = normalized.get(_BASELINES.get(label, ""), {})
+    won = sum(mine[game] > baseline[game] for game in mine if game in baseline)
+    shared = sum(game in baseline for game in mine)
+    return [
+        str(len(mine)),
+        number(float(np.median(values))),
+        number(float(np.mean(values))),
+        f"{won} of {shared}" if shared else "",
+        f"{sum(value > 1 for value in values)}",
+    ]
+
+
+def _normalize(env: str, score: float) -> float:
+    return human_normalized(env, score, protocol="training")
+
+
+def _medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
+    """(points, medians over games there), up to where the shortest run ends."""
+    points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
+    return points, median_over_tasks(task_scores(runs, points, ATARI_WINDOW_STEPS, _normalize, axis))
+
+
+def _draw_medians(
+    axes: Axes, outcome: Outcome, methods: Mapping[str, Figure1Method], axis: Axis, *, largest: bool
+) -> None:
+    limit = 0.0
+    for label in outcome.methods:
+        if runs := outcome.by_env(label):
+            points, medians = _medians(runs, axis)
+            x = points * FRAMES_PER_STEP / 1e6 if axis == "steps" else points / 3600
+            limit = max(limit, float(x[-1]))
+            values = cumulative_maximum(medians) if largest else medians
+            axes.plot(x, values, **_style(methods[label]), linewidth=1.8, label=f"{label}, {len(runs)} games")
+    for label in outcome.methods:
+        method = methods[label]
+        if axis == "steps":
+            by_frames = figure1_by_frames()[method]
+            axes.plot(by_frames.frames / 1e6, by_frames.median, **_style(method), linewidth=1, alpha=0.35)
+        elif method in figure1_by_hours():
+            by_hours = figure1_by_hours()[method]
+            axes.plot(by_hours.hours, by_hours.median, **_style(method), linewidth=1, alpha=0.35)
+    unit = "frames (M)" if axis == "steps" else "hours"
+    axes.set(
+        xlabel=unit, ylabel="median human-normalised score", title="cumulative maximum" if largest else "plain median"
+    )
+    if limit:
+        axes.set_xlim(0, 1.5 * limit)
+    axes.grid(alpha=0.25)
+
+
+def _style(method: Figure1Method) -> dict[str, Any]:
+    """One colour per replay ratio; dotted without a trust region."""
+    if method.replay_ratio is None:
+        return {"color": "black" if method.agent == "DQN" else "0.5", "linestyle": "-"}
+    colours = {0: "C3", 1: "C0", 4: "C2", 8: "C1"}
+    return {"color": colours[method.replay_ratio], "linestyle": "-" if method.trust_region else ":"}
+
+
+def _games(outcome: Outcome) -> list[str]:
+    return sorted(env.removeprefix("atari/") for env in outcome.envs)
+
+
+def _games_in(outcome: Outcome, scores: Mapping[str, float]) -> list[str]:
+    return [game for game in _games(outcome) if game in scores]
+
+
+def _final(outcome: Outcome, label: str) -> dict[str, tuple[float, float]]:
+    """Mean over seeds and standard error of the final training score, by game; games without a score are absent."""
+    found = {}
+    for env, runs in outcome.by_env(label).items():
+        mean, error = mean_and_error([final_score(run, ATARI_WINDOW_STEPS) for run in runs])
+        if np.isfinite(mean):
+            found[env.removeprefix("atari/")] = mean, error
+    return found
+
+
+def _normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    return {game: _normalize(game, mean) for game, (mean, _) in scores.items()}
+
+
+def _median(normalized: Mapping[str, float]) -> float:
+    return float(np.median(list(normalized.values()))) if normalized else np.nan
+
+
+def _median_cell(normalized: Mapping[str, float]) -> str:
+    return f"{number(_median(normalized))} ({len(normalized)} games)" if normalized else ""
+
+
+def _per_game(
+    outcome: Outcome,
+    columns: Mapping[str, Mapping[str, tuple[float, float]]],
+    published: list[PublishedScores],
+    raw: Callable[[str, float], float] | None,
+) -> list[list[str]]:
+    """A row per game: ours with standard errors, then the published; `raw` None normalises each by its protocol."""
+    rows = []
+    for game in _games(outcome):
+        row = [game]
+        for scores in columns.values():
+            mean, error = scores.get(game, (np.nan, np.nan))
+            if raw is None and np.isfinite(mean):
+                random, human = atari_references("training")[game]
+                mean, error = _normalize(game, mean), error / abs(human - random)
+            row.append(mean_with_error(mean, error))
+        for p in published:
+            score = p.scores.get(game)
+            row.append(number(p.human_normalized([game])[game] if raw is None and score is not None else score))
+        rows.append(row)
+    return rows
+
+
+def _dots(games: list[str], series: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Scores by game, ours filled, published hollow, on an axis that is linear around 0 and logarithmic beyond."""
+    figure, (axes,) = panels(1)
+    figure.set_size_inches(8.0, max(3.5, 1.2 + 0.22 * len(games)))
+    for count, (label, scores) in enumerate(series.items()):
+        ours = label.startswith("ours")
+        colour = f"C{count % 10}"
+        axes.scatter(
+            [scores[game] for game in games if game in scores],
+            [place for place, game in enumerate(games) if game in scores],
+            s=28 if ours else 18,
+            facecolors=colour if ours else "none",
+            edgecolors=colour,
+            label=label,
+        )
+    axes.set_yticks(range(len(games)), games, fontsize="small")
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.axvline(1.0, color="0.6", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel("human-normalised score")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure

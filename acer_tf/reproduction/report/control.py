@@ -1,0 +1,141 @@
+"""What is shown of continuous control: Figures 3 to 6 and their numbers, beside the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+from scipy.stats import spearmanr
+
+from acer_tf.reproduction.aggregation import reached
+from acer_tf.reproduction.curves import final_return
+from acer_tf.reproduction.experiment import Drawing, Outcome, Report
+from acer_tf.reproduction.grids import search_label
+from acer_tf.reproduction.published import (
+    PublishedCurve,
+    published_ablations,
+    published_curves,
+    published_search,
+)
+from acer_tf.reproduction.report.figures import learning_curves, panels
+from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
+from acer_tf.reproduction.statistics import mean_and_error
+
+_OURS = "mean raw return of the games that ended in the last 10 % of the steps done, by the policy that explores"
+_CAVEAT = (
+    "The paper's task models are not public, and rewards differ: orders can be compared, numbers only where a reward "
+    "is a count, as in reacher3."
+)
+
+
+def figure3(outcome: Outcome) -> Report:
+    """The paper's Figure 3: five methods by task."""
+    return _curves(outcome, published_curves)
+
+
+def figure4(outcome: Outcome) -> Report:
+    """The paper's Figure 4: ACER without one of its parts."""
+    return _curves(outcome, published_ablations)
+
+
+def table(outcome: Outcome) -> Report:
+    """Figure 3 as numbers: a row per task, and the order of the methods, ours and the paper's at equal steps."""
+    head = ["task"]
+    for label in outcome.methods:
+        head += [label, f"{label}, paper at equal steps", f"{label}, paper at its end"]
+    head += ["order, best first", "order in the paper at equal steps"]
+    rows = []
+    figure, axes = panels(len(outcome.envs))
+    for ax, env in zip(axes, outcome.envs, strict=True):
+        row, ours, theirs = [env], {}, {}
+        published = {curve.method: curve for curve in published_curves(env)}
+        for place, label in enumerate(outcome.methods):
+            runs = outcome.runs(label, env)
+            mean, error = mean_and_error([final_return(run) for run in runs])
+            at_equal = published[label].at(reached(runs)) if runs else np.nan
+            if runs:
+                ours[label], theirs[label] = mean, at_equal
+                ax.errorbar(place, mean, 0.0 if np.isnan(error) else error, fmt="o", color=f"C{place}", capsize=3)
+                ax.plot(place, at_equal, "_", color=f"C{place}", markersize=16, markeredgewidth=2)
+            row += [mean_with_error(mean, error), number(at_equal), number(float(published[label].mean[-1]))]
+        rows.append([*row, _order(ours), _order(theirs)])
+        ax.set_xticks(range(len(outcome.methods)), outcome.methods, fontsize="small", rotation=20)
+        ax.set_title(env)
+        ax.grid(alpha=0.25)
+    caption = f"Ours: {_OURS}; mean over seeds ± standard error. Paper: Figure 3. {_CAVEAT}"
+    dots = f"Points: ours, mean ± standard error over seeds; bars: the paper at equal steps. {_CAVEAT}"
+    return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})
+
+
+def figure5(outcome: Outcome) -> Report:
+    """The paper's Figures 5 and 6: what learning rate and δ matter, at the points that the paper drew."""
+    rows, notes = [], []
+    figure, axes = panels(len(outcome.envs))
+    colours = matplotlib.colors.Normalize(0.0, 2.0)
+    for ax, env in zip(axes, outcome.envs, strict=True):
+        pairs = []
+        for point in published_search(env):
+            label = search_label(point.learning_rate, point.delta)
+            if label not in outcome.methods:
+                continue
+            runs = outcome.runs(label, env)
+            mean, error = mean_and_error([final_return(run) for run in runs])
+            steps = number(reached(runs), 0) if runs else ""
+            rows.append(
+                [env, f"{point.learning_rate:.3e}", number(point.delta), steps, mean_with_error(mean, error),
+                 number(point.score)]
+            )  # fmt: skip
+            pairs.append((point.learning_rate, point.delta, mean, point.score))
+        known = np.array([pair for pair in pairs if np.isfinite(pair[2])]).reshape(-1, 4)
+        rate, delta, ours, theirs = known.T
+        ax.scatter(rate, ours, c=delta, norm=colours, cmap="viridis", label="ours")
+        their_axes = ax.twinx()
+        their_axes.scatter(rate, theirs, s=22, facecolors="none", edgecolors=matplotlib.cm.viridis(colours(delta)))
+        their_axes.tick_params(axis="y", labelsize="small", colors="0.5")
+        if len(known) > 2:
+            notes.append(f"{env} {spearmanr(ours, theirs).statistic:+.2f} over {len(known)} settings")
+        ax.set(xscale="log", title=env, xlabel="learning rate")
+        ax.grid(alpha=0.25)
+    figure.colorbar(
+        matplotlib.cm.ScalarMappable(colours, "viridis"), ax=axes, label="δ of the trust region", shrink=0.6
+    )
+    rank = f" Rank correlation of ours with the paper's: {'; '.join(notes)}." if notes else ""
+    caption = f"Ours: {_OURS}. Paper: reward per game at the end of training. {_CAVEAT}{rank}"
+    dots = f"Filled, left axis: ours; hollow, right axis: the paper's at the same settings. {_CAVEAT}"
+    head = ["task", "learning rate", "δ", "steps", "ours", "paper"]
+    return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})
+
+
+def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve]]) -> Report:
+    rows = []
+    for env in outcome.envs:
+        curves = {curve.method: curve for curve in published(env)}
+        for label in outcome.methods:
+            if not (runs := outcome.runs(label, env)):
+                rows.append([env, label, "0", *[""] * 5])
+                continue
+            steps = reached(runs)
+            mean, error = mean_and_error([final_return(run) for run in runs])
+            their = curves[label].at(steps)
+            rows.append(
+                [
+                    env,
+                    label,
+                    str(len(runs)),
+                    number(steps, 0),
+                    mean_with_error(mean, error),
+                    number(their),
+                    difference(mean, their),
+                    f"{curves[label].mean[-1]:,.2f} at {curves[label].steps[-1] / 1e6:,.0f}M",
+                ]
+            )
+    head = ["task", "method", "seeds", "steps", "return", "paper at equal steps", "difference", "paper at its end"]
+    caption = f"Return: {_OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {_CAVEAT}"
+    figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published)
+    drawing = Drawing(f"Lines: ours; dashed, with their bands: the paper's. {_CAVEAT}", figure)
+    return Report({"table": Table(caption, head, rows)}, {"figure": drawing})
+
+
+def _order(scores: dict[str, float]) -> str:
+    return " > ".join(sorted(scores, key=lambda label: -scores[label]))

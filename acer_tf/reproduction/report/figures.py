@@ -1,0 +1,127 @@
+"""What figures are drawn with: learning curves of runs beside published ones, panels, bands."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.published import PublishedCurve
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+
+# Text stays text, and the same data give the same file.
+plt.rcParams["svg.fonttype"] = "none"
+plt.rcParams["svg.hashsalt"] = "acer_tf"
+Groups = Mapping[str, Sequence[RunCurve]]
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Writes <name>.png and <name>.svg and closes the figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+        content = io.BytesIO()
+        figure.savefig(content, format=suffix, dpi=150, metadata=metadata)
+        (folder / f"{name}.{suffix}").write_bytes(content.getvalue())
+    plt.close(figure)
+
+
+def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` axes in rows of `columns`."""
+    columns = min(columns, max(count, 1))
+    rows = max(1, -(-count // columns))
+    size = (max(7.5, width * columns), max(4.5, height * rows)) if count == 1 else (width * columns, height * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, constrained_layout=True)
+    for spare in axes.flat[count:]:
+        spare.set_axis_off()
+    return figure, list(axes.flat[:count])
+
+
+def learning_curves(
+    by_env: Mapping[str, Groups],
+    published: Callable[[str], Sequence[PublishedCurve]],
+    *,
+    titles: Mapping[str, str] | None = None,
+) -> Figure:
+    """A panel per environment: each group's mean over its runs, the runs themselves thin, published curves dashed.
+
+    Args:
+        by_env: label to runs, by environment. A label has one colour in all panels, and a published curve of the
+            method that it names has that colour too.
+        published: the curves that lie behind an environment.
+        titles: of the panels, by environment; by default the environment.
+    """
+    labels = list(dict.fromkeys(label for groups in by_env.values() for label in groups))
+    colours = {label: f"C{number % 10}" for number, label in enumerate(labels)}
+    figure, axes = panels(len(by_env))
+    for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
+        draw_runs(ax, groups, published(env), colours)
+        ax.set_title((titles or {}).get(env, env))
+    if len(by_env) == 1:
+        axes[0].legend(loc="best", fontsize="small" if len(axes[0].get_lines()) > 5 else None)
+        axes[0].set_ylabel("mean return of the last 100 games")
+    else:
+        shared_legend(figure, axes)
+        figure.supylabel("mean return of the last 100 games", fontsize="medium")
+    figure.supxlabel("environment steps (agent decisions)", fontsize="medium")
+    return figure
+
+
+def draw_runs(axes: Axes, groups: Groups, published: Sequence[PublishedCurve], colours: Mapping[str, str]) -> None:
+    """One panel of `learning_curves`."""
+    longest = max((run.steps[-1] for runs in groups.values() for run in runs), default=0.0)
+    others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
+    for curve in published:
+        plain = "0.45" if len(published) == 1 else None
+        _draw_published(axes, curve, longest, colours.get(curve.method) or plain or next(others))
+    for label, runs in groups.items():
+        colour = colours[label]
+        for run in runs:
+            axes.plot(run.steps, run.mean_return, color=colour, alpha=0.3 if len(runs) > 1 else 1.0, linewidth=1)
+        shared = min(run.steps[-1] for run in runs)
+        grid = np.linspace(0.0, shared, 200)
+        mean = np.mean([_interpolate(run, grid) for run in runs], axis=0)
+        axes.plot(
+            grid, mean, color=colour, linewidth=2, label=f"{label} ({len(runs)} seeds)" if len(runs) > 1 else label
+        )
+    dress(axes)
+
+
+def dress(axes: Axes) -> None:
+    """Grid, and thousands and millions of steps as 10 k and 10 M."""
+    axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
+    axes.grid(alpha=0.25)
+
+
+def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend below all panels, each label once."""
+    found = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if found:
+        figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=3, fontsize="small", frameon=False
+        )
+
+
+def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
+    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
+    known = ~np.isnan(run.mean_return)
+    return np.interp(grid, run.steps[known], run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
+
+
+def _draw_published(axes: Axes, curve: PublishedCurve, longest: float, colour: str) -> None:
+    limit = 1.5 * longest if longest else curve.steps[-1]
+    # One point more than lies within: the line then leaves the figure at its edge.
+    shown = slice(0, np.searchsorted(curve.steps, limit) + 1)
+    axes.set_xlim(-0.02 * limit, limit)
+    draw_band(axes, curve.steps[shown], curve.low[shown], curve.high[shown], colour)
+    axes.plot(curve.steps[shown], curve.mean[shown], "--", color=colour, linewidth=1.5, label=curve.label)

@@ -1,0 +1,170 @@
+"""What is shown of MinAtar runs: interquartile means over games and seeds, with intervals, and curves per game."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from acer_tf.reproduction.aggregation import Axis, final_score, reached, score_at
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.experiment import Drawing, Outcome, Report
+from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning_curves, panels, shared_legend
+from acer_tf.reproduction.report.tables import Table, mean_with_error, number
+from acer_tf.reproduction.statistics import (
+    interquartile_mean,
+    interquartile_mean_curve,
+    mean_and_error,
+    probability_of_improvement,
+)
+from acer_tf.reproduction.tables import read_table
+
+# Steps, which are frames here.
+WINDOW_STEPS = 100_000
+_POINTS = 60
+
+
+class Reference(NamedTuple):
+    """Mean returns."""
+
+    random: float
+    reference: float
+
+
+@functools.cache
+def minatar_references() -> Mapping[str, Reference]:
+    """By game ("breakout"): of random play, and of what counts as 1 (see the data file)."""
+    rows = read_table("minatar_references.csv")
+    return {row["game"]: Reference(float(row["random"]), float(row["reference"])) for row in rows}
+
+
+def normalize(env: str, score: float) -> float:
+    """0 plays like random, 1 like ACER (replay 4, trust region) at the end of a million steps.
+
+    Args:
+        env: "minatar/breakout".
+        score: raw.
+    """
+    random, reference = minatar_references()[env.removeprefix("minatar/")]
+    return (score - random) / (reference - random)
+
+
+def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
+    """Tables and figures of any methods on MinAtar.
+
+    Args:
+        outcome: of the experiment.
+        against: the label of the method that a method is compared with, by its label.
+    """
+    finals = {label: _finals(outcome, label) for label in outcome.methods}
+    rows = []
+    for label in outcome.methods:
+        runs, scores = outcome.by_env(label), finals[label]
+        if not scores.size:
+            rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 6])
+            continue
+        other = finals.get(against.get(label, ""), np.empty((0, 0)))
+        comparable = other.size and other.shape[1] == scores.shape[1] == len(outcome.envs)
+        rows.append(
+            [
+                label,
+                outcome.finished(label),
+                f"{scores.shape[1]} of {len(outcome.envs)}",
+                str(len(scores)),
+                f"{min(reached(seeds) for seeds in runs.values()):,.0f}",
+                str(interquartile_mean(scores)),
+                against.get(label, ""),
+                str(probability_of_improvement(scores, other)) if comparable else "",
+                number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
+            ]
+        )
+    head = (
+        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; compared with; "
+        "probability of improvement [95 %]; hours per run"
+    )
+    shown = "mean of the games that ended in the last 100,000 steps, by the policy that explores"
+    tables = {
+        "table": Table(
+            f"Normalised training score ({shown}): 0 is random play, 1 is ACER with replay 4 and trust region at 1M "
+            "steps. Interquartile mean over games and seeds, with rliable's stratified bootstrap; the probability that "
+            "a run beats one of the method that it is compared with, mean over games.",
+            head.split("; "),
+            rows,
+        ),
+        "games": Table(
+            f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %].",
+            ["game", "random", *outcome.methods],
+            [_game_row(outcome, env) for env in outcome.envs],
+        ),
+    }
+    figure, axes = panels(2, columns=2, width=6.0, height=4.5)
+    _draw_means(axes[0], outcome, "steps")
+    _draw_means(axes[1], outcome, "seconds")
+    shared_legend(figure, axes)
+    by_env = {env: outcome.by_method(env) for env in outcome.envs}
+    return Report(
+        tables,
+        {
+            "figure": Drawing(
+                "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far "
+                "as all runs of a method have come: against steps, and against hours on this machine. Solid: with "
+                "trust region, or uniform replay; dotted: without, or prioritized.",
+                figure,
+            ),
+            "games": Drawing("Training curves by game, mean over seeds.", learning_curves(by_env, lambda env: [])),
+        },
+    )
+
+
+def _seeds(runs: Mapping[str, list[RunCurve]]) -> list[int]:
+    """Seeds that have begun in every game of `runs`: the estimates want a whole matrix."""
+    sets = [{run.seed for run in seeds} for seeds in runs.values()]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
+    return [[next(r for r in each if r.seed == seed) for each in runs.values()] for seed in _seeds(runs)]
+
+
+def _finals(outcome: Outcome, label: str) -> np.ndarray:
+    """[seeds, games] final normalised scores; empty where a score is missing."""
+    scores = np.array(
+        [[normalize(run.env, final_score(run, WINDOW_STEPS)) for run in row] for row in _matrix(outcome.by_env(label))]
+    )
+    return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
+
+
+def _game_row(outcome: Outcome, env: str) -> list[str]:
+    game = env.removeprefix("minatar/")
+    row = [game, number(minatar_references()[game].random)]
+    for label in outcome.methods:
+        scores = np.array([final_score(run, WINDOW_STEPS) for run in outcome.runs(label, env)])
+        scores = scores[np.isfinite(scores)]
+        cell = mean_with_error(*mean_and_error(scores))
+        row.append(f"{cell}; {interquartile_mean(scores)}" if len(scores) > 1 else cell)
+    return row
+
+
+def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
+    for count, label in enumerate(outcome.methods):
+        runs = outcome.by_env(label)
+        if not (matrix := _matrix(runs)):
+            continue
+        points = np.linspace(0.0, min(reached(row, axis) for row in matrix), _POINTS)
+        scores = np.array(
+            [[[normalize(r.env, s) for s in score_at(r, points, WINDOW_STEPS, axis)] for r in row] for row in matrix]
+        )
+        known = np.isfinite(scores).all(axis=(0, 1))
+        if not known.any():
+            continue
+        band = interquartile_mean_curve(scores[..., known])
+        x = points[known] / (3600 if axis == "seconds" else 1)
+        dotted = "no trust region" in label or "rioritized" in label
+        colour = f"C{count // 2 if 'replay' in label else count}"
+        name = f"{label}, {len(runs)} games, {len(matrix)} seeds"
+        axes.plot(x, band.value, label=name, color=colour, linestyle=":" if dotted else "-")
+        draw_band(axes, x, band.low, band.high, colour)
+    dress(axes)
+    axes.set(xlabel="hours" if axis == "seconds" else "steps", ylabel="normalised score")

@@ -1,0 +1,60 @@
+"""Tables as CSV for programs and as Markdown for people."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Text by cell.
+
+    Attributes:
+        caption: what it says, units and protocol.
+        head: names of the columns.
+        rows: as long as the head.
+    """
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.head):
+                raise ValueError(f"a row of {len(row)} cells under a head of {len(self.head)}: {list(row)}")
+
+
+def write_table(table: Table, folder: Path, name: str) -> None:
+    """Writes <name>.csv and <name>.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([table.head, *table.rows])
+    (folder / f"{name}.md").write_text(markdown(table) + "\n")
+
+
+def markdown(table: Table) -> str:
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in (table.head, *table.rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in escaped]
+    return "\n".join([lines[0], "|" + " --- |" * len(table.head), *lines[1:]])
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Empty for what there is not."""
+    return "" if value is None or np.isnan(value) else f"{value:,.{digits}f}"
+
+
+def mean_with_error(mean: float, error: float, digits: int = 2) -> str:
+    """ "12.00 ± 0.50"; without the second where there is one seed."""
+    return number(mean, digits) + ("" if np.isnan(error) or np.isnan(mean) else f" ± {error:,.{digits}f}")
+
+
+def difference(ours: float, published: float | None, digits: int = 2) -> str:
+    """Ours less theirs, with its sign."""
+    gap = np.nan if published is None else ours - published
+    return "" if np.isnan(gap) else f"{gap:+,.{digits}f}"

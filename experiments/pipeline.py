@@ -1,0 +1,202 @@
+"""What the scripts of figures and tables do: flags to cells, then a plan or a sweep, then tables, figures and page."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from acer_tf.reproduction.report.page import write_page
+
+from acer_tf.envs.names import env_family
+from acer_tf.reproduction.experiment import Experiment, Outcome, make_cells, write_report
+from acer_tf.reproduction.game_sets import atari_games
+from acer_tf.reproduction.report.evidence import (
+    CellEvidence,
+    Evidence,
+    EvidenceError,
+    asked_for,
+    collect,
+    read_evidence,
+    require_same_settings,
+)
+from acer_tf.reproduction.report.tables import markdown
+from acer_tf.reproduction.sweep import Cell, SweepError
+from acer_tf.training.settings import SettingsError, setting_types
+from experiments import cli, sweep_flags
+
+
+def define(experiment: Experiment) -> flags.FlagValues:
+    """The flags of the script of `experiment`."""
+    values = cli.new_flags()
+    tasks = _tasks_flag(experiment)
+    sets = " and sets (atari57, atari49, openai7, atari5)" if _family(experiment) == "atari" else ""
+    flags.DEFINE_list(tasks, [], f"only these: names{sets}; all of them without it", flag_values=values)
+    flags.DEFINE_list("agents", [], f"only these of {', '.join(experiment.methods)}", flag_values=values)
+    flags.DEFINE_integer("seeds", experiment.seeds, "runs of each agent and task", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer("total_steps", None, "agent steps of every run, instead of the whole", 1, flag_values=values)
+    flags.DEFINE_multi_string(
+        "setting", [], "NAME=VALUE: a flag of experiments.train, for every run; may be repeated", flag_values=values
+    )
+    flags.DEFINE_bool("plan", False, "say what it would take, and start nothing", flag_values=values)
+    flags.DEFINE_bool(
+        "report_only", False, "tables, figures and page anew from --output and --sweep_dir", flag_values=values
+    )
+    flags.DEFINE_string("output", f"results/{experiment.name}", "folder of the evidence", flag_values=values)
+    sweep_flags.define(values, experiment.sweep)
+    return values
+
+
+def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment: Experiment) -> int:
+    """The script: see its --help."""
+    cli.parse(values, argv, _help(doc, experiment))
+    output = Path(values.output)
+    try:
+        cells = _cells(values, experiment)
+        if values.plan:
+            return _plan(values, cells)
+        known = read_evidence(output)
+        if known is not None and known.name != experiment.name:
+            raise EvidenceError(f"--output={output} holds the evidence of {known.name}: choose another")
+        asked = asked_for(cells)
+        if values.report_only:
+            asked = list(known.cells) if known else asked
+        elif known:
+            require_same_settings(known.cells, asked, output)
+    except (SettingsError, EvidenceError, SweepError) as error:
+        return cli.fail(2, error)
+    code, reasons = (0, {}) if values.report_only else sweep_flags.run(values, experiment.sweep, cells)
+    if code == 2:
+        return code
+    try:
+        report(experiment, known, asked, Path(values.sweep_dir), output, reasons, _command(experiment, argv))
+    except (EvidenceError, OSError) as error:
+        return cli.fail(1, error)
+    return code
+
+
+def report(
+    experiment: Experiment,
+    known: Evidence | None,
+    asked: Sequence[CellEvidence],
+    sweep_dir: Path,
+    output: Path,
+    reasons: dict[str, str] | Any,
+    command: str,
+) -> None:
+    """Brings the evidence up to date and shows it.
+
+    Args:
+        experiment: whose.
+        known: what was in `output` before.
+        asked: the cells of this call; those known before stay.
+        sweep_dir: where the cells ran.
+        output: the experiment's folder; the page lies beside it.
+        reasons: why cells were given up, by name.
+        command: of this call.
+
+    Raises:
+        EvidenceError: a record cannot be read.
+    """
+    by_name = {cell.name: cell for cell in (*(known.cells if known else ()), *asked)}
+    found, damages = collect(by_name.values(), sweep_dir, output, reasons)
+    for line in damages:
+        print(line, file=sys.stderr)
+    cells = tuple(sorted(found, key=lambda cell: _place(experiment, cell)))
+    commands = dict.fromkeys([*(known.command.splitlines() if known else ()), *([command] if command else [])])
+    evidence = Evidence(experiment.name, experiment.title, experiment.text, "\n".join(commands), cells)
+    made = experiment.report(Outcome(cells, output))
+    write_report(evidence, made, output)
+    page = write_page(output.parent)
+    for table in made.tables.values():
+        print(f"\n{markdown(table)}\n\n{table.caption}")
+    finished = sum(cell.state == "finished" for cell in cells)
+    print(f"\n{finished} of {len(cells)} cells are finished; tables and figures in {output}; page: {page}")
+
+
+def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
+    if unknown := [name for name in values.agents if name not in experiment.methods]:
+        raise SettingsError(f"--agents={unknown[0]}: must be of {', '.join(experiment.methods)}")
+    methods = [experiment.methods[name] for name in values.agents or experiment.methods]
+    cells = make_cells(
+        methods,
+        _envs(values[_tasks_flag(experiment)].value or [], experiment),
+        values.seeds,
+        total_steps=values.total_steps,
+        over=dict(_setting(text) for text in values.setting),
+    )
+    if not cells:
+        raise SettingsError("no cells: none of --agents is run in any of these tasks")
+    return cells
+
+
+def _envs(names: list[str], experiment: Experiment) -> tuple[str, ...]:
+    if not names:
+        return experiment.envs
+    family = _family(experiment)
+    if family == "atari":
+        try:
+            return tuple(f"atari/{game}" for game in atari_games(names))
+        except ValueError as error:
+            raise SettingsError(f"--games: {error}") from error
+    known = [env.removeprefix(f"{family}/") for env in experiment.envs]
+    wanted = [name.removeprefix(f"{family}/") for name in names]
+    if unknown := [name for name in wanted if name not in known]:
+        raise SettingsError(f"--{_tasks_flag(experiment)}={unknown[0]}: must be of {', '.join(known)}")
+    return tuple(f"{family}/{name}" for name in dict.fromkeys(wanted))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    types = setting_types()
+    if not equals or name not in types or name in ("env", "agent", "preset", "seed", "total_steps"):
+        raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that experiments.train --help lists")
+    kind = types[name]
+    try:
+        if kind is bool:
+            return name, {"true": True, "false": False}[value.lower()]
+        return name, kind(value)
+    except (ValueError, KeyError) as error:
+        raise SettingsError(f"--setting={text}: the value must be of type {kind.__name__}") from error
+
+
+def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
+    from acer_tf.reproduction.plan import lines, plan
+
+    launcher = sweep_flags.launcher_of(values)
+    made = plan(cells, Path(values.sweep_dir), processes=values.processes or 1, threads=launcher.threads)
+    print("\n".join(lines(made)))
+    return 0
+
+
+def _help(doc: str | None, experiment: Experiment) -> str:
+    whole = make_cells(experiment.methods.values(), experiment.envs, experiment.seeds)
+    steps = sum(cell.settings.total_steps for cell in whole)
+    cost = f"The whole: {len(whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
+    return "\n\n".join([(doc or "").rstrip(), *experiment.text, cost]) + "\n"
+
+
+def _command(experiment: Experiment, argv: list[str]) -> str:
+    given = [text for text in argv[1:] if text.lstrip("-") != "report_only"]
+    return "" if len(given) < len(argv) - 1 else shlex.join(["python", "-m", f"experiments.{experiment.name}", *given])
+
+
+def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:
+    labels = [method.label for method in experiment.methods.values()]
+    envs = list(experiment.envs)
+    return (
+        labels.index(cell.method) if cell.method in labels else len(labels),
+        envs.index(cell.env) if cell.env in envs else len(envs),
+        cell.seed,
+    )
+
+
+def _family(experiment: Experiment) -> str:
+    return env_family(experiment.envs[0])
+
+
+def _tasks_flag(experiment: Experiment) -> str:
+    return "tasks" if _family(experiment) == "control" else "games"

@@ -1,0 +1,53 @@
+"""Cells whose curves are known: what reports are tested on."""
+
+import csv
+import dataclasses
+import json
+
+from acer_tf.reproduction.experiment import Outcome
+from acer_tf.reproduction.report.evidence import asked_for, describe
+from acer_tf.training.records import write_json
+
+COLUMNS = ("steps", "seconds", "games", "mean_return", "interval_return")
+
+
+def write_run(folder, settings, returns, *, finished=True):
+    """Ten games an interval, each of the return given for it; a thousand steps a second."""
+    folder.mkdir(parents=True, exist_ok=True)
+    interval = settings["total_steps"] // len(returns) if finished else settings["total_steps"] // 10
+    write_json(folder / "run.json", {"settings": settings, "finished": finished, "commit": "c0ffee" * 6 + "c0ff"})
+    with (folder / "progress.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for n, value in enumerate(returns, 1):
+            writer.writerow([n * interval, n * interval / 1000, 10 * n, value, value])
+    return folder
+
+
+def outcome(folder, cells, returns):
+    """An `Outcome` of `cells`, of which those have begun of whose cell `returns` gives any.
+
+    Args:
+        returns: of a cell, the returns of its intervals, or None.
+    """
+    evidence = []
+    for cell, asked in zip(cells, asked_for(cells), strict=True):
+        if (values := returns(cell)) is None:
+            evidence.append(asked)
+            continue
+        write_run(folder / "runs" / cell.name, dict(asked.settings), values)
+        evidence.append(describe(folder / "runs" / cell.name, cell.name, cell.method))
+    return Outcome(evidence, folder)
+
+
+def row_of(table, *first):
+    """The row that begins with `first`, by column name."""
+    (row,) = [row for row in table.rows if tuple(row[: len(first)]) == first]
+    return dict(zip(table.head, row, strict=True))
+
+
+def document(path):
+    return json.loads(path.read_text())
+
+
+__all__ = ["dataclasses", "document", "outcome", "row_of", "write_run"]

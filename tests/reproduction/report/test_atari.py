@@ -1,0 +1,138 @@
+"""Tables and figures of Atari runs, against numbers worked by hand."""
+
+import numpy as np
+import pytest
+
+from acer_tf.reproduction import grids
+from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.published_medians import figure1_by_frames
+from acer_tf.reproduction.published_scores import published_scores
+from acer_tf.reproduction.report import atari
+from acer_tf.reproduction.scores import atari_references
+from tests.reproduction.report.synthetic import outcome, row_of
+
+GAMES = ("Pong", "Breakout", "Qbert")
+ENVS = tuple(f"atari/{game}" for game in GAMES)
+FIRST = {"Pong": 0.0, "Breakout": 0.5, "Qbert": 2.0}  # human-normalised
+
+
+def raw(game, normalized):
+    random, human = atari_references("training")[game]
+    return random + normalized * (human - random)
+
+
+def game_of(cell):
+    return cell.settings.env.removeprefix("atari/")
+
+
+def cells_of(methods, seeds=1, total_steps=10_000_000):
+    return make_cells(methods.values(), ENVS, seeds, total_steps=total_steps)
+
+
+def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path):
+    methods = {k: m for k, m in grids.figure1_atari().items() if k in ("replay4_trust", "replay4", "dqn")}
+
+    def returns(cell):
+        if cell.method == "DQN":
+            return None
+        # Intervals of 1M steps, four windows each. Breakout, the median, rises to 1.5 and falls to 1.
+        steps = [FIRST[game_of(cell)]] * 10 if game_of(cell) != "Breakout" else [0.5] * 5 + [1.5] * 4 + [1.0]
+        return [raw(game_of(cell), value) for value in steps]
+
+    report = atari.figure1(outcome(tmp_path, cells_of(methods), returns))
+    row = row_of(report.tables["table"], "ACER, replay 4")
+    assert (row["cells finished"], row["frames (M)"]) == ("3 of 3", "40.0")
+    assert (row["median"], row["cumulative maximum"]) == ("1.00", "1.50")
+    method = next(m for m in figure1_by_frames() if m.label == "ACER, replay 4")
+    published = figure1_by_frames()[method].at(40e6)
+    assert 0.4 < published < 0.7
+    assert float(row["published"]) == pytest.approx(published, abs=0.005)
+    assert float(row["difference"]) == pytest.approx(1.5 - published, abs=0.01)
+    assert float(row["hours per run"]) == pytest.approx(10_000 / 3600, abs=0.05)
+    assert row_of(report.tables["table"], "DQN")["cells finished"] == "0 of 3"
+    lines = {line.get_label(): line for line in report.figures["figure"].figure.axes[0].lines}
+    ours = lines["ACER, replay 4, 3 games"]
+    assert ours.get_ydata()[-1] == pytest.approx(1.5)
+    assert ours.get_xdata()[-1] == pytest.approx(40.0)
+    assert (ours.get_linestyle(), lines["ACER, replay 4, no trust region, 3 games"].get_linestyle()) == ("-", ":")
+
+
+def test_figure1_ends_where_the_shortest_run_ends(tmp_path):
+    methods = {"replay4_trust": grids.figure1_atari()["replay4_trust"]}
+    cells = cells_of(methods)
+    made = outcome(tmp_path, cells, lambda cell: [raw(game_of(cell), FIRST[game_of(cell)])] * 10)
+    short = made.runs("ACER, replay 4", "atari/Pong")
+    short[0] = short[0]._replace(**{n: getattr(short[0], n)[:3] for n in short[0]._fields[3:]})
+    row = row_of(atari.figure1(made).tables["table"], "ACER, replay 4")
+    assert (row["frames (M)"], row["median"]) == ("12.0", "0.50")
+
+
+def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_path):
+    methods = {k: m for k, m in grids.figure1_atari().items() if k in ("replay4_trust", "dqn")}
+    seeds = {0: 1.0, 1: 3.0}
+
+    def returns(cell):
+        if cell.method == "DQN" and game_of(cell) != "Pong":
+            return None
+        return [raw(game_of(cell), seeds[cell.settings.seed] * FIRST[game_of(cell)])] * 10
+
+    tables = atari.table57(outcome(tmp_path, cells_of(methods, seeds=2), returns)).tables
+    assert row_of(tables["normalized"], "Breakout")["ACER, replay 4"] == "1.00 ± 0.50"
+    assert row_of(tables["normalized"], "Breakout")["DQN"] == ""
+    mean = raw("Breakout", 1.0)
+    random, human = atari_references("training")["Breakout"]
+    assert row_of(tables["table"], "Breakout")["ACER, replay 4"] == f"{mean:,.2f} ± {0.5 * (human - random):,.2f}"
+    last = row_of(tables["normalized"], "median over games")
+    assert (last["ACER, replay 4"], last["DQN"]) == ("1.00 (3 games)", "0.00 (1 games)")
+    theirs = published_scores("Rainbow", "no-op starts")
+    assert row_of(tables["table"], "Pong")["Rainbow (no-op starts, published)"] == f"{theirs.scores['Pong']:,.2f}"
+    assert last["Rainbow (no-op starts, published)"] == f"{theirs.median(GAMES):,.2f} (3 games)"
+
+
+def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path):
+    cells = make_cells(grids.table_atari49().values(), ("atari/Pong", "atari/Asterix"), 2)
+
+    def returns(cell):
+        return None if "Asterix" in cell.settings.env else [-21.0] * 9 + [18.0 + 2 * cell.settings.seed]
+
+    report = atari.table49(outcome(tmp_path, cells, returns))
+    row = row_of(report.tables["table"], "Pong")
+    assert row["ACER"] == "19.00 ± 1.00"
+    published = published_scores("ACER", "training").scores["Pong"]
+    assert row["ACER, published at 40M"] == f"{published:.2f}"
+    assert report.tables["table"].rows[0][4] == f"{19.0 - published:+.2f}"
+    assert row["frames (M)"] == "40.0"
+    assert row_of(report.tables["table"], "Asterix")["ACER"] == ""
+    assert row_of(report.tables["table"], "Asterix")["PPO, published at 40M"] != ""
+    last = row_of(report.tables["table"], "median over games, human-normalised")
+    random, human = atari_references()["Pong"]
+    assert float(last["ACER"]) == pytest.approx((19 - random) / (human - random), abs=0.005)
+
+
+def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
+    methods = {k: m for k, m in grids.table1_prioritized().items() if k in ("ddqn_tuned", "ddqn_proportional")}
+    better = {"Pong": 0.5, "Breakout": -0.1, "Qbert": 1.0}
+
+    def returns(cell):
+        game = game_of(cell)
+        gain = better[game] if "proportional" in cell.method else 0.0
+        return [raw(game, FIRST[game] + gain)] * 10
+
+    tables = atari.table1(outcome(tmp_path, cells_of(methods), returns)).tables
+    ours = row_of(tables["table"], "Prioritized Double DQN (proportional)", "ours")
+    assert (ours["games"], ours["median"], ours["mean"]) == ("3", "0.50", f"{(0.5 + 0.4 + 3.0) / 3:.2f}")
+    assert (ours["> baseline"], ours["> human"]) == ("2 of 3", "1")
+    # The paper's own Table 1.
+    whole = row_of(tables["table"], "Prioritized Double DQN (proportional)", "published, all games")
+    assert (whole["median"], whole["mean"], whole["> baseline"], whole["> human"]) == ("1.28", "5.51", "42 of 57", "33")
+    same = row_of(tables["table"], "Double DQN", "published, the same games")
+    theirs = published_scores("Double DQN", "human starts").human_normalized(GAMES).values()
+    assert float(same["median"]) == pytest.approx(np.median(list(theirs)), abs=0.005)
+    assert row_of(tables["games"], "Qbert")["Double DQN, ours"] == "2.00"
+
+
+@pytest.mark.parametrize("report", [atari.figure1, atari.table57])
+def test_nothing_begun_is_shown_as_nothing(tmp_path, report):
+    made = report(outcome(tmp_path, cells_of(grids.figure1_atari()), lambda cell: None))
+    assert len(made.tables["table"].rows) == (10 if report is atari.figure1 else 3)
+    assert made.figures["figure"].figure.axes

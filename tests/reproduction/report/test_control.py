@@ -1,0 +1,79 @@
+"""Tables and figures of control runs, against numbers worked by hand."""
+
+import pytest
+from scipy.stats import spearmanr
+
+from acer_tf.reproduction import grids
+from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.published import published_ablations, published_curves, published_search
+from acer_tf.reproduction.report import control
+from tests.reproduction.report.synthetic import outcome, row_of
+
+TASKS = ("control/reacher3", "control/walker2d")
+
+
+def figure3_outcome(tmp_path):
+    cells = make_cells(grids.figure3_continuous().values(), TASKS, 2, total_steps=2_000_000)
+    level = {"ACER": 300, "Trust-TIS": 200, "TIS": 50}
+
+    def returns(cell):
+        if cell.settings.env == "control/walker2d" or cell.method not in level:
+            return None
+        return [0] * 9 + [level[cell.method] + 10 * cell.settings.seed]
+
+    return outcome(tmp_path, cells, returns)
+
+
+def test_figure3_stands_beside_the_paper_at_equal_steps(tmp_path):
+    report = control.figure3(figure3_outcome(tmp_path))
+    row = row_of(report.tables["table"], "control/reacher3", "ACER")
+    paper = next(curve for curve in published_curves("control/reacher3") if curve.method == "ACER")
+    assert (row["seeds"], row["steps"], row["return"]) == ("2", "2,000,000", "305.00 ± 5.00")
+    assert float(row["paper at equal steps"]) == pytest.approx(paper.at(2e6), abs=0.005)
+    assert float(row["difference"]) == pytest.approx(305 - paper.at(2e6), abs=0.01)
+    assert row_of(report.tables["table"], "control/walker2d", "TIS")["seeds"] == "0"
+    assert len(report.figures["figure"].figure.axes) == 2
+
+
+def test_the_table_of_control_orders_the_methods(tmp_path):
+    table = control.table(figure3_outcome(tmp_path)).tables["table"]
+    row = row_of(table, "control/reacher3")
+    assert row["ACER"] == "305.00 ± 5.00"
+    assert row["order, best first"] == "ACER > Trust-TIS > TIS"
+    at = {curve.method: curve.at(2e6) for curve in published_curves("control/reacher3")}
+    assert at["ACER"] > at["Trust-TIS"] > at["TIS"]
+    assert row["order in the paper at equal steps"] == "ACER > Trust-TIS > TIS"
+    assert row_of(table, "control/walker2d")["order, best first"] == ""
+
+
+def test_figure4_has_a_published_curve_of_every_ablation(tmp_path):
+    cells = make_cells(grids.figure4_ablation().values(), ("control/fish",), 1, total_steps=1_000_000)
+    report = control.figure4(outcome(tmp_path, cells, lambda cell: [-9.0]))
+    for curve in published_ablations("control/fish"):
+        row = row_of(report.tables["table"], "control/fish", curve.method)
+        assert (row["return"], row["paper at its end"]) == ("-9.00", f"{curve.mean[-1]:,.2f} at 79M")
+    (axes,) = report.figures["figure"].figure.axes
+    colours = {line.get_label(): line.get_color() for line in axes.lines}
+    assert colours["no SDN"] == colours["no SDN, paper"]
+
+
+def test_figure5_lays_each_setting_beside_the_papers_and_gives_the_rank_correlation(tmp_path):
+    methods = grids.figure5_sensitivity()
+    env = "control/cheetah"
+    cells = make_cells(methods.values(), (env,), 1, total_steps=1_000_000)
+    points = published_search(env)
+    assert len(cells) == len(points)
+
+    def returns(cell):
+        rate = cell.settings.learning_rate
+        return [100 * rate] if rate < 3e-4 else None
+
+    report = control.figure5(outcome(tmp_path, cells, returns))
+    known = [point for point in points if point.learning_rate < 3e-4]
+    assert 2 < len(known) < len(points)
+    expected = spearmanr([p.learning_rate for p in known], [p.score for p in known]).statistic
+    table = report.tables["table"]
+    assert f"{env} {expected:+.2f} over {len(known)} settings" in table.caption
+    assert len(table.rows) == len(points)
+    row = row_of(table, env, f"{known[0].learning_rate:.3e}")
+    assert (row["ours"], row["paper"]) == (f"{100 * known[0].learning_rate:.2f}", f"{known[0].score:.2f}")

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.published import published_curves
+from acer_tf.reproduction.report.figures import learning_curves, panels, save
+
+
+def curve(steps, value, env, seed=0):
+    columns = (np.array([x], float) for x in (steps, steps / 100, 9, value, value))
+    return RunCurve(env, seed, int(steps), *columns)
+
+
+def lines_of(axes):
+    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
+
+
+@pytest.mark.parametrize("steps", [4e4, 1e6])
+def test_the_published_curve_lies_behind_a_game_that_has_one(steps):
+    env = "atari/Pong"
+    figure = learning_curves({env: {"ours": [curve(steps, -20, env)]}}, published_curves, titles={env: "Pong"})
+    axes = figure.axes[0]
+    assert axes.get_title() == "Pong"
+    lines = lines_of(axes)
+    assert list(lines) == ["OpenAI baselines' ACER, published (6 runs)", "ours"]
+    # It goes on to the right edge, also where the next published point lies far beyond a short run.
+    published = next(iter(lines.values())).get_xdata()
+    assert published[0] < axes.get_xlim()[1] <= published[-1]
+
+
+def test_a_published_curve_has_the_colour_of_its_method():
+    env = "control/fish"
+    groups = {"TIS": [curve(1e6, 20, env)], "ACER": [curve(1e6, 30, env)]}
+    lines = lines_of(learning_curves({env: groups}, published_curves).axes[0])
+    colours = {label: line.get_color() for label, line in lines.items()}
+    assert colours["TIS, paper"] == colours["TIS"] != colours["ACER"] == colours["ACER, paper"]
+    labels = [f"{method}{whose}" for method in ("TIS", "ACER") for whose in ("", ", paper")]
+    labels += [f"{method}, paper" for method in ("Trust-TIS", "Trust-A3C", "A3C")]
+    assert len({colours[label] for label in labels}) == 5
+
+
+def test_a_label_has_one_colour_in_all_panels_and_a_shared_legend_names_it_once():
+    envs = ("minatar/breakout", "minatar/freeway")
+    by_env = {
+        envs[0]: {"a": [curve(10, 1, envs[0])], "b": [curve(10, 2, envs[0], s) for s in (0, 1)]},
+        envs[1]: {"b": [curve(10, 3, envs[1], s) for s in (0, 1)]},
+    }
+    figure = learning_curves(by_env, lambda env: [])
+    first, second = figure.axes
+    assert lines_of(first)["b (2 seeds)"].get_color() == lines_of(second)["b (2 seeds)"].get_color()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b (2 seeds)"]
+    assert first.get_legend() is None
+
+
+def test_a_task_without_runs_shows_what_was_published():
+    (axes,) = learning_curves({"atari/Pong": {}}, published_curves).axes
+    assert list(lines_of(axes)) == ["OpenAI baselines' ACER, published (6 runs)"]
+
+
+def test_the_same_figure_is_the_same_file(tmp_path):
+    for folder in ("a", "b"):
+        figure, (axes,) = panels(1)
+        axes.plot([1, 2], label="x")
+        axes.legend()
+        save(figure, tmp_path / folder, "figure")
+    for name in ("figure.png", "figure.svg"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

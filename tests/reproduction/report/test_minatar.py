@@ -1,0 +1,88 @@
+"""Tables and figures of MinAtar runs, against numbers worked by hand."""
+
+import numpy as np
+import pytest
+
+from acer_tf import envs
+from acer_tf.reproduction import grids
+from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.report import minatar
+from tests.reproduction.report.synthetic import outcome, row_of
+
+AGAINST = {"ACER, replay 4": "ACER, replay 4, no trust region"}
+
+
+@pytest.fixture(autouse=True)
+def references(monkeypatch):
+    games = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+    monkeypatch.setattr(minatar, "minatar_references", lambda: dict.fromkeys(games, minatar.Reference(1.0, 11.0)))
+
+
+def cells(*names, seeds=2):
+    methods = [grids.figure1_minatar()[name] for name in names]
+    return make_cells(methods, grids.MINATAR[:2], seeds)
+
+
+def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
+    # Normalised: trust region 0.5 and 1 in one game, 1 and 1.5 in the other; without it always 0.75.
+    raw = {
+        ("minatar/asterix", 0): 6,
+        ("minatar/asterix", 1): 11,
+        ("minatar/breakout", 0): 11,
+        ("minatar/breakout", 1): 16,
+    }
+
+    def returns(cell):
+        if "no trust" in cell.method:
+            return [8.5] * 10
+        return [1.0] * 9 + [raw[cell.settings.env.removeprefix("minatar/"), cell.settings.seed]]
+
+    report = minatar.report(outcome(tmp_path, cells("replay4_trust", "replay4"), returns), AGAINST)
+    row = row_of(report.tables["table"], "ACER, replay 4")
+    assert (row["games"], row["seeds"], row["steps, all runs"]) == ("2 of 2", "2", "1,000,000")
+    assert row["interquartile mean [95 %]"].startswith("1.00 [")
+    # Asterix 0.5 < 0.75 < 1, breakout both better.
+    assert row["probability of improvement [95 %]"].startswith("0.75 [")
+    assert row["compared with"] == "ACER, replay 4, no trust region"
+    assert row["hours per run"] == f"{1000 / 3600:.2f}"
+    assert row_of(report.tables["games"], "asterix")["ACER, replay 4"].startswith("8.50 ± 2.50; 8.50 [")
+    steps, hours = report.figures["figure"].figure.axes
+    line = {line.get_label(): line for line in steps.lines}["ACER, replay 4, 2 games, 2 seeds"]
+    assert (line.get_xdata()[-1], line.get_ydata()[-1]) == (pytest.approx(1e6), pytest.approx(1.0))
+    assert hours.lines[0].get_xdata()[-1] == pytest.approx(1000 / 3600)
+
+
+def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
+    def returns(cell):
+        return None if (cell.settings.env, cell.settings.seed) == ("minatar/breakout", 1) else [6.0] * 10
+
+    made = outcome(tmp_path, cells("replay4_trust"), returns)
+    report = minatar.report(made, AGAINST)
+    row = row_of(report.tables["table"], "ACER, replay 4")
+    assert (row["cells finished"], row["seeds"]) == ("3 of 4", "1")
+    assert row["interquartile mean [95 %]"] == "0.50 [0.50, 0.50]"
+    assert row["probability of improvement [95 %]"] == ""
+
+
+def test_nothing_begun_is_shown_as_nothing(tmp_path):
+    report = minatar.report(outcome(tmp_path, cells("replay4_trust"), lambda cell: None), AGAINST)
+    assert row_of(report.tables["table"], "ACER, replay 4")["interquartile mean [95 %]"] == ""
+
+
+def test_the_reference_of_random_play_is_that_of_random_play(monkeypatch):
+    monkeypatch.undo()
+    references = minatar.minatar_references()
+    assert set(references) == set(envs.MINATAR_GAMES)
+    env = envs.make("minatar/breakout", 50, 3, threads=1)
+    generator, returns, scores = np.random.default_rng(3), np.zeros(50), []
+    env.reset()
+    for _ in range(200):
+        step = env.step(generator.integers(env.spec.num_actions, size=50))
+        returns += step.reward
+        scores += returns[step.last].tolist()
+        returns[step.last] = 0.0
+    env.close()
+    error = np.std(scores) / len(scores) ** 0.5
+    assert len(scores) > 500
+    assert np.mean(scores) == pytest.approx(references["breakout"].random, abs=4 * error)
+    assert minatar.normalize("minatar/breakout", references["breakout"].reference) == 1.0
