@@ -71,7 +71,12 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
-    package_data={"acer_tf": ["py.typed"], "acer_tf.envs": ["*.xml"], "acer_tf.reproduction": ["data/*.csv"]},
+    package_data={
+        "acer_tf": ["py.typed"],
+        "acer_tf.envs": ["*.xml"],
+        "acer_tf.reproduction": ["data/*.csv"],
+        "acer_tf.reproduction.report": ["templates/*.html"],
+    },
     zip_safe=False,
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS_REQUIRE,

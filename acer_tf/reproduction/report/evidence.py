@@ -114,6 +114,8 @@ def read_evidence(folder: Path) -> Evidence | None:
         cells = tuple(CellEvidence(**cell) for cell in document.pop("cells"))
         if wrong := [cell.name for cell in cells if cell.state not in get_args(CellState)]:
             raise ValueError(f"the state of {wrong[0]} is none")
+        for cell in cells:
+            _ = cell.env, cell.seed, cell.total_steps  # which a cell's settings must hold
         return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
     except FileNotFoundError:
         return None

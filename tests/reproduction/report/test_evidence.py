@@ -1,0 +1,131 @@
+import dataclasses
+import json
+
+import pytest
+
+from acer_tf.reproduction.report.evidence import (
+    CellEvidence,
+    Evidence,
+    EvidenceError,
+    collect,
+    describe,
+    read_evidence,
+    require_same_settings,
+    write_evidence,
+)
+from acer_tf.reproduction.sweep.cells import Cell, settings_document
+from acer_tf.reproduction.sweep.folder import CellFolder
+from tests.training.scripted import small_settings
+
+SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}
+CELL = CellEvidence(
+    "cell-3", "ACER", SETTINGS, "interrupted", 100, 7.5, -1.5, "0" * 40 + "+changes", "Ctrl-C", "policy"
+)
+EVIDENCE = Evidence("tiny", "A title", ("One.", "Two."), "python -m tiny", (CELL,), {"table": "T"}, {"figure": "F"})
+
+
+def write_run(folder, *, settings=SETTINGS, rows=("100,1.5,4,2.0,2.0", "200,3.0,8,,"), **document):
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"settings": settings, "commit": "abc", **document}))
+    lines = ["steps,seconds,games,mean_return,interval_return", *rows]
+    (folder / "progress.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_evidence_is_read_as_it_was_written(tmp_path):
+    write_evidence(tmp_path / "new" / "tiny", EVIDENCE)
+    assert read_evidence(tmp_path / "new" / "tiny") == EVIDENCE
+    assert read_evidence(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda document: document | {"format": 2},
+        lambda document: {name: value for name, value in document.items() if name != "cells"},
+        lambda document: document | {"surprise": 1},
+        lambda document: document | {"cells": [document["cells"][0] | {"state": "well"}]},
+        lambda document: document | {"cells": [document["cells"][0] | {"settings": {"env": "CartPole-v1"}}]},
+        lambda document: [document],
+    ],
+    ids=["another format", "no cells", "an unknown key", "an unknown state", "settings without a seed", "a list"],
+)
+def test_unreadable_evidence_is_refused_by_its_name(tmp_path, damage):
+    write_evidence(tmp_path, EVIDENCE)
+    path = tmp_path / "experiment.json"
+    path.write_text(json.dumps(damage(json.loads(path.read_text()))))
+    with pytest.raises(EvidenceError, match=str(path)):
+        read_evidence(tmp_path)
+
+
+def test_torn_evidence_is_refused_by_its_name(tmp_path):
+    (tmp_path / "experiment.json").write_text('{"format": 1, ')
+    with pytest.raises(EvidenceError, match=str(tmp_path / "experiment.json")):
+        read_evidence(tmp_path)
+
+
+def with_settings(method="ACER", **given):
+    return dataclasses.replace(CELL, method=method, settings=SETTINGS | given)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        with_settings(seed=4),
+        with_settings(seed=4, network="auto"),
+        with_settings("A3C", learning_rate=0.1),
+        with_settings(env="Acrobot-v1", learning_rate=0.1),
+    ],
+)
+def test_another_seed_method_or_environment_may_lie_beside_a_run(tmp_path, asked):
+    require_same_settings([CELL], [asked], tmp_path)
+
+
+def test_other_settings_of_one_curve_are_refused(tmp_path):
+    with pytest.raises(EvidenceError, match="'ACER' in CartPole-v1.*learning_rate: 0.001 there, 0.1 here") as refused:
+        require_same_settings([CELL], [with_settings(seed=4, learning_rate=0.1)], tmp_path)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_run_is_described_by_its_records(tmp_path):
+    (tmp_path / "policy").mkdir()
+    run = write_run(tmp_path / "run", finished=True)
+    cell = describe(run, "name", "ACER", policy=tmp_path / "policy")
+    # The mean return is the last that there was.
+    assert cell == CellEvidence(
+        "name", "ACER", SETTINGS, "finished", 200, 3.0, 2.0, "abc", policy=str(tmp_path / "policy")
+    )
+    assert (cell.env, cell.seed, cell.total_steps, cell.label) == ("CartPole-v1", 3, 200, "ACER, CartPole-v1, seed 3")
+
+
+def test_a_run_without_a_row_has_begun(tmp_path):
+    cell = describe(write_run(tmp_path / "run", rows=()), "name", "ACER", policy=tmp_path / "nowhere")
+    assert (cell.state, cell.steps, cell.mean_return, cell.policy) == ("interrupted", 0, None, None)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"settings": 3}'])
+def test_a_damaged_record_is_set_aside_and_named(tmp_path, text):
+    run = write_run(tmp_path / "run")
+    (run / "run.json").write_text(text)
+    with pytest.raises(EvidenceError, match="run.json cannot be read.*kept as .*run.json.damaged-1"):
+        describe(run, "name", "ACER")
+    assert not (run / "run.json").exists()
+    assert (run / "run.json.damaged-1").read_text() == text
+
+
+def test_cells_of_a_sweep_are_collected(tmp_path):
+    cells = [Cell("ACER", small_settings(seed=seed)) for seed in range(4)]
+    folders = [CellFolder(tmp_path / "sweep" / cell.name, cell) for cell in cells]
+    for folder, finished in zip(folders[:2], (True, False), strict=True):
+        write_run(folder.run_dir, settings=settings_document(folder.cell.settings), finished=finished)
+    (folders[0].run_dir / "policy").mkdir()
+    found, damages = collect(folders, tmp_path / "out", {cells[2].name: "out of memory"})
+    assert damages == []
+    assert [cell.state for cell in found] == ["finished", "interrupted", "failed", "not begun"]
+    assert [cell.seed for cell in found] == [0, 1, 2, 3]
+    assert [cell.steps for cell in found] == [200, 200, 0, 0]
+    assert found[0].policy == str(folders[0].run_dir / "policy") and found[2].reason == "out of memory"
+    kept = tmp_path / "out" / "runs" / cells[1].name
+    for name in ("run.json", "progress.csv"):
+        assert (kept / name).read_bytes() == (folders[1].run_dir / name).read_bytes()
+    assert not (tmp_path / "out" / "runs" / cells[3].name).exists()

@@ -1,0 +1,157 @@
+"""The page in a headless Chromium, by HTTP: a published page is read so, and a status says what a link leads to."""
+
+import contextlib
+import functools
+import http.server
+import re
+import shutil
+import threading
+import urllib.request
+from urllib.parse import urldefrag
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from acer_tf.reproduction.report.page import write_page
+from tests.reproduction.report.example import build
+
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",  # it does not start as root with one
+    "--disable-gpu",
+    "--disable-dev-shm-usage",  # containers have little of it
+    # Nothing but the page is asked for.
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = build(tmp_path_factory.mktemp("site"))
+    write_page(folder)
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not browser or not driver:
+        pytest.skip("the page in a browser needs Debian's packages chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in ARGUMENTS:
+        options.add_argument(argument)
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setenv("no_proxy", "localhost,127.0.0.1")
+        found = webdriver.Chrome(options=options, service=Service(driver))
+        stack.callback(found.quit)
+        yield found
+
+
+@pytest.fixture
+def opened(chromium, site):
+    """Opens the page in a window of a width, in light or dark."""
+
+    def open_page(width=1280, scheme="light"):
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        chromium.get(site)
+        return chromium
+
+    return open_page
+
+
+def test_in_a_browser_images_load_links_lead_somewhere_and_nothing_complains(opened, site):
+    driver = opened()
+    assert driver.title == "acer_tf: results"
+    widths = driver.execute_async_script(
+        """const done = arguments[0], images = [...document.images];
+        images.forEach(image => { image.loading = "eager"; });
+        Promise.all(images.map(image => image.decode().catch(() => 0)))
+            .then(() => done(images.map(image => image.naturalWidth)));"""
+    )
+    assert len(widths) == 3 and min(widths) > 0
+    script = "return [...document.querySelectorAll(arguments[0])].map(element => element.href || element.src)"
+    addresses = {urldefrag(address).url for address in driver.execute_script(script, "a, img, video")}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    assert len(addresses) > 20
+    for address in addresses:
+        assert address.startswith(site)
+        with opener.open(address) as response:
+            assert response.status == 200
+    assert driver.get_log("browser") == []
+
+
+def test_in_a_browser_contents_lead_to_sections(opened):
+    driver = opened()
+    for link in driver.find_elements("css selector", ".contents a"):
+        link.click()
+        target = driver.execute_script("return document.querySelector(':target h2').textContent")
+        assert target == link.text
+
+
+def test_on_a_phone_wide_tables_scroll_and_the_page_does_not(opened):
+    driver = opened(width=360)
+    page, boxes = driver.execute_script(
+        """const size = element => [element.scrollWidth, element.clientWidth];
+        return [size(document.documentElement), [...document.querySelectorAll(".scroll, pre")].map(size)]"""
+    )
+    assert page[1] == 360 and page[0] <= page[1]
+    assert max(width - seen for width, seen in boxes) > 100
+
+
+def relative_luminance(colour):
+    channels = np.array([float(text) for text in re.findall(r"[\d.]+", colour)][:3]) / 255
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4) @ (
+        0.2126,
+        0.7152,
+        0.0722,
+    )
+
+
+def test_text_stands_out_in_light_and_in_dark(opened):
+    grounds = {}
+    for scheme in ("light", "dark"):
+        driver = opened(scheme=scheme)
+        grounds[scheme] = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+        pairs = driver.execute_script(
+            """const written = [...document.body.querySelectorAll("*")].filter(
+                element => [...element.childNodes].some(node => node.nodeType == 3 && node.data.trim()));
+            return written.map(element => {
+                let ground = element;
+                while (getComputedStyle(ground).backgroundColor == "rgba(0, 0, 0, 0)") ground = ground.parentElement;
+                return [element.outerHTML, getComputedStyle(element).color, getComputedStyle(ground).backgroundColor];
+            })"""
+        )
+        assert len(pairs) > 50
+        for element, *colours in pairs:
+            dark, light = sorted(relative_luminance(colour) for colour in colours)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (scheme, element)  # WCAG 2 AA
+    assert relative_luminance(grounds["light"]) > 0.9 and relative_luminance(grounds["dark"]) < 0.1
+
+
+def test_a_picture_of_the_page_is_not_blank(opened, tmp_path):
+    assert opened().save_screenshot(str(tmp_path / "page.png"))
+    pixels = imageio.imread(tmp_path / "page.png")[..., :3]
+    assert pixels.shape[1] >= 1280
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
