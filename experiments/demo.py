@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from absl import flags
-from acer_tf.reproduction.report.page import write_page
 
+from acer_tf.reproduction.report.page import write_page
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import load_policy
 from acer_tf.training.settings import make_settings

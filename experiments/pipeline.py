@@ -166,8 +166,13 @@ def _setting(text: str) -> tuple[str, Any]:
 def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     from acer_tf.reproduction.plan import lines, plan
 
-    launcher = sweep_flags.launcher_of(values)
-    made = plan(cells, Path(values.sweep_dir), processes=values.processes or 1, threads=launcher.threads)
+    made = plan(
+        cells,
+        Path(values.sweep_dir),
+        processes=values.processes or 1,
+        threads=values.threads,
+        checkpoint_minutes=values.checkpoint_minutes,
+    )
     print("\n".join(lines(made)))
     return 0
 

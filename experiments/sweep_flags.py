@@ -74,7 +74,7 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tup
             experiment,
             cells,
             Path(values.sweep_dir),
-            launcher_of(values),
+            _launcher(values),
             program=PROGRAM,
             cwd=ROOT,
             retries=values.retries,
@@ -91,7 +91,7 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tup
         return cli.fail(130, "stopped; the same command continues"), {}
 
 
-def launcher_of(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
+def _launcher(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
     if values.launcher == "local":
         if values.ray_address is not None:
             raise SweepError(f"--ray_address={values.ray_address}: it goes with --launcher=ray")

@@ -15,6 +15,10 @@ class CurveError(ValueError):
     """A run folder cannot be read: the message names the file and what is wrong."""
 
 
+class NoRowsYet(CurveError):
+    """A run that has not come to the end of its first log interval."""
+
+
 class RunCurve(NamedTuple):
     """One run's training score, by log interval."""
 
@@ -32,9 +36,12 @@ def read_run(folder: Path) -> RunCurve:
     """The curve in `folder`.
 
     Raises:
-        CurveError: run.json or progress.csv is missing or cannot be read.
+        NoRowsYet: progress.csv is missing or empty.
+        CurveError: run.json is missing, or one of them cannot be read.
     """
     try:
+        if not (folder / "progress.csv").exists() and (folder / "run.json").exists():
+            raise NoRowsYet(f"{folder / 'progress.csv'} is not there yet")
         settings = json.loads((folder / "run.json").read_text())["settings"]
         with (folder / "progress.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -42,10 +49,12 @@ def read_run(folder: Path) -> RunCurve:
             name: np.array([float(row[name] or "nan") for row in rows])
             for name in ("steps", "seconds", "games", "mean_return", "interval_return")
         }
+    except NoRowsYet:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
     if not rows:
-        raise CurveError(f"{folder / 'progress.csv'} has no rows yet")
+        raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")
     return RunCurve(settings["env"], settings["seed"], settings["total_steps"], **columns)
 
 

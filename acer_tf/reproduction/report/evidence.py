@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from acer_tf.reproduction.curves import CurveError, read_run
+from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import Cell, settings_document, settings_from
 from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
 from acer_tf.training.records import write_json
@@ -173,12 +173,13 @@ def collect(
         folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings_from(dict(cell.settings))))
         if damage := folder.set_aside_damaged():
             damages.append(damage)
-        reason = reasons.get(cell.name, damage or "")
+        failed = cell.name in reasons or cell.state == "failed"
+        reason = reasons.get(cell.name, damage or cell.reason)
         kept = output / "runs" / cell.name
         known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
         if not (folder.run_dir / "run.json").exists() or (known and known.steps > folder.latest()[0]):
             policy = cell.policy if known else None
-            state: CellState = "failed" if cell.name in reasons else "not begun"
+            state: CellState = "failed" if failed else "not begun"
             nothing = dataclasses.replace(cell, state=state, steps=0, reason=reason)
             found.append(dataclasses.replace(known, policy=policy, reason=known.reason or reason) if known else nothing)
             continue
@@ -186,7 +187,8 @@ def collect(
         for name in RECORDS:
             if (folder.run_dir / name).is_file():
                 shutil.copyfile(folder.run_dir / name, kept / name)
-        state = "finished" if folder.finished else "failed" if cell.name in reasons else "interrupted"
+        state = "finished" if folder.finished else "failed" if failed else "interrupted"
+        reason = "" if folder.finished else reason
         found.append(describe(kept, cell.name, cell.method, state, reason, policy=folder.run_dir / "policy"))
     return found, damages
 
@@ -214,15 +216,19 @@ def describe(
         finished = document.get("finished") is True
         commit = document.get("commit")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EvidenceError(f"{path} cannot be read as a run's record ({error}); kept as {set_aside(path)}") from error
+        kept = f"; kept as {set_aside(path)}" if path.exists() else ""
+        raise EvidenceError(f"{path} cannot be read as a run's record ({error}){kept}") from error
     steps, seconds, mean_return = 0, 0.0, None
     try:
         curve = read_run(run)
         steps, seconds = int(curve.steps[-1]), float(curve.seconds[-1])
         returns = curve.mean_return[curve.mean_return == curve.mean_return]
         mean_return = float(returns[-1]) if len(returns) else None
-    except CurveError:
-        pass  # no row yet
+    except NoRowsYet:
+        pass
+    except (CurveError, ValueError) as error:
+        damaged = set_aside(run / "progress.csv")
+        raise EvidenceError(f"{run / 'progress.csv'} cannot be read ({error}); kept as {damaged}") from error
     return CellEvidence(
         name,
         method,

@@ -8,29 +8,24 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.published import PublishedCurve
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-
-# Text stays text, and the same data give the same file.
-plt.rcParams["svg.fonttype"] = "none"
-plt.rcParams["svg.hashsalt"] = "acer_tf"
 Groups = Mapping[str, Sequence[RunCurve]]
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """Writes <name>.png and <name>.svg and closes the figure."""
+    """Writes <name>.png and <name>.svg."""
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
         content = io.BytesIO()
-        figure.savefig(content, format=suffix, dpi=150, metadata=metadata)
+        # Text stays text, and the same data give the same file.
+        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "acer_tf"}):
+            figure.savefig(content, format=suffix, dpi=150, metadata=metadata)
         (folder / f"{name}.{suffix}").write_bytes(content.getvalue())
-    plt.close(figure)
 
 
 def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 3.3) -> tuple[Figure, list[Axes]]:
@@ -38,7 +33,8 @@ def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 
     columns = min(columns, max(count, 1))
     rows = max(1, -(-count // columns))
     size = (max(7.5, width * columns), max(4.5, height * rows)) if count == 1 else (width * columns, height * rows)
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, constrained_layout=True)
+    figure = Figure(size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
     for spare in axes.flat[count:]:
         spare.set_axis_off()
     return figure, list(axes.flat[:count])
@@ -64,13 +60,13 @@ def learning_curves(
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         draw_runs(ax, groups, published(env), colours)
         ax.set_title((titles or {}).get(env, env))
+        ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1:
         axes[0].legend(loc="best", fontsize="small" if len(axes[0].get_lines()) > 5 else None)
         axes[0].set_ylabel("mean return of the last 100 games")
     else:
         shared_legend(figure, axes)
         figure.supylabel("mean return of the last 100 games", fontsize="medium")
-    figure.supxlabel("environment steps (agent decisions)", fontsize="medium")
     return figure
 
 

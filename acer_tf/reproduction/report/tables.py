@@ -46,7 +46,7 @@ def markdown(table: Table) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     """Empty for what there is not."""
-    return "" if value is None or np.isnan(value) else f"{value:,.{digits}f}"
+    return "" if value is None or np.isnan(value) else f"{value:z,.{digits}f}"
 
 
 def mean_with_error(mean: float, error: float, digits: int = 2) -> str:
@@ -57,4 +57,4 @@ def mean_with_error(mean: float, error: float, digits: int = 2) -> str:
 def difference(ours: float, published: float | None, digits: int = 2) -> str:
     """Ours less theirs, with its sign."""
     gap = np.nan if published is None else ours - published
-    return "" if np.isnan(gap) else f"{gap:+,.{digits}f}"
+    return "" if np.isnan(gap) else f"{gap:+z,.{digits}f}"

@@ -7,6 +7,7 @@ from acer_tf.reproduction.report.evidence import (
     CellEvidence,
     Evidence,
     EvidenceError,
+    asked_for,
     collect,
     describe,
     read_evidence,
@@ -113,13 +114,20 @@ def test_a_damaged_record_is_set_aside_and_named(tmp_path, text):
     assert (run / "run.json.damaged-1").read_text() == text
 
 
-def test_cells_of_a_sweep_are_collected(tmp_path):
+@pytest.fixture
+def sweep(tmp_path):
+    """Four cells, of which the first has finished and the second is under way."""
     cells = [Cell("ACER", small_settings(seed=seed)) for seed in range(4)]
-    folders = [CellFolder(tmp_path / "sweep" / cell.name, cell) for cell in cells]
+    folders = [CellFolder(tmp_path / "sweep" / "cells" / cell.name, cell) for cell in cells]
     for folder, finished in zip(folders[:2], (True, False), strict=True):
         write_run(folder.run_dir, settings=settings_document(folder.cell.settings), finished=finished)
     (folders[0].run_dir / "policy").mkdir()
-    found, damages = collect(folders, tmp_path / "out", {cells[2].name: "out of memory"})
+    return cells, folders, tmp_path / "sweep"
+
+
+def test_cells_of_a_sweep_are_collected(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    found, damages = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[2].name: "out of memory"})
     assert damages == []
     assert [cell.state for cell in found] == ["finished", "interrupted", "failed", "not begun"]
     assert [cell.seed for cell in found] == [0, 1, 2, 3]
@@ -129,3 +137,40 @@ def test_cells_of_a_sweep_are_collected(tmp_path):
     for name in ("run.json", "progress.csv"):
         assert (kept / name).read_bytes() == (folders[1].run_dir / name).read_bytes()
     assert not (tmp_path / "out" / "runs" / cells[3].name).exists()
+
+
+def test_what_was_collected_stays_where_the_sweep_is_gone_or_began_anew(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    output = tmp_path / "out"
+    first, _ = collect(asked_for(cells), sweep_dir, output, {cells[2].name: "out of memory"})
+    again, _ = collect(first, tmp_path / "nowhere", output, {})
+    assert again == first
+    # A run of the same settings that has not come as far does not take its place.
+    curve = folders[0].run_dir / "progress.csv"
+    kept = curve.read_text()
+    curve.write_text("".join(kept.splitlines(keepends=True)[:2]))
+    record = folders[0].run_dir / "run.json"
+    record.write_text(record.read_text().replace('"finished": true', '"finished": false'))
+    again, _ = collect(first, sweep_dir, output, {})
+    assert again[0] == first[0]
+    assert (output / "runs" / cells[0].name / "progress.csv").read_text() == kept
+
+
+def test_a_damaged_run_of_a_sweep_is_set_aside_and_shown_as_not_begun(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    (folders[1].run_dir / "run.json").write_text("{")
+    found, (line,) = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    assert str(folders[1].run_dir / "run.json") in line
+    assert found[1].state == "not begun" and found[1].reason == line
+    assert (folders[1].path / "run.damaged-1" / "run.json").read_text() == "{"
+
+
+def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path):
+    cells, _, sweep_dir = sweep
+    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    curve = tmp_path / "out" / "runs" / cells[0].name / "progress.csv"
+    curve.write_text(curve.read_text() + "many,more\n")
+    with pytest.raises(EvidenceError, match=r"progress.csv cannot be read.*kept as .*progress.csv.damaged-1"):
+        collect(first, tmp_path / "nowhere", tmp_path / "out", {})
+    # Then it comes again from the sweep.
+    assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first

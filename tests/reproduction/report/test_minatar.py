@@ -26,10 +26,10 @@ def cells(*names, seeds=2):
 def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
     # Normalised: trust region 0.5 and 1 in one game, 1 and 1.5 in the other; without it always 0.75.
     raw = {
-        ("minatar/asterix", 0): 6,
-        ("minatar/asterix", 1): 11,
-        ("minatar/breakout", 0): 11,
-        ("minatar/breakout", 1): 16,
+        ("asterix", 0): 6,
+        ("asterix", 1): 11,
+        ("breakout", 0): 11,
+        ("breakout", 1): 16,
     }
 
     def returns(cell):

@@ -1,0 +1,170 @@
+"""The scripts of figures and tables, from nothing to the page."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import pipeline, sweep_flags
+
+STAND_IN = str(Path(__file__).with_name("stand_in.py"))
+DQN = ("--setting=replay_capacity=1000", "--setting=replay_start=100")
+# A part of each that runs in no time.
+PARTS = {
+    "figure1_atari57": ["--games=Pong", "--agents=replay4_trust,dqn", *DQN],
+    "table_atari57": ["--games=Pong", "--agents=replay4_trust,dqn", *DQN],
+    "table_atari49": ["--games=Pong,Breakout", "--seeds=2"],
+    "table1_prioritized": ["--games=Pong", "--agents=ddqn_tuned,ddqn_rank", *DQN],
+    "figure1_minatar": ["--games=breakout,freeway", "--agents=replay4,replay4_trust", "--seeds=2"],
+    "table_minatar_priorities": ["--games=breakout", "--agents=acer,acer_rank", "--seeds=1"],
+    "figure3_continuous": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=2"],
+    "table_control": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=1"],
+    "figure4_ablation": ["--tasks=fish", "--agents=acer_continuous,no_sdn", "--seeds=1"],
+    "figure5_sensitivity": ["--tasks=cheetah", "--agents=draw0,draw1,draw2"],
+}
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Runs a script's main on stand-ins, which count themselves."""
+    monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
+
+    def run(name, *arguments):
+        module = importlib.import_module(f"experiments.{name}")
+        folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
+        return module.main([name, *folders, *arguments])
+
+    return run
+
+
+def test_every_script_of_a_figure_or_table_is_here():
+    found = {
+        path.stem for path in Path(pipeline.__file__).parent.glob("*.py") if "pipeline.define(" in path.read_text()
+    }
+    assert found == set(PARTS)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, script, tmp_path, capsys):
+    arguments = [*PARTS[name], "--total_steps=2_000", "--processes=2"]
+    assert script(name, *arguments) == 0
+    said = capsys.readouterr().out
+    output = tmp_path / "results" / name
+    evidence = json.loads((output / "experiment.json").read_text())
+    assert {cell["state"] for cell in evidence["cells"]} == {"finished"}
+    assert all(cell["steps"] == 2000 for cell in evidence["cells"])
+    for file in (*evidence["tables"], *evidence["figures"]):
+        assert (output / f"{file}.{'csv' if file in evidence['tables'] else 'png'}").stat().st_size > 0
+    assert {"table"} <= set(evidence["tables"]) and {"figure"} <= set(evidence["figures"])
+    page = (tmp_path / "results" / "index.html").read_text()
+    assert evidence["title"].replace("'", "&#39;") in page
+    assert f"python -m experiments.{name} " in evidence["command"]
+    count = len(evidence["cells"])
+    assert f"{count} of {count} cells are finished" in said
+    # Again: nothing runs anew, and all comes out the same; also where the sweep is gone.
+    made = {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()}
+    attempts = sorted(tmp_path.glob("sweep/cells/*/logs/*"))
+    assert script(name, *arguments) == 0
+    assert sorted(tmp_path.glob("sweep/cells/*/logs/*")) == attempts
+    (tmp_path / "sweep").rename(tmp_path / "gone")
+    assert script(name, "--report_only") == 0
+    changed = {path.name for path in output.iterdir() if path.is_file() and path.read_bytes() != made[path.name]}
+    assert changed == set()
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_help_says_what_the_whole_takes(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"experiments.{name}").main([name, "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "Deviations" in said or "Nothing of this was published" in said
+    assert "The whole: " in said and "--report_only" in said
+
+
+def test_further_cells_join_the_evidence_and_an_unfinished_one_is_shown(script, tmp_path, capsys, monkeypatch):
+    assert script("figure1_minatar", "--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000") == 0
+    monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, "-c", "import sys; sys.exit('no such game')"))
+    more = ["--games=freeway", "--agents=replay4", "--seeds=1", "--total_steps=2_000", "--retries=0"]
+    assert script("figure1_minatar", *more) == 1
+    cells = json.loads((tmp_path / "results/figure1_minatar/experiment.json").read_text())["cells"]
+    assert [(cell["settings"]["env"], cell["state"]) for cell in cells] == [
+        ("minatar/breakout", "finished"),
+        ("minatar/freeway", "failed"),
+    ]
+    assert "no such game" in cells[1]["reason"]
+    page = (tmp_path / "results/index.html").read_text()
+    assert "no such game" in page
+    assert "1 of 2 cells are finished" in capsys.readouterr().out
+
+
+def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
+    part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
+    assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
+    before = (tmp_path / "results/figure1_minatar/experiment.json").read_bytes()
+    capsys.readouterr()
+    assert script("figure1_minatar", *part, "--total_steps=3_000") == 2
+    error = capsys.readouterr().err
+    assert "holds runs of 'ACER, replay 4, no trust region' in minatar/breakout with other settings" in error
+    assert "choose another --output" in error
+    assert (tmp_path / "results/figure1_minatar/experiment.json").read_bytes() == before
+    assert len(list((tmp_path / "sweep/cells").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--games=tetris"], "--games=tetris: must be of asterix, breakout"),
+        (["--agents=replay5"], "--agents=replay5: must be of replay0_trust"),
+        (["--setting=gamma"], "--setting=gamma: must be NAME=VALUE"),
+        (["--setting=seed=3"], "--setting=seed=3: must be NAME=VALUE"),
+        (["--setting=gamma=high"], "--setting=gamma=high: the value must be of type float"),
+        (["--setting=gamma=2"], "--gamma=2.0: must be in [0, 1]"),
+    ],
+)
+def test_bad_flags_are_named_and_nothing_is_written(script, tmp_path, capsys, arguments, complaint):
+    assert script("figure1_minatar", *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {complaint}")
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_game_is_named_with_the_sets(script, tmp_path, capsys):
+    assert script("table_atari49", "--games=Pongg") == 2
+    assert "Pong" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_evidence_of_another_experiment_is_refused(script, tmp_path, capsys):
+    assert script("figure1_minatar", "--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000") == 0
+    other = f"--output={tmp_path / 'results/figure1_minatar'}"
+    assert script("table_minatar_priorities", other, "--total_steps=2_000") == 2
+    assert "holds the evidence of figure1_minatar" in capsys.readouterr().err
+
+
+def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_path):
+    part = ["--games=breakout", "--seeds=1", "--total_steps=2_000"]
+    assert script("figure1_minatar", *part, "--agents=replay4_trust") == 0
+    assert script("table_minatar_priorities", *part, "--agents=acer") == 0
+    assert len(list((tmp_path / "sweep/cells").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("figure1_minatar", ["--games=breakout", "--agents=replay4_trust", "--setting=replay_start=20"]),
+        ("figure3_continuous", ["--tasks=reacher3", "--agents=acer_continuous"]),
+        ("table_atari49", ["--games=Pong", "--agents=acer"]),
+    ],
+)
+def test_a_script_trains_for_real(name, part, tmp_path, capsys):
+    module = importlib.import_module(f"experiments.{name}")
+    folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
+    assert module.main([name, *folders, *part, "--seeds=1", "--total_steps=1_200", "--threads=1"]) == 0
+    (cell,) = json.loads((tmp_path / "results" / name / "experiment.json").read_text())["cells"]
+    assert cell["state"] == "finished" and cell["steps"] >= 1200
+    assert (Path(cell["policy"]) / "saved_model.pb").is_file()
