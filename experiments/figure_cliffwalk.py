@@ -3,9 +3,9 @@ r"""Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et
 python -m experiments.figure_cliffwalk --output=results/cliffwalk
 
 Q-learning updates to convergence against the number of states n = 2 ... 16, tabular and linear, under uniform, greedy
-TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes table.csv (a row per run),
-table.md, figure.png, figure.svg and run.json. One process: 34 minutes on a busy machine of 2 cores, most of them for
-n = 16 and 15.
+TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes results.csv (a row per
+run), table.csv, table.md, figure.png, figure.svg, run.json and experiment.json. One process: 34 minutes on a busy
+machine of 2 cores, most of them for n = 16 and 15.
 
 Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), and
 greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD error.
@@ -14,6 +14,8 @@ What else the paper leaves open is listed in acer_tf/reproduction/cliffwalk.py.
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -26,13 +28,24 @@ from acer_tf.reproduction.cliffwalk import (
     REPLAYS,
     REPRESENTATIONS,
     Result,
-    draw,
     read_results,
     run,
-    summary,
     write_results,
 )
+from acer_tf.reproduction.experiment import write_report
+from acer_tf.reproduction.report.cliffwalk import report
+from acer_tf.reproduction.report.evidence import Evidence
+from acer_tf.reproduction.report.tables import markdown
 from experiments import cli
+
+_TEXT = (
+    """Q-learning updates to convergence in the small world of Schaul et al. 2016 (Figures 1 and 2, Appendix B.1): two
+    actions in each of n states in a row, of which one is right; the memory holds the transitions of all 2^n action
+    sequences, of which one is rewarded.""",
+    """Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear),
+    and greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD
+    error.""",
+)
 
 FLAGS = cli.new_flags()
 flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20", flag_values=FLAGS)
@@ -40,7 +53,7 @@ flags.DEFINE_integer("runs", 10, "per point", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_string("output", "runs/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
-flags.DEFINE_bool("report_only", False, "make table.md and the figure anew from table.csv", flag_values=FLAGS)
+flags.DEFINE_bool("report_only", False, "make table and figure anew from results.csv", flag_values=FLAGS)
 
 
 def main(argv: list[str]) -> int:
@@ -49,9 +62,9 @@ def main(argv: list[str]) -> int:
     try:
         sizes = _sizes(FLAGS.sizes)
         if FLAGS.report_only:
-            report(read_results(output / "table.csv"), output)
+            show(read_results(output / "results.csv"), output)
             return 0
-    except ValueError as error:
+    except (OSError, ValueError, KeyError) as error:
         return cli.fail(2, error)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -67,20 +80,20 @@ def main(argv: list[str]) -> int:
         for representation in REPRESENTATIONS:
             for replay in REPLAYS:
                 results += _runs(representation, replay, states)
-        write_results(results, output / "table.csv")
+        write_results(results, output / "results.csv")
     write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
-    report(results, output)
+    show(results, output)
     return 0
 
 
-def report(results: Sequence[Result], output: Path) -> None:
-    """table.md and the figure, from `results`."""
-    text = summary(results)
-    (output / "table.md").write_text(text)
-    for suffix in ("png", "svg"):
-        draw(results, output / f"figure.{suffix}")
-    print(text)
-    print(f"tables and figure in {output}")
+def show(results: Sequence[Result], output: Path) -> None:
+    """Table and figure, from `results` and the run.json beside them."""
+    command = shlex.join(json.loads((output / "run.json").read_text())["command"])
+    made = report(results)
+    text = tuple(" ".join(paragraph.split()) for paragraph in _TEXT)
+    title = "The Blind Cliffwalk of prioritized experience replay"
+    write_report(Evidence("figure_cliffwalk", title, text, command), made, output)
+    print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}")
 
 
 def _runs(representation: str, replay: str, states: int) -> list[Result]:

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 from absl import flags
-from acer_tf.reproduction.report.page import write_page
 
 from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, final_return, read_run, return_at
 from acer_tf.reproduction.experiment import Drawing, Report, write_report
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe
 from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.tables import Table, markdown, number
-from acer_tf.reproduction.statistics import interquartile_mean
+from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
+from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from experiments import cli
 
 FLAGS = cli.new_flags()
@@ -127,14 +127,12 @@ def table(
         for run, cells in zip(runs, values, strict=True):
             rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(number, cells)])
         if len(runs) > 1:
-            errors = values.std(axis=0, ddof=1) / len(runs) ** 0.5
-            means = (f"{mean:.2f} ± {error:.2f}" for mean, error in zip(values.mean(axis=0), errors, strict=True))
+            means = (mean_with_error(*mean_and_error(column)) for column in values.T)
             steps = f"{min(run.steps[-1] for run in runs):,.0f}"
             rows.append([label, f"{len(runs)} seeds, mean", steps, *means])
             if np.isfinite(values).all():
-                middles = [interquartile_mean(column) for column in values.T]
-                cells = (f"{m.value:.2f} [{m.low:.2f}, {m.high:.2f}]" for m in middles)
-                rows.append([label, f"{len(runs)} seeds, IQM", steps, *cells])
+                middles = (str(interquartile_mean(column)) for column in values.T)
+                rows.append([label, f"{len(runs)} seeds, IQM", steps, *middles])
     for curve in published:
         values = np.array([curve.at(step) for step in at_steps])
         if np.isfinite(values).any():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from absl import flags
-from acer_tf.reproduction.report.page import write_page
 
 from acer_tf.envs.names import env_family
 from acer_tf.reproduction.experiment import Experiment, Outcome, make_cells, write_report
@@ -23,6 +22,7 @@ from acer_tf.reproduction.report.evidence import (
     read_evidence,
     require_same_settings,
 )
+from acer_tf.reproduction.report.page import write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.training.settings import SettingsError, setting_types

@@ -6,6 +6,7 @@ import math
 import re
 from pathlib import Path
 
+from acer_tf.reproduction.experiment import make_cells
 from acer_tf.training.settings import DQN_PRESETS, PRESETS, Settings, make_settings
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -57,9 +58,8 @@ def test_every_function_in_the_equation_table_exists():
 
 
 def test_every_flag_that_the_readme_names_exists():
-    from experiments import benchmark, demo, evaluate, export, figure_cliffwalk, learning_curves, peers, train
-
-    scripts = (benchmark, demo, evaluate, export, figure_cliffwalk, learning_curves, peers, train)
+    names = "benchmark demo evaluate export figure_cliffwalk learning_curves peers train figure1_minatar table_control"
+    scripts = [importlib.import_module(f"experiments.{name}") for name in names.split()]
     known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     named = set(re.findall(r"--(\w+)", README))
@@ -76,3 +76,17 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return "inf" if math.isinf(value) else f"{value:g}"
     return str(value)
+
+
+def test_the_table_of_scripts_is_complete_and_counts_their_runs():
+    from experiments import pipeline
+
+    rows = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| (\d+) runs \|$", README, re.MULTILINE))
+    folder = Path(pipeline.__file__).parent
+    scripts = {path.stem for path in folder.glob("*.py") if "pipeline.define(" in path.read_text()}
+    assert all(f"`{name}`" in README for name in scripts)
+    assert len(rows) >= 8
+    for name, count in rows.items():
+        experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+        cells = make_cells(experiment.methods.values(), experiment.envs, experiment.seeds)
+        assert len(cells) == int(count), name

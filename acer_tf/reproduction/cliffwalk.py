@@ -31,17 +31,13 @@ from __future__ import annotations
 
 import csv
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import matplotlib
 import numpy as np
 
 from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 STEP_SIZE = 0.25
 CONVERGED = 1e-3
@@ -314,79 +310,3 @@ def read_results(path: Path) -> list[Result]:
             ]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no results: {type(error).__name__} {error}") from error
-
-
-def summary(results: Sequence[Result]) -> str:
-    """A Markdown table per representation: median [minimum, maximum] updates by n and replay.
-
-    ">" stands before a number that a run did not converge within.
-    """
-    lines = []
-    for representation, groups in _by_representation(results).items():
-        sizes = sorted({states for _, states in groups})
-        replays = [replay for replay in REPLAYS if any(replay == there for there, _ in groups)]
-        lines += [f"**{representation}**", "", "| n | transitions | " + " | ".join(replays) + " |"]
-        lines += ["|" + " --- |" * (2 + len(replays))]
-        for states in sizes:
-            cells = [_cell(groups.get((replay, states), [])) for replay in replays]
-            lines += [f"| {states} | {2 ** (states + 1) - 2:,} | " + " | ".join(cells) + " |"]
-        lines += [""]
-    return "\n".join(lines)
-
-
-def draw(results: Sequence[Result], path: Path) -> None:
-    """Median updates to convergence against n, a panel per representation, bands from minimum to maximum.
-
-    Runs that did not converge count with the updates they did, and their points are triangles: a lower bound.
-
-    Args:
-        results: of any number of runs.
-        path: .png or .svg.
-    """
-    panels = _by_representation(results)
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(5.5 * len(panels), 5), sharey=True, squeeze=False, constrained_layout=True
-    )
-    for panel, (representation, groups) in zip(axes[0], panels.items(), strict=True):
-        for colour, replay in enumerate(REPLAYS):
-            sizes = sorted(states for there, states in groups if there == replay)
-            if not sizes:
-                continue
-            updates = [[result.updates for result in groups[replay, states]] for states in sizes]
-            medians = [float(np.median(one)) for one in updates]
-            color = "black" if replay == "uniform" else f"C{colour}"
-            panel.fill_between(sizes, [min(u) for u in updates], [max(u) for u in updates], color=color, alpha=0.15)
-            panel.plot(sizes, medians, color=color, marker="o", markersize=3, label=replay)
-            unfinished = [not all(result.converged for result in groups[replay, states]) for states in sizes]
-            panel.plot(
-                np.array(sizes)[unfinished], np.array(medians)[unfinished], color=color, marker="^", linestyle=""
-            )
-        sizes = sorted({states for _, states in groups})
-        memory = [2 ** (states + 1) - 2 for states in sizes]
-        panel.plot(sizes, memory, color="0.6", linestyle=":", label="number of transitions")
-        panel.set(title=representation, xlabel="number of states n", yscale="log")
-        panel.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
-        panel.grid(alpha=0.25)
-    axes[0][0].set_ylabel("updates to convergence (median; minimum to maximum)")
-    axes[0][0].legend(loc="upper left")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _by_representation(results: Sequence[Result]) -> Mapping[str, dict[tuple[str, int], list[Result]]]:
-    groups: dict[str, dict[tuple[str, int], list[Result]]] = {}
-    for result in results:
-        groups.setdefault(result.representation, {}).setdefault((result.replay, result.states), []).append(result)
-    return groups
-
-
-def _cell(results: Sequence[Result]) -> str:
-    if not results:
-        return "–"
-    ordered = sorted(results, key=lambda result: (not result.converged, result.updates))
-    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    median = sum(result.updates for result in middle) / 2
-    bounds = [median, ordered[0].updates, ordered[-1].updates]
-    open_ends = [not middle[1].converged, not ordered[0].converged, not ordered[-1].converged]
-    texts = [f"{'>' if open_end else ''}{bound:,.0f}" for bound, open_end in zip(bounds, open_ends, strict=True)]
-    return f"{texts[0]} [{texts[1]}, {texts[2]}]"

@@ -21,7 +21,7 @@ class Estimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:z,.2f} [{self.low:z,.2f}, {self.high:z,.2f}]"
 
 
 class Band(NamedTuple):

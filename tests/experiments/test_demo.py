@@ -7,10 +7,15 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     assert demo.main(["demo", *arguments]) == 0
     said = capsys.readouterr().out
     for name in ("minatar_breakout", "pong"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 1000
-        assert str(tmp_path / f"{name}.png") in said
-        assert load_policy(tmp_path / name / "policy").metadata["steps"] >= 400
+        assert (tmp_path / name / "figure.png").stat().st_size > 1000
+        assert str(tmp_path / name / "figure.png") in said
+        assert load_policy(tmp_path / name / "runs/acer-seed0/policy").metadata["steps"] >= 400
+    page = (tmp_path / "index.html").read_text()
+    assert str(tmp_path / "index.html") in said
+    assert page.count("1 of 1 cells finished") == 2
+    assert 'href="pong/runs/acer-seed0/policy' in page
     # Started again, it keeps the runs.
-    records = (tmp_path / "pong/progress.csv").read_bytes()
+    progress = tmp_path / "pong/runs/acer-seed0/progress.csv"
+    records = progress.read_bytes()
     assert demo.main(["demo", *arguments]) == 0
-    assert (tmp_path / "pong/progress.csv").read_bytes() == records
+    assert progress.read_bytes() == records

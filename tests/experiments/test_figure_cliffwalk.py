@@ -10,7 +10,7 @@ def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsy
     output = tmp_path / "out"
     arguments = ["figure_cliffwalk", "--sizes=3,2", "--runs=2", "--seed=5", "--limit=60", f"--output={output}"]
     assert figure_cliffwalk.main(arguments) == 0
-    rows = list(csv.DictReader((output / "table.csv").open()))
+    rows = list(csv.DictReader((output / "results.csv").open()))
     assert len(rows) == 2 * 2 * 6 * 2  # sizes, representations, replays, runs
     assert {row["transitions"] for row in rows} == {"6", "14"}
     assert {row["converged"] for row in rows} == {"0", "1"}  # within so few updates
@@ -18,14 +18,16 @@ def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsy
     assert document["settings"] == {"sizes": [2, 3], "runs": 2, "seed": 5, "limit": 60}
     assert "commit" in document and "command" in document
     table = (output / "table.md").read_text()
-    assert "**linear**" in table and ">60" in table
+    assert "| linear | 3 | 14 |" in table and ">60" in table
     assert "not converged" in capsys.readouterr().out
+    evidence = (output / "experiment.json").read_bytes()
     for name in ("table.md", "figure.png", "figure.svg"):
         (output / name).unlink()
     assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={output}"]) == 0
     assert (output / "table.md").read_text() == table
     assert (output / "figure.png").stat().st_size and (output / "figure.svg").stat().st_size
     assert json.loads((output / "run.json").read_text()) == document
+    assert (output / "experiment.json").read_bytes() == evidence
 
 
 @pytest.mark.parametrize("sizes", ["1", "2,21", "two", "2,,3", "", "-3"])
@@ -48,7 +50,7 @@ def test_bad_flags_are_named(tmp_path, capsys, flag):
 
 def test_a_report_needs_a_table_and_an_output_a_folder(tmp_path, capsys):
     assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={tmp_path}"]) == 2
-    assert "table.csv holds no results" in capsys.readouterr().err
+    assert "results.csv holds no results" in capsys.readouterr().err
     (tmp_path / "file").touch()
     assert figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'file' / 'out'}"]) == 2
     assert "cannot be made" in capsys.readouterr().err

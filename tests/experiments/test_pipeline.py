@@ -82,7 +82,7 @@ def test_help_says_what_the_whole_takes(name, capsys):
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "Deviations" in said or "Nothing of this was published" in said
-    assert "The whole: " in said and "--report_only" in said
+    assert "The whole: " in said and "report_only" in said
 
 
 def test_further_cells_join_the_evidence_and_an_unfinished_one_is_shown(script, tmp_path, capsys, monkeypatch):

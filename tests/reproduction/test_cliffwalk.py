@@ -10,7 +10,6 @@ from acer_tf.reproduction.cliffwalk import (
     full_memory,
     read_results,
     run,
-    summary,
     true_values,
     write_results,
 )
@@ -162,16 +161,6 @@ def test_a_file_without_results_is_named(tmp_path, content):
         (tmp_path / "table.csv").write_text(content)
     with pytest.raises(ValueError, match=r"table\.csv holds no results"):
         read_results(tmp_path / "table.csv")
-
-
-def test_the_summary_has_medians_and_ranges_and_marks_what_did_not_converge():
-    results = [Result("tabular", "uniform", 3, i, updates, True) for i, updates in enumerate((30, 1000, 20, 40))]
-    results += [Result("tabular", "oracle", 3, i, u, ok) for i, (u, ok) in enumerate(((50, True), (90, False)))]
-    results += [Result("tabular", "greedy", 3, i, 90, False) for i in range(2)]
-    lines = summary(results).splitlines()
-    assert lines[0] == "**tabular**"
-    assert lines[2] == "| n | transitions | uniform | greedy | oracle |"
-    assert lines[4] == "| 3 | 14 | 35 [20, 1,000] | >90 [>90, >90] | >70 [50, >90] |"
 
 
 @pytest.mark.parametrize(

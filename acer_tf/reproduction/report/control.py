@@ -93,7 +93,7 @@ def figure5(outcome: Outcome) -> Report:
         their_axes = ax.twinx()
         their_axes.scatter(rate, theirs, s=22, facecolors="none", edgecolors=matplotlib.cm.viridis(colours(delta)))
         their_axes.tick_params(axis="y", labelsize="small", colors="0.5")
-        if len(known) > 2:
+        if len(set(ours)) > 2:
             notes.append(f"{env} {spearmanr(ours, theirs).statistic:+.2f} over {len(known)} settings")
         ax.set(xscale="log", title=env, xlabel="learning rate")
         ax.grid(alpha=0.25)
