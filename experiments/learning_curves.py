@@ -102,7 +102,7 @@ def show(
     published = published_curves(env)
     made = table(groups, published, at_steps)
     figure = learning_curves({env: groups}, published_curves, titles={env: title})
-    caption = "Means over seeds, each run thin; dashed: published." if published else "Means over seeds, each run thin."
+    caption = "Means over seeds with standard errors, each run thin" + ("; dashed: published." if published else ".")
     evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
     write_report(evidence, Report({"table": made}, {"figure": Drawing(caption, figure)}), output)
     return made

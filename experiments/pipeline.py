@@ -72,7 +72,8 @@ def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment:
     if code == 2:
         return code
     try:
-        report(experiment, known, asked, Path(values.sweep_dir), output, reasons, _command(experiment, argv))
+        command = known.command if known and values.report_only else _command(experiment, argv)
+        report(experiment, known, asked, Path(values.sweep_dir), output, reasons, command)
     except (EvidenceError, OSError) as error:
         return cli.fail(1, error)
     return code
@@ -106,7 +107,7 @@ def report(
     for line in damages:
         print(line, file=sys.stderr)
     cells = tuple(sorted(found, key=lambda cell: _place(experiment, cell)))
-    commands = dict.fromkeys([*(known.command.splitlines() if known else ()), *([command] if command else [])])
+    commands = dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()])
     evidence = Evidence(experiment.name, experiment.title, experiment.text, "\n".join(commands), cells)
     made = experiment.report(Outcome(cells, output))
     write_report(evidence, made, output)
@@ -185,8 +186,9 @@ def _help(doc: str | None, experiment: Experiment) -> str:
 
 
 def _command(experiment: Experiment, argv: list[str]) -> str:
+    """That made the cells."""
     given = [text for text in argv[1:] if text.lstrip("-") != "report_only"]
-    return "" if len(given) < len(argv) - 1 else shlex.join(["python", "-m", f"experiments.{experiment.name}", *given])
+    return shlex.join(["python", "-m", f"experiments.{experiment.name}", *given])
 
 
 def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:

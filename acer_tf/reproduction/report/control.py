@@ -133,8 +133,8 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
     head = ["task", "method", "seeds", "steps", "return", "paper at equal steps", "difference", "paper at its end"]
     caption = f"Return: {_OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {_CAVEAT}"
     figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published)
-    drawing = Drawing(f"Lines: ours; dashed, with their bands: the paper's. {_CAVEAT}", figure)
-    return Report({"table": Table(caption, head, rows)}, {"figure": drawing})
+    drawn = f"Lines: ours, means over seeds with standard errors; dashed, with their bands: the paper's. {_CAVEAT}"
+    return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(drawn, figure)})
 
 
 def _order(scores: dict[str, float]) -> str:

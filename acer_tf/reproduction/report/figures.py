@@ -46,7 +46,7 @@ def learning_curves(
     *,
     titles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """A panel per environment: each group's mean over its runs, the runs themselves thin, published curves dashed.
+    """A panel per environment: each group's mean ± standard error over its runs, which are thin; published ones dashed.
 
     Args:
         by_env: label to runs, by environment. A label has one colour in all panels, and a published curve of the
@@ -80,10 +80,14 @@ def draw_runs(axes: Axes, groups: Groups, published: Sequence[PublishedCurve], c
     for label, runs in groups.items():
         colour = colours[label]
         for run in runs:
-            axes.plot(run.steps, run.mean_return, color=colour, alpha=0.3 if len(runs) > 1 else 1.0, linewidth=1)
+            axes.plot(run.steps, run.mean_return, color=colour, alpha=0.3 if len(runs) > 1 else 1.0, linewidth=0.7)
         shared = min(run.steps[-1] for run in runs)
         grid = np.linspace(0.0, shared, 200)
-        mean = np.mean([_interpolate(run, grid) for run in runs], axis=0)
+        returns = np.array([_interpolate(run, grid) for run in runs])
+        mean = np.mean(returns, axis=0)
+        if len(runs) > 1:
+            error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
+            draw_band(axes, grid, mean - error, mean + error, colour)
         axes.plot(
             grid, mean, color=colour, linewidth=2, label=f"{label} ({len(runs)} seeds)" if len(runs) > 1 else label
         )

@@ -113,7 +113,10 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
                 "trust region, or uniform replay; dotted: without, or prioritized.",
                 figure,
             ),
-            "games": Drawing("Training curves by game, mean over seeds.", learning_curves(by_env, lambda env: [])),
+            "games": Drawing(
+                "Training curves by game, means over seeds with standard errors.",
+                learning_curves(by_env, lambda env: []),
+            ),
         },
     )
 
