@@ -1,6 +1,7 @@
 """Keras models: torsos (Nature CNN, small CNN, MLP) and their heads.
 
-`Network`: softmax policy and Q(x, ·). `ContinuousNetwork`: Gaussian mean, V and a critic of actions.
+`Network`: softmax policy and Q(x, ·), whose recurrent form is in `recurrent.py`. `ContinuousNetwork`: Gaussian mean, V
+and a critic of actions.
 
 A `Network` reads frames in two stages, so that a training batch touches each frame once:
 
@@ -12,7 +13,7 @@ whole stacks, is `observe`.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -20,10 +21,10 @@ import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.distributions import Categorical, Gaussian
-from acer_tf.layers import PATCH, EpsilonGreedy, PatchConvolution, RunningNormalization, SharedBias
-from acer_tf.types import EnvironmentSpec
+from acer_tf.layers import PATCH, EpsilonGreedy, Lstm, PatchConvolution, RunningNormalization, SharedBias
+from acer_tf.types import EnvironmentSpec, Memory
 
-Architecture = Literal["nature", "small", "mlp"]
+Architecture = Literal["nature", "small", "mlp", "nature_lstm", "small_lstm", "mlp_lstm"]
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16"]
 Policy = Literal["softmax", "epsilon_greedy"]
@@ -51,6 +52,7 @@ class Network:
     """
 
     normalization = None
+    state_size = 0  # U: numbers that are carried from one observation to the next
 
     def __init__(
         self,
@@ -68,20 +70,13 @@ class Network:
         self.spec = spec
         self.architecture = architecture
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
-        layers = _Layers(initialization, precision, seed)
+        layers = Layers(initialization, precision, seed)
         planes = keras.Input(_plane_shape(architecture, spec), dtype=precision, name="planes")
-        features = layers.torso(architecture, planes, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
+        features = layers.torso(
+            torso_of(architecture), planes, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0
+        )
         self.exploration: EpsilonGreedy | None = None
-        if policy == "softmax":
-            logits = layers.head(spec.num_actions, 0.01, "policy", features)
-            probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
-        q = layers.head(spec.num_actions, 1.0, "q", features, bias=not shared_bias)
-        if shared_bias:
-            q = SharedBias(dtype="float32", name="q_bias")(q)
-        if policy == "epsilon_greedy":
-            self.exploration = EpsilonGreedy(dtype="float32", name="exploration")
-            probabilities = self.exploration(q)
-        self.model = keras.Model(planes, (probabilities, q), name=architecture)
+        self.model = self._assemble(layers, planes, features)
 
     def distribution(self, observation: tf.Tensor) -> Categorical:
         """f(·|φ(x)) of observations [N, *observation_shape] as the environment shows them."""
@@ -89,14 +84,14 @@ class Network:
 
     def twin(self) -> Network:
         """A network of the same function and weights, in float32."""
-        twin = Network(self.spec, architecture=self.architecture, policy=self.policy, shared_bias=self.shared_bias)
+        twin = type(self)(self.spec, architecture=self.architecture, policy=self.policy, shared_bias=self.shared_bias)
         copy_weights(self.model, twin.model)
         return twin
 
     @property
     def convolutional(self) -> bool:
         """Whether the torso has convolutions, which XLA computes slowly on the CPU."""
-        return self.architecture != "mlp"
+        return torso_of(self.architecture) != "mlp"
 
     def planes(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:
         """Stacks each row's frame behind the S−1 before it, in the layout that `model` reads.
@@ -108,29 +103,52 @@ class Network:
         Returns:
             [B, R, *plane] of the torso's dtype, not yet scaled.
         """
-        if self.architecture == "nature":
+        if torso_of(self.architecture) == "nature":
             batch, count = tf.shape(frames)[0], frames.shape[1]
             patches = _patches(tf.reshape(frames, [batch * count, 1, *frames.shape[2:]]))
             frames = tf.reshape(patches, [batch, count, *patches.shape[1:]])
         if self.spec.stack > 1:
             frames = _stacks(frames, age, self.spec.stack)
-        return tf.cast(frames, self.model.input.dtype)
+        return tf.cast(frames, self.model.inputs[0].dtype)
+
+    def burn_in(self, planes: tf.Tensor, memory: Memory | None, rows: int) -> tuple[Any, ...]:
+        """What `__call__` takes to answer the last `rows` rows: here just their planes."""
+        return (planes,)
 
     def __call__(self, planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(probabilities [B, R, A], Q [B, R, A]) of planes [B, R, *plane]; float32."""
         batch, rows = tf.shape(planes)[0], tf.shape(planes)[1]
-        flat = tf.reshape(planes, tf.concat([[batch * rows], tf.shape(planes)[2:]], axis=0))
         shape = [batch, rows, self.spec.num_actions]
-        probabilities, q = self.model(flat)
+        probabilities, q = self.model(joined(planes))
         return tf.reshape(probabilities, shape), tf.reshape(q, shape)
 
     def observe(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(probabilities [N, A], Q [N, A]) of observations [N, *observation_shape] as the environment shows them."""
+        probabilities, q = self.model(self._shown(observation))
+        return probabilities, q
+
+    def _shown(self, observation: tf.Tensor) -> tf.Tensor:
+        """The planes [N, *plane] of whole observations."""
         planes = observation
-        if self.architecture == "nature":
+        if torso_of(self.architecture) == "nature":
             stacks = [tf.shape(observation)[0], self.spec.stack, *self.spec.frame_shape]
             planes = _patches(tf.reshape(observation, stacks))
-        probabilities, q = self.model(tf.cast(planes, self.model.input.dtype))
+        return tf.cast(planes, self.model.inputs[0].dtype)
+
+    def _assemble(self, layers: Layers, planes: keras.KerasTensor, features: keras.KerasTensor) -> keras.Model:
+        return keras.Model(planes, self._heads(layers, features), name=self.architecture)
+
+    def _heads(self, layers: Layers, features: keras.KerasTensor) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """(probabilities, Q) of what lies below."""
+        if self.policy == "softmax":
+            logits = layers.head(self.spec.num_actions, 0.01, "policy", features)
+            probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
+        q = layers.head(self.spec.num_actions, 1.0, "q", features, bias=not self.shared_bias)
+        if self.shared_bias:
+            q = SharedBias(dtype="float32", name="q_bias")(q)
+        if self.policy == "epsilon_greedy":
+            self.exploration = EpsilonGreedy(dtype="float32", name="exploration")
+            probabilities = self.exploration(q)
         return probabilities, q
 
 
@@ -159,6 +177,7 @@ class ContinuousNetwork:
 
     architecture: Architecture = "mlp"
     convolutional = False
+    state_size = 0
 
     def __init__(
         self,
@@ -175,7 +194,7 @@ class ContinuousNetwork:
         _check_readable("mlp", spec)
         self.spec, self.policy_std = spec, policy_std
         self.normalization = normalization or (RunningNormalization(name="normalization") if normalize else None)
-        layers = _Layers(initialization, precision, seed)
+        layers = Layers(initialization, precision, seed)
         observation = keras.Input(spec.frame_shape, name="observation")
         x = keras.layers.Flatten()(observation)
         if self.normalization is not None:
@@ -227,6 +246,17 @@ def default_architecture(spec: EnvironmentSpec) -> Architecture:
     return "small" if len(spec.frame_shape) == 3 else "mlp"
 
 
+def torso_of(architecture: str) -> str:
+    """"nature", "small" or "mlp": what reads the observation, with or without an LSTM behind."""
+    return architecture.removesuffix("_lstm")
+
+
+def joined(rows: tf.Tensor) -> tf.Tensor:
+    """[B, R, ...] to [B · R, ...]."""
+    shape = tf.shape(rows)
+    return tf.reshape(rows, tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0))
+
+
 def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
     shape = spec.frame_shape
     readable = {
@@ -237,7 +267,7 @@ def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
         "small": spec.stack == 1 and len(shape) == 3 and min(shape[:2]) >= 3,
         "mlp": spec.stack == 1,
     }
-    if not readable.get(architecture, False):
+    if not readable.get(torso_of(architecture), False):
         raise ValueError(
             f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
             f"{spec.observation_dtype}; these can: {[name for name, fits in readable.items() if fits]}"
@@ -245,7 +275,7 @@ def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
 
 
 def _plane_shape(architecture: Architecture, spec: EnvironmentSpec) -> tuple[int, ...]:
-    if architecture != "nature":
+    if torso_of(architecture) != "nature":
         return spec.frame_shape
     height, width = spec.frame_shape
     return (height // PATCH, width // PATCH, spec.stack * PATCH**2)
@@ -274,7 +304,7 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
     return tf.concat(planes, axis=-1)
 
 
-class _Layers:
+class Layers:
     """Makes layers with one initialization rule, one precision and one sequence of seeds."""
 
     def __init__(self, initialization: Initialization, precision: Precision, seed: int) -> None:
@@ -282,7 +312,7 @@ class _Layers:
         self._precision = precision
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
 
-    def torso(self, architecture: Architecture, x: keras.KerasTensor, scale: float) -> keras.KerasTensor:
+    def torso(self, architecture: str, x: keras.KerasTensor, scale: float) -> keras.KerasTensor:
         if architecture == "nature":
             initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
             x = PatchConvolution(32, **initial, dtype=_dtype_policy(self._precision), name="conv1")(x)
@@ -307,6 +337,16 @@ class _Layers:
         initial = self._initial(np.sqrt(2.0), x.shape[-1])
         policy = _dtype_policy(self._precision)
         return keras.layers.Dense(units, activation, bias, **initial, dtype=policy, name=name)(x)
+
+    def lstm(self, units: int, features: keras.KerasTensor) -> Lstm:
+        """In float32, whatever the torso's precision: rounding would add up over the rows.
+
+        Its recurrent weights are orthogonal and its forget gates' bias is 1 whatever the rule, so that from the start
+        the state outlasts some rows: with a bias of 0 a gate of ½ would halve it in each (Jozefowicz et al. 2015).
+        """
+        kernel = self._initial(1.0, features.shape[-1])["kernel_initializer"]
+        recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
+        return Lstm(units, kernel, recurrent, dtype="float32", name="lstm")
 
     def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
         return keras.layers.Flatten(dtype=_dtype_policy(self._precision))(x)

@@ -1,6 +1,7 @@
 """The data that flows through the package: every field's shape, dtype and time index.
 
-Notation: N environments, B trajectories, T rows, S stacked frames, A discrete actions or d components of one.
+Notation: N environments, B trajectories, T rows, S stacked frames, A discrete actions or d components of one. Recurrent
+networks have a state of U numbers (0 for others), and W rows of burn-in before x_0.
 Row t holds what was known when a_t was chosen, and what the environment answered to a_t. All arrays are batch-major.
 
 Reset convention (NEXT_STEP): after a_t ends a game, x_{t+1} is the game's true final observation. Row t+1 is a *masked*
@@ -10,6 +11,7 @@ row: the environment ignores its action and answers with the next game's first o
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,16 +101,40 @@ class Draw(NamedTuple):
     items: np.ndarray | None = None  # [B] int64: what a prioritized replay knows them by
 
 
+class Memory(NamedTuple):
+    """What a recurrent network knows before a run of R rows, and where it forgets that.
+
+    A row's observation is read by the state that the row before left, or by zeros where a new episode begins. The
+    masked row still belongs to the old episode, since V there bootstraps a truncation: the row after it begins the new.
+    """
+
+    state: Any  # [B, U] float32: of the behaviour's network before the first row, cleared already where that is due
+    carry: Any  # [B, R] bool: whether the state goes on into the row: True in the first, then the row before's mask
+
+
 class Trajectory(NamedTuple):
     """B windows of T consecutive rows, each of one environment, with the bootstrap observation x_T.
 
-    NumPy arrays as replay gives them, or tensors of the same shapes inside a compiled update.
+    NumPy arrays as replay gives them, or tensors of the same shapes inside a compiled update. Recurrent networks have W
+    more rows, the burn-in, before x_0; W is 0 in what was just collected, and always for other networks.
     """
 
-    observation: Any  # [B, S-1+T+1, *frame_shape]: single frames, the S-1 frames before x_0 first
-    age: Any  # [B, T+1] uint8: rows since the episode's first observation, capped at S - 1
+    observation: Any  # [B, S-1+W+T+1, *frame_shape]: single frames, the S-1 frames before the first row's first
+    age: Any  # [B, W+T+1] uint8: rows since the episode's first observation, capped at S - 1
     action: Any  # [B, T] int32, or [B, T, d] float32 as the policy drew it: the environment clips, the learner does not
     reward: Any  # [B, T] float32, raw
     discount: Any  # [B, T] float32, 0 or 1; γ is applied in the equations
     mask: Any  # [B, T] bool
     behaviour: Any  # [B, T, A or d] float32: the statistics φ of μ(·|x_t): a probability vector, or a Gaussian's mean
+    memory: Memory | None = None  # of the W+T+1 rows that are observed; None where the network is not recurrent
+
+    def arrays(self) -> list[Any]:
+        """All fields in order, those of `memory` last where there is one."""
+        return [*self[:-1], *(self.memory or ())]
+
+    @classmethod
+    def of(cls, arrays: Iterable[Any]) -> Trajectory:
+        """The trajectory whose `arrays` these are."""
+        observation, age, action, reward, discount, mask, behaviour, *memory = arrays
+        fields = observation, age, action, reward, discount, mask, behaviour
+        return cls(*fields, Memory(*memory) if memory else None)

@@ -42,7 +42,9 @@ _HELP = {
     "importance_exponent_final": "β at the run's end, linearly from its start",
     "weights_by_batch": "divide the draws' weights by the largest in the batch, else by the largest in the replay",
     "replay_segments_only": "replay windows start only where collected segments did, as in OpenAI baselines",
-    "network": "nature, small, mlp, or auto by the observations",
+    "network": "nature, small, mlp, or auto by the observations; discrete ACER and A3C also: nature_lstm, small_lstm, "
+    "mlp_lstm, the same with an LSTM of 256 units behind the torso",
+    "burn_in": "recurrent networks: rows before each replayed window that move the stored state and teach nothing",
     "precision": "of the torso: float32, bfloat16, or auto by the processor",
     "initialization": "orthogonal or fan_in",
     "learning_rate": "RMSProp's step size, not annealed",

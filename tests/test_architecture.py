@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS: list[list[set[str]]] = [
     [{"types"}],
     [{"equations", "distributions"}],
-    [{"networks", "layers", "averaging"}, {"replay"}, {"envs"}],
+    [{"networks", "recurrent", "layers", "averaging"}, {"replay"}, {"envs"}],
     [{"agents"}],
     [{"training"}],
     [{"reproduction"}],

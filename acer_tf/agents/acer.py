@@ -43,18 +43,26 @@ class Gradients(NamedTuple):
 
 
 class Acer(Agent):
-    """ACER on a `networks.Network`, from trajectories on-policy and replayed alike. See `Agent`."""
+    """ACER on a `Network` or a `RecurrentNetwork`, from trajectories on-policy and replayed alike. See `Agent`."""
 
     hyperparameters: AcerHyperparameters
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
-        """One backward pass serves policy and critic: −z* goes into φ, the critic's error into Q(x_t, a_t) (§3.3)."""
+        """One backward pass serves policy and critic: −z* goes into φ, the critic's error into Q(x_t, a_t) (§3.3).
+
+        Recurrent networks both begin in the state that the behaviour's was in, and move it through the burn-in each by
+        its own weights (Kapturowski et al. 2019); the backward pass ends at x_0.
+        """
         planes = self.network.planes(trajectory.observation, trajectory.age)
-        average = self.average(planes)[0][:, :-1] if self.hyperparameters.trust_region else None
+        rows = trajectory.mask.shape[1] + 1
+        average = None
+        if self.hyperparameters.trust_region:
+            average = self.average(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
+        inputs = self.network.burn_in(planes, trajectory.memory, rows)
         with tf.GradientTape() as tape:
-            probabilities, q = self.network(planes)
+            probabilities, q = self.network(*inputs)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
         outputs = self.output_gradients(trajectory, probabilities, q, average, weight)

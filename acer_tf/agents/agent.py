@@ -15,8 +15,16 @@ from acer_tf.averaging import copy_weights, update_average
 from acer_tf.networks import Architecture
 from acer_tf.types import Trajectory
 
-# The average network's forward pass beside the online one's pays only where both are large.
-_UPDATE_EXECUTION: dict[Architecture, Execution] = {"nature": "parallel", "small": "serial", "mlp": "xla"}
+# The average network's forward pass beside the online one's pays only where both are large. XLA would compile the rows
+# of an LSTM for half a minute, and gain nothing.
+_UPDATE_EXECUTION: dict[Architecture, Execution] = {
+    "nature": "parallel",
+    "small": "serial",
+    "mlp": "xla",
+    "nature_lstm": "parallel",
+    "small_lstm": "serial",
+    "mlp_lstm": "serial",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,22 +143,29 @@ class Agent:
         # This part of the update holds no convolution, whatever the network.
         self._fused_apply = tf.function(self._apply, jit_compile=True)
 
-    def act(self, observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def act(
+        self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Samples a_t ~ f(·|φ(x_t)).
 
         Args:
             observation: [N, *observation_shape] as the environment shows them.
-            seed: [2] int32; the same seed, weights and observations give the same actions.
+            seed: [2] int32; the same seed, weights, observations and states give the same actions.
+            state: [N, U] float32 that the call before returned, zeros where an episode begins; U is 0, and the state is
+                not looked at, where the network is not recurrent.
 
         Returns:
-            (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32).
+            (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32, the next state [N, U]).
         """
-        action, statistics = self._act(observation, seed)
-        return action.numpy(), statistics.numpy()
+        if not self.network.state_size:
+            action, statistics = self._act(observation, seed)
+            return action.numpy(), statistics.numpy(), state
+        action, statistics, next_state = self._act(observation, seed, state)
+        return action.numpy(), statistics.numpy(), next_state.numpy()
 
     def prepare(self, trajectory: Trajectory) -> None:
         """Compiles `update` for trajectories of these shapes: from then on `diagnostic_names` is known."""
-        self._update.trace(*trajectory, np.ones(len(trajectory.mask), np.float32))
+        self._update.trace(*trajectory.arrays(), np.ones(len(trajectory.mask), np.float32))
 
     def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
         """One gradient step on `trajectory`, and with a trust region one step of the average network.
@@ -164,7 +179,7 @@ class Agent:
         """
         if weight is None:
             weight = np.ones(len(trajectory.mask), np.float32)
-        values, errors = self._update(*trajectory, weight)
+        values, errors = self._update(*trajectory.arrays(), weight)
         return Update(dict(zip(self.diagnostic_names, values.numpy().tolist(), strict=True)), errors.numpy())
 
     def schedule(self, steps: int) -> None:
@@ -184,10 +199,12 @@ class Agent:
         }
         return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
 
-    def choose(self, observation: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """`act` on tensors."""
-        policy = self.network.distribution(observation)
-        return policy.sample(seed), policy.statistics
+    def choose(self, observation: tf.Tensor, seed: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """`act` on tensors; a state goes in and out where the network is recurrent."""
+        policy = self.network.distribution(observation, *state)
+        if state:
+            policy, *state = policy
+        return policy.sample(seed), policy.statistics, *state
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
@@ -204,8 +221,8 @@ class Agent:
         raise NotImplementedError
 
     def _step(self, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        *trajectory, weight = arguments
-        gradients, diagnostics, errors = self.parameter_gradients(Trajectory(*trajectory), weight)
+        *arrays, weight = arguments
+        gradients, diagnostics, errors = self.parameter_gradients(Trajectory.of(arrays), weight)
         diagnostics["gradient_norm"] = self._fused_apply(gradients)
         self.diagnostic_names = tuple(diagnostics)
         return tf.stack(list(diagnostics.values())), errors

@@ -88,7 +88,7 @@ class PrioritizedReplay(TrajectoryReplay):
         self._follow()
         return len(self._priorities) > 0
 
-    def begin_segment(self) -> None:
+    def begin_segment(self, state: np.ndarray | None = None) -> None:
         """Nothing to mark: items have a fixed length."""
         self._require_pending()
 

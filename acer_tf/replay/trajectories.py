@@ -3,7 +3,9 @@
 Source: "Sample Efficient Actor-Critic with Experience Replay" (Wang et al., 2017), Algorithms 1 and 2: every
 environment keeps a memory of its own, and an off-policy call draws one trajectory of k rows from it. The paper does not
 say how trajectories are cut: here a window may start at any row, or, with `segments_only`, only where a collected
-segment started, as in OpenAI baselines (acer/buffer.py).
+segment started, as in OpenAI baselines (acer/buffer.py). For a recurrent network windows start there in any case,
+because its state is stored there, and go on behind the segment's end: W rows of burn-in, then T rows (Kapturowski et
+al. 2019).
 
 Every row has an absolute number, counted from 0 and never reused; row n lies in slot n mod (capacity + 1) of the ring.
 Windows are ranges of absolute numbers among the stored ones, so none can straddle the write head. The newest row is
@@ -21,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
+from acer_tf.replay.segments import Segments
 from acer_tf.replay.storage import prefetch, zeros
-from acer_tf.types import Draw, EnvironmentSpec, TimeStep, Trajectory
+from acer_tf.types import Draw, EnvironmentSpec, Memory, TimeStep, Trajectory
 
 ALL = slice(None)
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
@@ -47,6 +50,8 @@ class TrajectoryReplay:
         seed: int,
         *,
         segments_only: bool = False,
+        state_size: int = 0,
+        burn_in: int = 0,
         file: Path | None = None,
     ) -> None:
         """Allocates the ring; the system commits its memory only as rows fill it.
@@ -58,43 +63,62 @@ class TrajectoryReplay:
             unroll_length: T, the rows of every window.
             seed: of the generator that draws the windows; nothing else uses it.
             segments_only: draw only windows that are the first T rows of a collected segment.
+            state_size: U, the length of a recurrent network's state; 0 for others, whose windows have no memory.
+            burn_in: W, the rows before x_0 of windows that are drawn, where U > 0.
             file: a new file to hold the rows, for a ring larger than memory; None for memory. See `storage.zeros`.
 
         Raises:
-            ValueError: N or T below 1, or a capacity with which some environment might have no valid window.
+            ValueError: N or T below 1, a negative W, or a capacity with which some environment might have no valid
+                window.
             OSError: the file exists, cannot be made, or does not fit on its disk.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         if unroll_length < 1:
             raise ValueError(f"unroll_length must be at least 1, got {unroll_length}")
-        if capacity < unroll_length + spec.stack - 1:
-            raise ValueError(
-                f"capacity must be at least unroll_length + stack - 1 = {unroll_length + spec.stack - 1} rows,"
-                f" got {capacity}"
-            )
+        if burn_in < 0:
+            raise ValueError(f"burn_in must be at least 0, got {burn_in}")
+        least = self.least_capacity(spec, unroll_length, state_size, burn_in)
+        if capacity < least:
+            sizes = "unroll_length + stack - 1" if not state_size else "2 unroll_length + burn_in + stack - 1"
+            raise ValueError(f"capacity must be at least {sizes} = {least} rows, got {capacity}")
         self._spec = spec
         self._num_envs = num_envs
         self._capacity = capacity
         self._slots = capacity + 1  # one for the pending row
         self._unroll_length = unroll_length
         self._segments_only = segments_only
+        self._state_size, self._burn_in = state_size, burn_in if state_size else 0
         self._file = file
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._ring = self._allocate()
         self._rows = 0
         self._started = False
-        self._segments = np.zeros(0, np.int64)  # absolute rows at which a collected segment starts
+        self._segments = Segments(num_envs, state_size, _segments_in(capacity, unroll_length))
         self._chunks: list[Chunk] = []
 
     @staticmethod
-    def required_bytes(spec: EnvironmentSpec, num_envs: int, capacity: int) -> int:
-        """Bytes that a full ring of these sizes occupies."""
-        return num_envs * (capacity + 1) * _row_bytes(spec)
+    def required_bytes(
+        spec: EnvironmentSpec, num_envs: int, capacity: int, *, unroll_length: int = 1, state_size: int = 0
+    ) -> int:
+        """Bytes that a full ring of these sizes occupies; the last two only matter where there is a state."""
+        states = Segments.required_bytes(num_envs, state_size, _segments_in(capacity, unroll_length))
+        return num_envs * (capacity + 1) * _row_bytes(spec) + states
+
+    @staticmethod
+    def least_capacity(spec: EnvironmentSpec, unroll_length: int, state_size: int = 0, burn_in: int = 0) -> int:
+        """The least capacity with which every environment has a valid window once the ring is full."""
+        # Segments start T rows apart, or T + 1 where a resumed run's masked row lies between them.
+        return unroll_length + spec.stack - 1 + (unroll_length + burn_in if state_size else 0)
 
     @property
     def num_envs(self) -> int:
         return self._num_envs
+
+    @property
+    def state_size(self) -> int:
+        """U, of the recurrent network whose states are stored; 0 for other networks."""
+        return self._state_size
 
     @property
     def rows(self) -> int:
@@ -149,15 +173,22 @@ class TrajectoryReplay:
         shown = self._shown(step.observation, step.age, oldest=np.minimum(age + 1, self._spec.stack - 1))
         self._complete(outcome, shown)
 
-    def begin_segment(self) -> None:
+    def begin_segment(self, state: np.ndarray | None = None) -> None:
         """Marks the pending row as the start of a collected segment.
+
+        Args:
+            state: [N, U] float32: the behaviour's recurrent network before it reads that row, cleared where the row
+                begins an episode. May be left out where U is 0.
 
         Raises:
             RuntimeError: no row is pending.
+            ValueError: the state has another shape.
         """
         self._require_pending()
-        stored = self._segments[self._segments >= self._rows - self.stored]
-        self._segments = np.union1d(stored, self._rows)
+        state = np.zeros((self._num_envs, 0), np.float32) if state is None else state
+        if state.shape != (self._num_envs, self._state_size):
+            raise ValueError(f"state must have shape {(self._num_envs, self._state_size)}, got {state.shape}")
+        self._segments.begin(self._rows, self._rows - self.stored, state)
 
     def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
         """Joins environments that started anew onto the stored rows, as after an ordinary truncation.
@@ -176,7 +207,7 @@ class TrajectoryReplay:
         self._require_pending()
         shown = self._shown(observation, age, oldest=np.zeros_like(age))
         # An interrupted actor may have marked this row, but it never chose the segment's first action.
-        self._segments = self._segments[self._segments < self._rows]
+        self._segments.forget(self._rows)
         behaviour = 0 if self._spec.continuous else 1 / self._spec.num_actions
         masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
         self._complete(masked, shown)
@@ -185,17 +216,22 @@ class TrajectoryReplay:
         """The last T rows of environments `envs`, in fresh arrays: an on-policy batch, B = as many as these are.
 
         Raises:
-            RuntimeError: fewer than T rows are stored.
+            RuntimeError: fewer than T rows are stored, or a recurrent network's state is not, because the last segment
+                is no unroll.
         """
         if self.stored < self._unroll_length:
             raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
-        return self._windows(np.full(self._num_envs, self._rows - self._unroll_length)[envs], envs)
+        start = self._rows - self._unroll_length
+        if self._state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
+            raise RuntimeError(f"latest() needs a state at row {start}; the last is at {self._segments.starts[-1:]}")
+        return self._windows(np.full(self._num_envs, start)[envs], envs)
 
     def sample(self, envs: slice = ALL) -> Trajectory:
         """One window of each of `envs` in fresh arrays: uniform over the environment's valid starts.
 
-        A start is valid if its T rows and its bootstrap observation are stored, and so are the S-1 frames before it or
-        its episode's first one. Planes older than `age` hold other frames, or zeros: the reader blanks them.
+        A start is valid if its W + T rows and its bootstrap observation are stored, and so are the S-1 frames before it
+        or its episode's first one; with U > 0, if a state is, too. Planes older than `age` hold other frames, or zeros:
+        the reader blanks them.
 
         Raises:
             RuntimeError: some environment has no valid window yet (see `can_sample`).
@@ -204,9 +240,10 @@ class TrajectoryReplay:
         if not (low < len(starts)).all():
             whole = "of one collected segment " if self._segments_only else ""
             raise RuntimeError(
-                f"sample() needs {self._unroll_length} rows {whole}per environment, {self.stored} rows are stored"
+                f"sample() needs {self._burn_in + self._unroll_length} rows {whole}per environment, {self.stored} rows "
+                "are stored"
             )
-        return self._windows(starts[self._generator.integers(low[envs], len(starts))], envs)
+        return self._windows(starts[self._generator.integers(low[envs], len(starts))], envs, self._burn_in)
 
     def blank(self, envs: slice = ALL) -> Trajectory:
         """Zeros in the shapes of what `sample` gives."""
@@ -243,7 +280,7 @@ class TrajectoryReplay:
         return {
             "layout": _encode(self._layout()),
             "rows": np.asarray(self._rows, np.int64),
-            "segments": self._segments.copy(),
+            **self._segments.save(),
             "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
             "generator": _encode(self._generator.bit_generator.state),
         }
@@ -280,7 +317,7 @@ class TrajectoryReplay:
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
         self._ring, self._rows, self._started = ring, rows, bool(chunks)
-        self._segments = np.array(state["segments"], np.int64)
+        self._segments.restore(state)
         self._chunks, self._generator = chunks, generator
 
     @staticmethod
@@ -300,7 +337,7 @@ class TrajectoryReplay:
         first = self._rows - self.stored
         age = self._gather("age", np.arange(first, self._rows + 1)).astype(int)
         row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in _SHOWN}
-        segments, chunks = self._segments, self._chunks
+        segments, chunks = self._segments.starts, self._chunks
         for holds, invariant in (
             (self._started or self._rows == 0, "rows are appended only after start()"),
             ((age <= self._spec.stack - 1).all(), "age is at most S - 1"),
@@ -367,11 +404,13 @@ class TrajectoryReplay:
         return values
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows [K] at which T acted rows start, in order, and per environment [N] the index of its first valid one."""
-        first, last = self._rows - self.stored, self._rows - self._unroll_length
-        if self._segments_only:
-            lengths = np.diff(self._segments, append=self._rows)
-            starts = self._segments[lengths >= self._unroll_length]
+        """Rows [K] at which windows start, in order, and per environment [N] the index of its first valid one."""
+        first, last = self._rows - self.stored, self._rows - self._burn_in - self._unroll_length
+        if self._state_size:
+            starts = self._segments.starts[self._segments.starts <= last]
+        elif self._segments_only:
+            lengths = np.diff(self._segments.starts, append=self._rows)
+            starts = self._segments.starts[lengths >= self._unroll_length]
         else:
             starts = np.arange(first, last + 1)
         # As age grows by at most 1 per row, a valid start has only valid ones after it: to count the invalid rows is to
@@ -380,12 +419,13 @@ class TrajectoryReplay:
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
 
-    def _windows(self, starts: np.ndarray, envs: slice | np.ndarray) -> Trajectory:
-        """The windows that start at the given rows [B], one for each of `envs`."""
-        rows = starts[:, None] + np.arange(self._unroll_length)
-        frames = starts[:, None] + np.arange(1 - self._spec.stack, self._unroll_length + 1)
+    def _windows(self, starts: np.ndarray, envs: slice | np.ndarray, burn_in: int = 0) -> Trajectory:
+        """The windows that start at the given rows [B] with the burn-in, one for each of `envs`."""
+        seen = starts[:, None] + np.arange(burn_in + self._unroll_length)
+        rows = seen[:, burn_in:]
+        frames = starts[:, None] + np.arange(1 - self._spec.stack, burn_in + self._unroll_length + 1)
+        which = np.arange(self._num_envs)[envs]
         if self._file is not None:
-            which = np.arange(self._num_envs)[envs]
             prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
         observation = self._gather("observation", frames, envs)
         # The slot of a row that is not stored may hold anything; a restored replay would not hold the same.
@@ -394,20 +434,33 @@ class TrajectoryReplay:
             observation=observation,
             age=self._gather("age", frames[:, self._spec.stack - 1 :], envs),
             **{name: self._gather(name, rows, envs) for name in self._ring if name not in _SHOWN},
+            memory=self._memory(starts, which, self._gather("mask", seen, envs)) if self._state_size else None,
         )
 
+    def _memory(self, starts: np.ndarray, which: np.ndarray, mask: np.ndarray) -> Memory:
+        """Of windows [B] of environments [B] whose acted rows, burn-in included, have this mask."""
+        carry = np.concatenate([np.ones((len(mask), 1), bool), mask], axis=1)
+        return Memory(self._segments.states(starts, which), carry)
+
     def _blank(self, batch: int) -> Trajectory:
-        rows = {"observation": self._unroll_length + self._spec.stack, "age": self._unroll_length + 1}
+        seen = self._burn_in + self._unroll_length + 1
+        rows = {"observation": self._spec.stack - 1 + seen, "age": seen}
         shapes = {
             name: ((batch, rows.get(name, self._unroll_length), *shape), dtype)
             for name, (shape, dtype) in _fields(self._spec).items()
         }
-        return Trajectory(**{name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()})
+        memory = Memory(np.zeros((batch, self._state_size), np.float32), np.zeros((batch, seen), bool))
+        return Trajectory(
+            **{name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()},
+            memory=memory if self._state_size else None,
+        )
 
     def _layout(self) -> dict[str, Any]:
         return {
             "num_envs": self._num_envs,
             "capacity": self._capacity,
+            # Where it is 0 it is left out, as by earlier versions.
+            **({"state_size": self._state_size, "unroll_length": self._unroll_length} if self._state_size else {}),
             **{name: [list(shape), str(dtype)] for name, (shape, dtype) in _fields(self._spec).items()},
         }
 
@@ -423,6 +476,11 @@ def _fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]
         "mask": ((), np.dtype(np.bool_)),
         "behaviour": ((spec.statistics_size,), np.dtype(np.float32)),
     }
+
+
+def _segments_in(capacity: int, unroll_length: int) -> int:
+    """Segments that may start among so many rows, the pending one among them, where each is an unroll."""
+    return capacity // unroll_length + 2
 
 
 def _row_bytes(spec: EnvironmentSpec) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 from acer_tf.envs import VectorEnvironment
 from acer_tf.replay import TrajectoryReplay
 
-# Observations [N, ...] and an int32 seed [2] to actions [N] and the behaviour's statistics [N, A].
-Act = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# Observations [N, ...], an int32 seed [2] and states [N, U] to actions [N], the behaviour's statistics [N, A] and the
+# next states.
+Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 # Number of games in the running mean return: the field's "last 100 games".
 RECENT_GAMES = 100
@@ -43,6 +44,7 @@ class Actor:
         self._return = np.zeros(env.num_envs, np.float64)
         self._length = np.zeros(env.num_envs, np.int64)
         self._observation: np.ndarray | None = None
+        self._state = np.zeros((env.num_envs, replay.state_size), np.float32)
 
     def collect(self, rows: int) -> None:
         """Appends `rows` rows of every environment to replay, as one segment.
@@ -55,16 +57,19 @@ class Actor:
             begin = self._replay.seam if self._replay.rows else self._replay.start
             begin(first.observation, first.age)
             self._observation = first.observation
-        self._replay.begin_segment()
+        self._replay.begin_segment(self._state)
         for _ in range(rows):
             seed = np.array([self._seed, self._replay.rows], np.int32)
             self._require_finite("observation", self._observation)
-            action, behaviour = self._act(self._observation, seed)
+            action, behaviour, self._state = self._act(self._observation, seed, self._state)
             self._require_finite("policy", behaviour)
             step = self._env.step(action)
             self._require_finite("reward", step.reward)
             self._replay.append(action, behaviour, step)
             self._observation = step.observation
+            if not step.mask.all():
+                # The next row is a new episode's first. A lost life ends none.
+                self._state = np.where(step.mask[:, None], self._state, np.float32(0))
             self.steps += int(step.mask.sum())
             self._return += step.reward
             self._length += step.mask
@@ -77,7 +82,8 @@ class Actor:
         return returns
 
     def state(self) -> dict[str, Any]:
-        """JSON-able counters. Games under way are not part of it: a resumed run starts new ones."""
+        """JSON-able counters. Games under way are not part of it, nor what is remembered of them: a resumed run starts
+        new ones."""
         return {
             "steps": self.steps,
             "games": self.games,

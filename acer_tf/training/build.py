@@ -17,7 +17,8 @@ from acer_tf.agents.agent import Agent, Hyperparameters
 from acer_tf.agents.dqn import Dqn, DqnHyperparameters
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.layers import RunningNormalization
-from acer_tf.networks import ContinuousNetwork, Critic, Network, default_architecture
+from acer_tf.networks import ContinuousNetwork, Critic, Network, default_architecture, torso_of
+from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError
 from acer_tf.types import EnvironmentSpec
@@ -33,7 +34,7 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
     if precision == "auto":
         # It pays where the products are those of convolutions and the processor has them in hardware, and it costs no
         # learning: results/precision.
-        precision = "bfloat16" if network != "mlp" and _has_fast_bfloat16() else "float32"
+        precision = "bfloat16" if torso_of(network) != "mlp" and _has_fast_bfloat16() else "float32"
     return dataclasses.replace(settings, network=network, precision=precision)
 
 
@@ -63,7 +64,8 @@ def make_network(
             if settings.agent == "dqn":
                 common["policy"], common["shared_bias"] = "epsilon_greedy", settings.shared_bias
                 common["evaluation_epsilon"] = settings.evaluation_epsilon
-            return Network(spec, architecture=settings.network, **common)  # type: ignore[arg-type]  # Settings checked it
+            kind = RecurrentNetwork if settings.recurrent else Network
+            return kind(spec, architecture=settings.network, **common)  # type: ignore[arg-type]  # Settings checked it
         if settings.network != "mlp":
             raise ValueError("continuous actions are chosen by network 'mlp'")
         return ContinuousNetwork(
@@ -111,7 +113,7 @@ def _critic(settings: Settings) -> Critic:
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
-    """The replay of `settings`; without replayed updates it holds just the rows of one unroll.
+    """The replay of `settings`; without replayed updates it holds as little as it can, the rows of one unroll.
 
     Args:
         settings: resolved.
@@ -127,7 +129,14 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     seed = derive_seed(settings, "replay")
     try:
         if settings.replay_priority == "uniform" and settings.agent != "dqn":
-            return TrajectoryReplay(*sizes, seed, segments_only=settings.replay_segments_only, file=file)
+            return TrajectoryReplay(
+                *sizes,
+                seed,
+                segments_only=settings.replay_segments_only,
+                state_size=_state_size(settings),
+                burn_in=_burn_in(settings),
+                file=file,
+            )
         uniform = settings.replay_priority == "uniform"
         return PrioritizedReplay(
             *sizes,
@@ -142,7 +151,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
             file=file,
         )
     except OSError as error:
-        needed = TrajectoryReplay.required_bytes(spec, settings.num_envs, replay_rows(settings, spec))
+        needed = replay_bytes(settings, spec, replay_rows(settings, spec))
         raise SettingsError(
             f"--replay_file={file}: {error.strerror}; must name a new file where {needed / 1e9:.1f} GB are free"
         ) from error
@@ -154,17 +163,28 @@ def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
     return max(settings.replay_capacity, least) if settings.replay_ratio > 0 else least
 
 
+def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> int:
+    """Bytes of a replay of so many rows per environment."""
+    return TrajectoryReplay.required_bytes(
+        spec,
+        settings.num_envs,
+        capacity,
+        unroll_length=settings.window_length,
+        state_size=_state_size(settings),
+    )
+
+
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
     """Refuses a run whose replay does not fit into `available` bytes of memory beside the process.
 
     Raises:
         SettingsError: says what is needed and what would fit.
     """
-    needed = TrajectoryReplay.required_bytes(spec, settings.num_envs, replay_rows(settings, spec))
+    needed = replay_bytes(settings, spec, replay_rows(settings, spec))
     if needed + PROCESS_BYTES <= available:
         return
-    row = TrajectoryReplay.required_bytes(spec, settings.num_envs, 0)
-    fits = (available - PROCESS_BYTES) // row - 1
+    length, least = settings.window_length, replay_bytes(settings, spec, 0)
+    fits = (available - PROCESS_BYTES - least) * length // (replay_bytes(settings, spec, length) - least)
     raise SettingsError(
         f"--replay_capacity={settings.replay_capacity}: {settings.num_envs} environments need {needed / 1e9:.1f} GB of "
         f"replay and about {PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
@@ -191,7 +211,16 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
-    return settings.window_length + spec.stack - 1
+    return TrajectoryReplay.least_capacity(spec, settings.window_length, _state_size(settings), _burn_in(settings))
+
+
+def _state_size(settings: Settings) -> int:
+    return RecurrentNetwork.state_size if settings.recurrent else 0
+
+
+def _burn_in(settings: Settings) -> int:
+    """Rows before each replayed window; without replay nothing need be stored for them."""
+    return settings.burn_in if settings.replay_ratio > 0 else 0
 
 
 def _has_fast_bfloat16() -> bool:

@@ -42,6 +42,7 @@ class Settings:
     replay_start: int = 10_000
     replay_capacity: int = 50_000
     replay_segments_only: bool = False
+    burn_in: int = 10
 
     replay_priority: str = "uniform"
     replay_batch: int = 0
@@ -132,11 +133,18 @@ class Settings:
                 f"--replay_start={self.replay_start}: replay would never start; must be at most "
                 f"--replay_capacity={self.replay_capacity} (both in steps per environment)"
             )
+        if self.recurrent:
+            self._check_recurrent()
 
     def hyperparameters(self, kind: type[Kind]) -> Kind:
         """The part that an update rule reads: an instance of its dataclass `kind`."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
         return kind(**values | {"reward_clip": self.effective_reward_clip})
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether the network carries a state from one observation to the next."""
+        return self.network.endswith("_lstm")
 
     @property
     def window_length(self) -> int:
@@ -159,6 +167,27 @@ class Settings:
         if self.reward_clip is not None:
             return self.reward_clip
         return 1.0 if self.env.startswith("atari/") else math.inf
+
+    def _check_recurrent(self) -> None:
+        network = f"--network={self.network}"
+        if self.agent not in RECURRENT_AGENTS:
+            raise SettingsError(f"{network}: --agent must be one of {', '.join(RECURRENT_AGENTS)}, got {self.agent}")
+        if self.replay_priority != "uniform":
+            raise SettingsError(
+                f"--replay_priority={self.replay_priority}: must be uniform with {network}, whose state is stored "
+                "where collected segments start, not where prioritized trajectories do"
+            )
+        if self.replay_segments_only:
+            raise SettingsError(
+                f"--replay_segments_only: not with {network}, whose windows start where collected segments do in any "
+                "case, and go on behind their ends by --burn_in rows"
+            )
+        least = 2 * self.unroll_length + self.burn_in
+        if self.replay_ratio > 0 and self.replay_capacity < least:
+            raise SettingsError(
+                f"--replay_capacity={self.replay_capacity}: must be at least {least} with {network}, twice "
+                f"--unroll_length={self.unroll_length} and --burn_in={self.burn_in}"
+            )
 
 
 # Mnih et al. 2015 and, of its authors, google-deepmind/dqn_zoo: RMSProp's ε is theirs for the mean over a batch of 32.
@@ -258,6 +287,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     "dqn": {"on_policy_updates": False, "trust_region_delta": math.inf},
 }
 DISCRETE_AGENTS = ("acer", "a3c", "trust_a3c", "dqn")
+RECURRENT_AGENTS = ("acer", "a3c", "trust_a3c")  # with discrete actions
 CONTINUOUS_AGENTS = ("acer_continuous", "a3c", "trust_a3c", "tis", "trust_tis")
 
 
@@ -323,6 +353,7 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "replay_ratio": _at_least(0),
     "replay_start": _at_least(0),
     "replay_capacity": _at_least(1),
+    "burn_in": _at_least(0),
     "replay_priority": _one_of("uniform", "proportional", "rank"),
     "replay_batch": _at_least(0),
     "priority_exponent": _UNIT_INTERVAL,
@@ -330,7 +361,7 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "priority_epsilon": _at_least(0),
     "importance_exponent": _UNIT_INTERVAL,
     "importance_exponent_final": _UNIT_INTERVAL,
-    "network": _one_of("auto", "nature", "small", "mlp"),
+    "network": _one_of("auto", "nature", "small", "mlp", "nature_lstm", "small_lstm", "mlp_lstm"),
     "precision": _one_of("auto", "float32", "bfloat16"),
     "initialization": _one_of("orthogonal", "fan_in"),
     "learning_rate": _POSITIVE,

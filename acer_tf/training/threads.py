@@ -7,6 +7,8 @@ import sys
 
 import tensorflow as tf
 
+from acer_tf.networks import torso_of
+
 
 def use_threads(threads: int, architecture: str) -> dict[str, int]:
     """Sets TensorFlow's threads to what suits the network; possible only before TensorFlow has computed anything.
@@ -22,7 +24,7 @@ def use_threads(threads: int, architecture: str) -> dict[str, int]:
         What is in force, for a record: TensorFlow's "intra_op" and "inter_op", and the environments' "emulators".
     """
     cores = threads or len(os.sched_getaffinity(0))
-    intra_op, inter_op = (cores, min(2, cores)) if architecture == "nature" else (1, 1)
+    intra_op, inter_op = (cores, min(2, cores)) if torso_of(architecture) == "nature" else (1, 1)
     try:
         tf.config.threading.set_intra_op_parallelism_threads(intra_op)
         tf.config.threading.set_inter_op_parallelism_threads(inter_op)

@@ -20,7 +20,7 @@ def trajectory_of(seed=0, batch=6, rows=10):
 
 
 def tensors(trajectory):
-    return Trajectory(*map(tf.constant, trajectory))
+    return Trajectory.of(map(tf.constant, trajectory.arrays()))
 
 
 def gradients_of(agent, trajectory):
@@ -70,7 +70,7 @@ def test_nothing_of_a_masked_row_changes_a_gradient_or_a_diagnostic(make_agent, 
     agent = make_agent(trust_region_delta=delta)
     clean = trajectory_of()
     masked = ~clean.mask
-    dirty = Trajectory(*(x.copy() for x in clean))
+    dirty = Trajectory.of(x.copy() for x in clean.arrays())
     dirty.action[masked] = (clean.action[masked] + 1) % 3
     for field in (dirty.reward, dirty.discount, dirty.behaviour):
         field[masked] = garbage
@@ -206,7 +206,8 @@ def test_duplicating_the_batch_leaves_z_per_state_unchanged(make_agent, reductio
     agent = make_agent(trust_region_delta=0.3, reduction=reduction)
     once = agent.output_gradients(tensors(trajectory), *outputs)
     twice = agent.output_gradients(
-        Trajectory(*(tf.concat([x, x], axis=0) for x in trajectory)), *(tf.concat([x, x], axis=0) for x in outputs)
+        Trajectory.of(tf.concat([x, x], axis=0) for x in trajectory.arrays()),
+        *(tf.concat([x, x], axis=0) for x in outputs),
     )
     assert 0.1 < once.diagnostics["trust_region_active"] < 0.9
     # Twice the states at half the weight: the reduction comes after the projection.
@@ -272,9 +273,11 @@ def test_repeated_updates_stay_finite_lower_the_critic_loss_and_compile_once(mak
 def test_acting_follows_the_seed_and_compiles_once(make_agent):
     agent = make_agent()
     observation = np.random.default_rng(0).normal(size=[64, 4]).astype(np.float32)
-    action, probabilities = agent.act(observation, np.array([1, 2], np.int32))
-    again, _ = agent.act(observation, np.array([1, 2], np.int32))
-    other, _ = agent.act(observation, np.array([1, 3], np.int32))
+    none = np.zeros((64, 0), np.float32)
+    action, probabilities, state = agent.act(observation, np.array([1, 2], np.int32), none)
+    again, *_ = agent.act(observation, np.array([1, 2], np.int32), none)
+    other, *_ = agent.act(observation, np.array([1, 3], np.int32), none)
+    assert state is none  # what is not recurrent does not look at it
     np.testing.assert_array_equal(action, again)
     assert (action != other).any()
     assert agent._act.trace_count == 1
@@ -282,7 +285,7 @@ def test_acting_follows_the_seed_and_compiles_once(make_agent):
     np.testing.assert_allclose(probabilities, agent.network.observe(tf.constant(observation))[0], rtol=1e-5)
     assert probabilities.std() > 0.1
     agent.update(trajectory_of())
-    _, moved = agent.act(observation, np.array([1, 2], np.int32))
+    _, moved, _ = agent.act(observation, np.array([1, 2], np.int32), none)
     assert (moved != probabilities).any()  # the live weights
 
 

@@ -27,13 +27,14 @@ def trajectory_of(seed=1, batch=6, rows=8):
 
 def test_actions_are_drawn_around_the_mean_by_the_seed(agent):
     observation = np.random.default_rng(0).normal(size=[3000, 4]).astype(np.float32)
-    action, mean = agent.act(observation, np.array([1, 2], np.int32))
+    none = np.zeros((len(observation), 0), np.float32)
+    action, mean, _ = agent.act(observation, np.array([1, 2], np.int32), none)
     assert action.shape == mean.shape == (3000, 2)
     assert action.dtype == mean.dtype == np.float32
     np.testing.assert_allclose((action - mean).std(axis=0), 0.3, rtol=0.05)
     np.testing.assert_allclose((action - mean).mean(axis=0), 0.0, atol=0.02)
-    assert np.array_equal(agent.act(observation, np.array([1, 2], np.int32))[0], action)
-    assert not np.array_equal(agent.act(observation, np.array([1, 3], np.int32))[0], action)
+    assert np.array_equal(agent.act(observation, np.array([1, 2], np.int32), none)[0], action)
+    assert not np.array_equal(agent.act(observation, np.array([1, 3], np.int32), none)[0], action)
 
 
 def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
@@ -52,13 +53,13 @@ def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
 
 def test_masked_rows_and_what_lies_behind_an_end_are_not_read(agent):
     trajectory = trajectory_of()
-    poisoned = Trajectory(*(np.array(x) for x in trajectory))
+    poisoned = Trajectory.of(np.array(x) for x in trajectory.arrays())
     masked = ~trajectory.mask
     assert masked.any()
     for name in ("action", "reward", "discount", "behaviour"):
         getattr(poisoned, name)[masked] = 7.0 if name != "discount" else 0.0
     gradients = [
-        [g.numpy() for g in agent.parameter_gradients(Trajectory(*map(tf.constant, t)))[0]]
+        [g.numpy() for g in agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[0]]
         for t in (trajectory, poisoned)
     ]
     for ours, theirs in zip(*gradients, strict=True):
@@ -67,7 +68,7 @@ def test_masked_rows_and_what_lies_behind_an_end_are_not_read(agent):
 
 def test_the_same_update_again_draws_other_actions(make_continuous):
     agent = make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic="dueling", importance_truncation=0.1)
-    trajectory = Trajectory(*map(tf.constant, trajectory_of()))
+    trajectory = Trajectory.of(map(tf.constant, trajectory_of().arrays()))
     first, again = (agent.parameter_gradients(trajectory)[0][-1].numpy() for _ in range(2))
     assert np.array_equal(first, again), "the draw is that of the update's number"
     agent.optimizer.iterations.assign_add(1)

@@ -137,7 +137,7 @@ def test_gradient_equals_autodiff_of_the_surrogate(make_agent, delta, inside, re
         reward_clip=1.5,
     )
     trajectory = oracles.random_trajectory(np.random.default_rng(1), 8, 12, ACTIONS, SIZE)
-    gradients, _, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
     for variable, ours, expected in zip(
         agent.network.model.trainable_variables, gradients, gradients_by_autodiff(agent, trajectory), strict=True
     ):
@@ -213,6 +213,6 @@ def test_gradient_equals_finite_differences(make_agent, delta, inside, reduction
         reduction=reduction,
     )
     trajectory = oracles.random_trajectory(np.random.default_rng(1), 5, 6, ACTIONS, SIZE)
-    gradients, _, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
     ours = np.concatenate([np.ravel(g) for g in gradients])
     np.testing.assert_allclose(ours, gradients_by_finite_differences(agent, trajectory), rtol=1e-3, atol=1e-4)

@@ -71,7 +71,7 @@ def projected(phi, average, objective, delta):
 
 
 def check(agent, trajectory, expected):
-    gradients, diagnostics, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    gradients, diagnostics, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
     assert np.isfinite([d.numpy() for d in diagnostics.values()]).all()
     for variable, ours in zip(agent.network.model.trainable_variables, gradients, strict=True):
         theirs = expected["/".join(variable.path.split("/")[-2:])].numpy()
@@ -207,7 +207,7 @@ def acer(make_continuous, **given):
 
 def by_part(agent, trajectory):
     """Gradients as "policy", "value" and "critic" heads."""
-    gradients, _, _ = agent.parameter_gradients(Trajectory(*map(tf.constant, trajectory)))
+    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
     names = [v.path.split("/")[-2] for v in agent.network.model.trainable_variables]
     named = {name: gradient.numpy() for name, gradient in zip(names, gradients, strict=True)}
     return {"policy": named["mean"], "value": named["value"], "critic": named["critic"]}

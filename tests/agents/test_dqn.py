@@ -84,7 +84,7 @@ def test_the_gradient_is_that_of_hubers_loss_of_the_error(spec, double, error_cl
     t, weight = transitions(spec=spec), np.random.default_rng(1).random(BATCH).astype(np.float32)
     delta = delta_of(agent, t, double=double, clip=1.5)
     assert (np.abs(delta) > 1).any() and (np.abs(delta) < 1).any()
-    gradients, _, errors = agent.parameter_gradients(Trajectory(*map(tf.constant, t)), tf.constant(weight))
+    gradients, _, errors = agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())), tf.constant(weight))
     np.testing.assert_allclose(errors, np.abs(delta), rtol=1e-4, atol=1e-5)
     with tf.GradientTape() as tape:
         q = tf.gather(agent.network.observe(tf.constant(stacks(t)[:, 0]))[1], t.action[:, 0], batch_dims=1)
@@ -103,7 +103,7 @@ def test_the_choice_of_the_next_action_is_what_double_dqn_changes():
     plain, double = (agent_of(double_q=double) for double in (False, True))
     difference = delta_of(plain, t, double=True) - delta_of(plain, t, double=False)
     assert (np.abs(difference) > 1e-3).sum() > 3 and (difference < 1e-6).all()  # the maximum is the larger one
-    errors = [a.parameter_gradients(Trajectory(*map(tf.constant, t)))[2].numpy() for a in (plain, double)]
+    errors = [a.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[2].numpy() for a in (plain, double)]
     assert not np.allclose(*errors)
 
 
@@ -111,7 +111,7 @@ def test_one_step_is_centred_rmsprop_on_that_gradient():
     agent, t = agent_of(), transitions()
     variables = agent.network.model.trainable_variables
     before = [v.numpy() for v in variables]
-    gradients = [g.numpy() for g in agent.parameter_gradients(Trajectory(*map(tf.constant, t)))[0]]
+    gradients = [g.numpy() for g in agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[0]]
     target = agent.average.model.get_weights()
     agent.update(t)
     for variable, start, g in zip(variables, before, gradients, strict=True):
@@ -136,7 +136,7 @@ def test_what_lies_behind_an_end_is_not_read():
     dirty = t.observation.copy()
     dirty[t.discount[:, 0] == 0, 1] = np.nan
     clean, spoilt = (
-        agent.parameter_gradients(Trajectory(*map(tf.constant, t._replace(observation=o))))
+        agent.parameter_gradients(Trajectory.of(map(tf.constant, t._replace(observation=o).arrays())))
         for o in (t.observation, dirty)
     )
     for a, b in zip(clean[0], spoilt[0], strict=True):
@@ -178,7 +178,7 @@ def test_actions_follow_the_probabilities():
     agent = agent_of(exploration_final=0.4, exploration_steps=1)
     agent.schedule(10)
     observation = np.tile(transitions().observation[:1, 0], (20_000, 1))
-    action, statistics = agent.act(observation, np.array([0, 1], np.int32))
+    action, statistics, _ = agent.act(observation, np.array([0, 1], np.int32), np.zeros((len(observation), 0)))
     frequency = np.bincount(action, minlength=3) / len(action)
     np.testing.assert_allclose(frequency, statistics[0], atol=0.015)
 

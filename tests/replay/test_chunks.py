@@ -43,7 +43,7 @@ def play(replay: TrajectoryReplay, tape: list[Operation]) -> list[list[bytes]]:
     """Runs the operations; everything that was drawn, byte for byte."""
     answers = [getattr(replay, operation)(*arguments) for operation, arguments in tape]
     replay.check_valid()
-    return [[array.tobytes() for array in answer] for answer in answers if answer is not None]
+    return [[array.tobytes() for array in answer.arrays()] for answer in answers if answer is not None]
 
 
 def content(replay: TrajectoryReplay, folder: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ class Pair:
     ) -> None:
         self.world = World(spec, num_envs, seed)
         self.replay = TrajectoryReplay(spec, num_envs, capacity, unroll_length, seed, **options)
-        self.twin = Twin(spec, num_envs, capacity, unroll_length)
+        self.state_size, burn_in = options.get("state_size", 0), options.get("burn_in", 0)
+        self.twin = Twin(spec, num_envs, capacity, unroll_length, self.state_size, burn_in)
         self._both("start", *self.world.reset()[:2])
 
     def _both(self, operation: str, *arguments: Any) -> None:
@@ -35,7 +37,8 @@ class Pair:
             self._both("append", *self.world.act(), self.world.step())
 
     def begin_segment(self) -> None:
-        self._both("begin_segment")
+        shape = (self.world.num_envs, self.state_size)
+        self._both("begin_segment", *([self.world.rng.normal(size=shape).astype(np.float32)] if self.state_size else []))
 
     def seam(self) -> None:
         self._both("seam", *self.world.reset()[:2])
@@ -73,7 +76,8 @@ def test_equals_the_twin_under_random_operations(
         if replay.stored >= unroll_length:
             latest = replay.latest()
             for env in range(num_envs):
-                for got, wanted in zip(latest, twin.window(env, twin.rows - unroll_length), strict=True):
+                window = twin.window(env, twin.rows - unroll_length)
+                for got, wanted in zip(latest.arrays(), window.arrays(), strict=True):
                     np.testing.assert_array_equal(got[env], wanted)
         assert replay.can_sample == all(twin.valid_starts(env, segments_only) for env in range(num_envs))
         if replay.can_sample:
@@ -119,6 +123,76 @@ def test_draws_every_valid_start_equally_often_and_no_other(rows: int, uneven: b
         assert chi_square <= freedom + 4 * np.sqrt(2 * freedom)
     if len(valid[0]) > 2 and not segments_only:
         assert abs(np.corrcoef(starts[:, 0], starts[:, 1])[0, 1]) < 0.1, "environments draw independently"
+
+
+@pytest.mark.parametrize("burn_in", [0, 2, 7])
+@pytest.mark.parametrize("stack, num_envs, unroll_length, spare", [(4, 3, 5, 0), (1, 2, 3, 9), (4, 2, 1, 0)])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_recurrent_networks_windows_equal_the_twins(
+    stack: int, num_envs: int, unroll_length: int, spare: int, burn_in: int, seed: int, tmp_path: Path
+) -> None:
+    """Unrolls, interruptions with another replay restored from what was saved, and lives and games lost at random."""
+    sizes = {"num_envs": num_envs, "unroll_length": unroll_length, "state_size": 6, "burn_in": burn_in}
+    capacity = TrajectoryReplay.least_capacity(spec_of(stack), unroll_length, 6, burn_in) + spare
+    pair = Pair(spec_of(stack), capacity=capacity, seed=seed, **sizes)
+    choose = np.random.default_rng(seed)
+    starts: set[int] = set()
+    for _ in range(60):
+        if choose.random() < 0.15:
+            other = TrajectoryReplay(spec_of(stack), capacity=capacity, seed=99, **sizes)
+            other.restore(tmp_path, pair.replay.save(tmp_path))
+            pair.replay = other
+            pair.seam()
+        pair.begin_segment()
+        pair.step(unroll_length)
+        replay, twin = pair.replay, pair.twin
+        replay.check_valid()
+        latest = replay.latest()
+        for env in range(num_envs):
+            window = twin.window(env, twin.rows - unroll_length)
+            for got, wanted in zip(latest.arrays(), window.arrays(), strict=True):
+                np.testing.assert_array_equal(got[env], wanted)
+        assert replay.can_sample == all(twin.valid_starts(env) for env in range(num_envs))
+        assert replay.can_sample or replay.stored < capacity
+        if replay.can_sample:
+            sample, blank = replay.sample(), replay.blank()
+            assert [(a.shape, a.dtype) for a in sample.arrays()] == [(a.shape, a.dtype) for a in blank.arrays()]
+            starts.update(twin.starts_of(sample))
+    assert twin.rows > 3 * capacity
+    assert len(starts) > 20
+
+
+def test_states_are_stored_once_per_segment_and_counted() -> None:
+    sizes = {"num_envs": 3, "capacity": 103, "unroll_length": 10}
+    with_states = TrajectoryReplay.required_bytes(spec_of(1), 3, 103, unroll_length=10, state_size=8)
+    assert with_states - TrajectoryReplay.required_bytes(spec_of(1), 3, 103) == 4 * 3 * 8 * (103 // 10 + 2)
+    replay = TrajectoryReplay(spec_of(1), **sizes, seed=0, state_size=8, burn_in=5)
+    assert replay._segments._ring.nbytes == 4 * 3 * 8 * 12
+    assert replay.blank().memory.carry.shape == (3, 5 + 10 + 1)
+
+
+def test_a_state_of_another_shape_is_refused_and_so_is_a_batch_without_one() -> None:
+    pair = Pair(spec_of(1), num_envs=2, capacity=30, unroll_length=4, seed=0, state_size=6)
+    for wrong in (None, np.zeros((2, 5), np.float32), np.zeros((3, 6), np.float32)):
+        with pytest.raises(ValueError, match=r"state must have shape \(2, 6\)"):
+            pair.replay.begin_segment(wrong)
+    pair.begin_segment()
+    pair.step(5)
+    with pytest.raises(RuntimeError, match=r"needs a state at row 1; the last is at \[0\]"):
+        pair.replay.latest()
+    with pytest.raises(ValueError, match="state must have shape"):
+        TrajectoryReplay(spec_of(1), 2, 30, 4, 0).begin_segment(np.zeros((2, 6), np.float32))
+
+
+def test_marking_a_segment_copies_none_of_the_others() -> None:
+    replay = Pair(spec_of(1), num_envs=2, capacity=200, unroll_length=1, seed=0, state_size=50_000).replay
+    state = np.zeros((2, 50_000), np.float32)
+    tracemalloc.start()
+    for _ in range(50):
+        replay.begin_segment(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < state.nbytes
 
 
 def test_no_window_straddles_the_write_head() -> None:
@@ -214,11 +288,11 @@ def test_windows_of_some_environments_are_those_of_all() -> None:
         pair.step(70)
         replays.append(pair.replay)
     some, every = slice(2, 4), replays[0].latest()
-    for part, whole in zip(replays[0].latest(some), every, strict=True):
+    for part, whole in zip(replays[0].latest(some).arrays(), every.arrays(), strict=True):
         np.testing.assert_array_equal(part, whole[some])
     # The draws of consecutive groups are those of all at once.
     parts = [replays[0].sample(slice(first, first + 2)) for first in (0, 2, 4)]
-    for *pieces, whole in zip(*parts, replays[1].sample(), strict=True):
+    for *pieces, whole in zip(*(part.arrays() for part in parts), replays[1].sample().arrays(), strict=True):
         np.testing.assert_array_equal(np.concatenate(pieces), whole)
 
 
@@ -226,7 +300,9 @@ def test_shapes_and_dtypes_are_the_data_contracts() -> None:
     pair = Pair(spec_of(4, num_actions=5), num_envs=3, capacity=12, unroll_length=6, seed=0)
     pair.step(9)
     for trajectory in (pair.replay.sample(), pair.replay.latest()):
-        assert {name: (array.shape, str(array.dtype)) for name, array in trajectory._asdict().items()} == {
+        assert trajectory.memory is None
+        fields = zip(trajectory._fields, trajectory.arrays(), strict=False)
+        assert {name: (array.shape, str(array.dtype)) for name, array in fields} == {
             "observation": ((3, 3 + 6 + 1, 2, 3), "uint8"),
             "age": ((3, 7), "uint8"),
             "action": ((3, 6), "int32"),
@@ -242,7 +318,7 @@ def test_trajectories_are_copies() -> None:
     pair.step(10)
 
     def frozen(trajectory: Trajectory) -> list[bytes]:
-        return [array.tobytes() for array in trajectory]
+        return [array.tobytes() for array in trajectory.arrays()]
 
     latest, sample = pair.replay.latest(), pair.replay.sample()
     before = frozen(latest) + frozen(sample)

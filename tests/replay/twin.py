@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+from acer_tf.types import EnvironmentSpec, Memory, TimeStep, Trajectory
 
 
 def spec_of(stack: int, num_actions: int = 3, frame: tuple[int, ...] = (2, 3), dtype: str = "uint8") -> EnvironmentSpec:
@@ -79,10 +79,19 @@ class Row:
 class Twin:
     """Remembers every row ever shown, and enumerates what a replay of some capacity may return."""
 
-    def __init__(self, spec: EnvironmentSpec, num_envs: int, capacity: int, unroll_length: int) -> None:
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        num_envs: int,
+        capacity: int,
+        unroll_length: int,
+        state_size: int = 0,
+        burn_in: int = 0,
+    ) -> None:
         self.spec, self.num_envs, self.capacity, self.unroll_length = spec, num_envs, capacity, unroll_length
+        self.state_size, self.burn_in = state_size, burn_in
         self.memory: list[list[Row]] = [[] for _ in range(num_envs)]
-        self.segments: set[int] = set()
+        self.segments: dict[int, np.ndarray | None] = {}
 
     @property
     def rows(self) -> int:
@@ -104,11 +113,11 @@ class Twin:
             rows[-1].outcome = {name: value[env] for name, value in outcome.items()}
         self.start(step.observation, step.age)
 
-    def begin_segment(self) -> None:
-        self.segments.add(self.rows)
+    def begin_segment(self, state: np.ndarray | None = None) -> None:
+        self.segments[self.rows] = None if state is None else state.copy()
 
     def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
-        self.segments.discard(self.rows)
+        self.segments.pop(self.rows, None)
         uniform = np.full(self.spec.num_actions, 1 / self.spec.num_actions, np.float32)
         for rows in self.memory:
             rows[-1].outcome = {"action": 0, "behaviour": uniform, "reward": 0, "discount": 1, "mask": False}
@@ -119,17 +128,18 @@ class Twin:
         return [
             s
             for s in range(self.first, self.rows)
-            if s + self.unroll_length <= self.rows
+            if s + self.burn_in + self.unroll_length <= self.rows
+            and (not self.state_size or s in self.segments)
             and all(s - older >= self.first for older in range(rows[s].age + 1))
             and (not segments_only or s in self.segments)
-            and (not segments_only or not self.segments & set(range(s + 1, s + self.unroll_length)))
+            and (not segments_only or not set(self.segments) & set(range(s + 1, s + self.unroll_length)))
         ]
 
-    def window(self, env: int, start: int) -> Trajectory:
+    def window(self, env: int, start: int, burn_in: int = 0) -> Trajectory:
         """The window [...] without a batch axis, in the dtypes of the data contract."""
         rows = self.memory[env]
-        shown = rows[start : start + self.unroll_length + 1]
-        acted = shown[:-1]
+        shown = rows[start : start + burn_in + self.unroll_length + 1]
+        acted = shown[burn_in:-1]
         older = range(start - self.spec.stack + 1, start)
         blank = np.zeros(self.spec.frame_shape, self.spec.observation_dtype)
         frames = [self._frame(rows[i]) if i >= self.first else blank for i in older] + [
@@ -143,7 +153,16 @@ class Twin:
             discount=np.array([row.outcome["discount"] for row in acted], np.float32),
             mask=np.array([row.outcome["mask"] for row in acted], bool),
             behaviour=np.array([row.outcome["behaviour"] for row in acted], np.float32),
+            memory=self._memory_of(env, start, shown),
         )
+
+    def _memory_of(self, env: int, start: int, shown: list[Row]) -> Memory | None:
+        if not self.state_size:
+            return None
+        state = self.segments[start]
+        assert state is not None
+        # A row begins an episode if the environment ignored the action of the row before.
+        return Memory(state[env], np.array([True, *(bool(row.outcome["mask"]) for row in shown[:-1])]))
 
     def shown(self, env: int, start: int) -> np.ndarray:
         """The window's observations [T+1, S, ...] with their stacks, as the environment showed them."""
@@ -153,11 +172,12 @@ class Twin:
         """The start of each environment's window; fails unless it equals, bit for bit, exactly one valid window."""
         found = []
         for env in range(self.num_envs):
-            given = [(field.dtype, field[env].shape, field[env].tobytes()) for field in trajectory]
+            given = [(field.dtype, field[env].shape, field[env].tobytes()) for field in trajectory.arrays()]
             starts = [
                 s
                 for s in self.valid_starts(env, segments_only)
-                if [(field.dtype, field.shape, field.tobytes()) for field in self.window(env, s)] == given
+                if [(field.dtype, field.shape, field.tobytes()) for field in self.window(env, s, self.burn_in).arrays()]
+                == given
             ]
             assert len(starts) == 1, f"environment {env}: the window equals {len(starts)} of the valid ones"
             found += starts

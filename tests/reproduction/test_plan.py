@@ -126,12 +126,12 @@ def test_updates_are_counted_as_a_loop_makes_them(name):
     replay, env = make_replay(settings, spec), envs.make(settings.env, settings.num_envs, 0)
     generator = np.random.default_rng(0)
 
-    def act(observation, seed):
+    def act(observation, seed, state):
         if spec.continuous:
             action = generator.uniform(-1, 1, (settings.num_envs, spec.action_size)).astype(np.float32)
-            return action, np.zeros_like(action)
+            return action, np.zeros_like(action), state
         chosen = generator.integers(0, spec.num_actions, settings.num_envs).astype(np.int32)
-        return chosen, np.full((settings.num_envs, spec.num_actions), 1 / spec.num_actions, np.float32)
+        return chosen, np.full((settings.num_envs, spec.num_actions), 1 / spec.num_actions, np.float32), state
 
     loop = Loop(
         Actor(env, act, replay, 0),

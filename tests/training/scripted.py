@@ -67,10 +67,10 @@ class ScriptedEnvironment:
         )
 
 
-def act(observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Actions that depend on the seed alone, from the uniform policy."""
+def act(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Actions that depend on the seed alone, from the uniform policy, without memory."""
     action = np.random.default_rng(seed).integers(0, SPEC.num_actions, len(observation)).astype(np.int32)
-    return action, np.full((len(observation), SPEC.num_actions), 1 / SPEC.num_actions, np.float32)
+    return action, np.full((len(observation), SPEC.num_actions), 1 / SPEC.num_actions, np.float32), state
 
 
 def replay_of(num_envs: int, capacity: int = 1000, unroll_length: int = 4, seed: int = 0) -> TrajectoryReplay:
@@ -79,7 +79,7 @@ def replay_of(num_envs: int, capacity: int = 1000, unroll_length: int = 4, seed:
 
 def same(a: Trajectory, b: Trajectory) -> bool:
     """Whether two trajectories are equal, bit for bit."""
-    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a.arrays(), b.arrays(), strict=True))
 
 
 class Box:
@@ -107,10 +107,12 @@ class LightAgent:
         self.diagnostic_names: tuple[str, ...] = ()
         self._diagnostics = diagnostics
 
-    def act(self, observation: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def act(
+        self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         actions = self.network.spec.num_actions
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)
-        return action, np.full((len(observation), actions), 1 / actions, np.float32)
+        return action, np.full((len(observation), actions), 1 / actions, np.float32), state
 
     def prepare(self, trajectory: Trajectory) -> None:
         self.blank = trajectory

@@ -18,11 +18,11 @@ def actor_on(scripts, replay=None, seed=0, first=0.0, policy=act):
 def test_replay_receives_every_row_as_the_environments_answered_it():
     seen = []
 
-    def policy(observation, seed):
-        action, behaviour = act(observation, seed)
+    def policy(observation, seed, state):
+        action, _, _ = act(observation, seed, state)
         behaviour = np.random.default_rng(seed).dirichlet(np.ones(3), len(observation)).astype(np.float32)
         seen.append((observation, action, behaviour))
-        return action, behaviour
+        return action, behaviour, state
 
     replay = replay_of(2, unroll_length=6)
     scripts = [[Row(1.0), Row(2.0, "life"), Row(3.0, "over"), Row(4.0)], [Row(5.0, "cut"), Row(6.0), Row(7.0, "over")]]
@@ -110,7 +110,7 @@ def test_actions_depend_on_the_seed_and_the_row_alone():
     assert same(rows(3, [12]), rows(3, [5, 1, 6]))
     assert not np.array_equal(rows(3, [12]).action, rows(4, [12]).action)
     seeds = []
-    actor = actor_on([[]], seed=7, policy=lambda o, seed: (seeds.append(seed), act(o, seed))[1])
+    actor = actor_on([[]], seed=7, policy=lambda o, seed, state: (seeds.append(seed), act(o, seed, state))[1])
     actor.collect(3)
     actor.collect(2)
     assert [s.tolist() for s in seeds] == [[7, n] for n in range(5)]
@@ -122,7 +122,7 @@ def test_each_unroll_is_a_segment():
     actor = actor_on([[]], replay)
     for _ in range(4):
         actor.collect(3)
-    assert replay._segments.tolist() == [0, 3, 6, 9]
+    assert replay._segments.starts.tolist() == [0, 3, 6, 9]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -131,7 +131,7 @@ def test_the_first_quantity_that_is_not_finite_is_named(value):
         actor_on([[Row(), Row(), Row(value)], []][:1]).collect(4)
     with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step 0$"):
         actor_on([[]], first=value).collect(1)
-    broken = (np.zeros(1, np.int32), np.array([[0.5, value, 0.5]], np.float32))
+    broken = (np.zeros(1, np.int32), np.array([[0.5, value, 0.5]], np.float32), np.zeros((1, 0), np.float32))
     with pytest.raises(NonFiniteError, match=rf"^policy is {value}, at step 0$"):
         actor_on([[]], policy=lambda *_: broken).collect(1)
 

@@ -58,7 +58,9 @@ def step_of(snapshot):
 
 
 def same_replay(a, b):
-    a, b = ({name: np.array(v) for name, v in r._ring.items()} | {"rows": r.rows, "at": r._segments} for r in (a, b))
+    a, b = (
+        {name: np.array(v) for name, v in r._ring.items()} | {"rows": r.rows, "at": r._segments.starts} for r in (a, b)
+    )
     return all(np.array_equal(a[name], b[name]) for name in a)
 
 

@@ -15,7 +15,7 @@ from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
 from acer_tf.training.settings import DQN_PRESETS, make_settings
-from acer_tf.types import EnvironmentSpec
+from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.training.scripted import rows_of
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step=4)
@@ -122,7 +122,7 @@ def test_weights_of_1_leave_acer_s_update_as_it_is_to_the_bit():
 
 def test_a_weight_scales_what_comes_out_of_the_projection_and_the_critic_s_error():
     trajectory, (agent, _) = _twins()
-    tensors = type(trajectory)(*map(tf.constant, trajectory))
+    tensors = Trajectory.of(map(tf.constant, trajectory.arrays()))
     weight = np.array([0.5, 1.0, 0.25, 0.0], np.float32)
     rng = np.random.default_rng(1)
     probabilities = tf.constant(rng.dirichlet([1, 1], (4, 6)), tf.float32)

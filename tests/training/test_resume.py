@@ -16,6 +16,7 @@ from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import _assign
 from acer_tf.training.settings import make_settings
+from acer_tf.types import Trajectory
 from tests.replay.twin import World, spec_of
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, replay_of
 
@@ -211,7 +212,7 @@ STARTS = range(len(ROWS) + 1 + len(LATER) - 4 + 1)
 
 
 def gradients(agent, trajectory):
-    tensors, diagnostics, _ = agent.parameter_gradients(type(trajectory)(*map(tf.constant, trajectory)))
+    tensors, diagnostics, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
     return [t.numpy() for t in tensors], {name: float(value) for name, value in diagnostics.items()}
 
 

@@ -33,6 +33,7 @@ BASELINES = {
     "replay_start": 10_000,
     "replay_capacity": 50_000,
     "replay_segments_only": False,
+    "burn_in": 10,
     "network": "auto",
     "precision": "auto",
     "initialization": "orthogonal",

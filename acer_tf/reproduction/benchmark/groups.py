@@ -86,11 +86,12 @@ def control(repetitions: int, scratch: Path) -> Group:
     )
     loop.iterate()
     batch, seed = ring.sample(slice(settings.trajectories_per_update)), np.zeros(2, np.int32)
+    state = np.zeros((settings.num_envs, 0), np.float32)
     observation = ring.latest().observation[:, 0]
     name = f"loop, ratio {settings.replay_ratio:g}"
     workloads = {
         "environments": _environment(settings.env, settings.num_envs, threads["emulators"]),
-        "act": milliseconds(functools.partial(agent.act, observation, seed), 200),
+        "act": milliseconds(functools.partial(agent.act, observation, seed, state), 200),
         "update": milliseconds(functools.partial(agent.update, batch), 40),
         name: Workload("steps/s", lambda: _steps_per_second(loop, actor, 20)),
     }
@@ -169,7 +170,7 @@ def _learning(
 
     env = envs.make(env_id, _NUM_ENVS, 0, threads=threads["emulators"])
     acting = agents["float32"]  # of the loop that runs
-    actor = Actor(env, lambda observation, seed: acting.act(observation, seed), ring, seed=0)
+    actor = Actor(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
 
     def loop(precision: str, ratio: int) -> Workload:
         this = _fixed_replays()(
@@ -191,9 +192,9 @@ def _learning(
 
     batch, observation = ring.sample(), env.reset().observation
     workloads = {**_matrix_products(), "environments": _environment(env_id, _NUM_ENVS, threads["emulators"])}
-    seed = np.zeros(2, np.int32)
+    seed, state = np.zeros(2, np.int32), np.zeros((_NUM_ENVS, 0), np.float32)
     for precision, agent in agents.items():
-        workloads[f"act, {precision}"] = milliseconds(functools.partial(agent.act, observation, seed), 50)
+        workloads[f"act, {precision}"] = milliseconds(functools.partial(agent.act, observation, seed, state), 50)
         workloads[f"update, {precision}"] = milliseconds(functools.partial(agent.update, batch), updates)
     workloads["sample"] = milliseconds(ring.sample, 20)
     for ratio in RATIOS:

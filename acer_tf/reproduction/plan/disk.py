@@ -13,7 +13,7 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.replay.trajectories import CHUNK_BYTES
 from acer_tf.reproduction.plan.cells import PlannedCell
 from acer_tf.reproduction.plan.speed import Pace
-from acer_tf.training.build import make_agent, replay_rows
+from acer_tf.training.build import make_agent, replay_bytes, replay_rows
 from acer_tf.training.checkpoint import KEPT
 from acer_tf.training.settings import Settings
 from acer_tf.types import EnvironmentSpec
@@ -52,7 +52,11 @@ class Footprints:
         # Just before the oldest checkpoint goes there is one more than are kept, with all rows that any of them needs,
         # and a file stays whole while one of its rows is needed.
         rows = min(run, capacity + KEPT * interval + min(interval, CHUNK_BYTES / row))
-        return Footprint(state + policy + curve + _FIXED_BYTES, math.ceil(rows * row) + KEPT * state)
+        # Each checkpoint has all stored states of a recurrent network.
+        stored = math.ceil(min(run, capacity))
+        states = replay_bytes(settings, spec, stored) - (stored + 1) * row
+        passing = math.ceil(rows * row) + KEPT * state + (KEPT + 1) * states
+        return Footprint(state + policy + curve + _FIXED_BYTES, passing)
 
     def _weigh(self, settings: Settings, spec: EnvironmentSpec) -> tuple[int, int]:
         """Bytes of all that a checkpoint holds besides replay, and of the policy's weights."""

@@ -20,7 +20,7 @@ from acer_tf.training.settings import Settings
 
 REPETITIONS = 5
 # Of timing, behind warm-up. Iterations of the large network take a second, those of the others milliseconds.
-_SECONDS = {"nature": 8.0}
+_SECONDS = {"nature": 8.0, "nature_lstm": 8.0}
 _SECONDS_OTHERWISE = 3.0
 _MOST_REPLAYS = 4
 
@@ -95,7 +95,7 @@ def time_loop(settings: Settings, threads: int, begin: Callable[[], None] = lamb
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
     small = dataclasses.replace(
         settings,
-        replay_capacity=10 * settings.unroll_length,
+        replay_capacity=10 * settings.unroll_length + settings.burn_in,
         replay_start=0,
         learning_rate=1e-9,  # nothing is to be learned here, and nothing may diverge
     )

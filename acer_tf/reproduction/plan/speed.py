@@ -22,8 +22,8 @@ Measure = Callable[[Settings, int, int], Speed]
 
 _DECIDES_SPEED = (
     "atari_preset", "trajectory_weights", "network", "precision", "num_envs", "unroll_length",
-    "trajectories_per_update", "on_policy_updates", "replay_priority", "replay_batch", "advantage_samples", "dueling",
-    "retrace", "double_q",
+    "trajectories_per_update", "on_policy_updates", "replay_priority", "replay_batch", "burn_in", "advantage_samples",
+    "dueling", "retrace", "double_q",
 )  # fmt: skip
 # A shorter one of a run that goes on is mostly of starting and compiling.
 _RECORD_SECONDS = 60.0

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Protocol
 
 from acer_tf import envs
-from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.sweep.attempt import Job, Outcome
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS
@@ -59,7 +58,7 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
         SweepError: a cell's environment cannot be used, or does not suit its agent.
     """
     # TensorFlow comes with it: seconds that bad flags should not wait for.
-    from acer_tf.training.build import PROCESS_BYTES, replay_rows
+    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
     needed = []
@@ -73,6 +72,6 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
                 envs.require_actions(specs[key], settings.env, continuous=settings.agent in CONTINUOUS_AGENTS)
         except envs.InvalidEnvironment as error:
             raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
-        replay = TrajectoryReplay.required_bytes(specs[key], settings.num_envs, replay_rows(settings, specs[key]))
+        replay = replay_bytes(settings, specs[key], replay_rows(settings, specs[key]))
         needed.append(PROCESS_BYTES + replay)
     return needed
