@@ -127,11 +127,15 @@ def evaluate(
         if recorder is not None:
             recorder.start(_video_fps(policy, env))
         progress = _Progress(episodes, report)
-        step = env.reset()
+        step, first_state = env.reset(), policy.initial_state(num_envs)
+        state = first_state
         while any(len(played) < share for played, share in zip(games, quota, strict=True)):
             if recorder is not None and not games[0]:
                 recorder.add(env.render()[0])
-            step = env.step(_choose(policy.answer(step.observation), None if greedy else random))
+            answer = policy.answer(step.observation, state)
+            step = env.step(_choose(answer, None if greedy else random))
+            # As in training: the row that the environment ignored was the old game's last.
+            state = np.where(step.mask[:, None], answer.get("state", state), first_state)
             score += step.reward
             length += step.mask
             for i in np.flatnonzero(step.last):

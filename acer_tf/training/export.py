@@ -8,6 +8,9 @@ answers, where actions are discrete, `action` [N] int32 (sampled), `greedy_actio
 float32 and `q` [N, A] float32; where they are continuous, `action` [N, d] float32 (sampled) and `greedy_action` [N, d]
 float32, both cut and scaled to the environment's own bounds, and in the policy's units, where these bounds are [-1, 1],
 `mean` [N, d] float32 and `std` [N, d] float32, with `value` [N] float32.
+
+A recurrent policy also takes `state` [N, U] float32, and answers the next `state`. Its signature `initial_state` takes
+`count` (int32) and answers the `state` [count, U] with which an episode begins. A lost life begins none.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ import tensorflow as tf
 from acer_tf.averaging import copy_weights
 from acer_tf.envs import ATARI_PRESETS, env_family
 from acer_tf.networks import ContinuousNetwork, Network
+from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.types import EnvironmentSpec
 
 # Raised when a reader of the old metadata would misunderstand the new.
 FORMAT = 2
 _METADATA = "metadata.json"
 _SIGNATURE = "serving_default"
+_INITIAL = "initial_state"
 _GIVEN = ("env", "atari_preset", "agent", "preset", "steps", "commit", "versions")
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 _PARTS = (_METADATA, "saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001")
@@ -44,11 +49,13 @@ class Policy:
     """An exported policy f(·|φ(x)) with its critic.
 
     Methods take observations [N, *observation_shape] as the environment shows them, for any N, and raise ValueError for
-    another shape or a dtype that would lose values.
+    another shape or a dtype that would lose values. A recurrent policy is asked by `answer`, with the state that it
+    answered before.
 
     Attributes:
         metadata: metadata.json.
         spec: the observations and actions of its environment, from the metadata.
+        state_size: U of a recurrent policy's state; 0 for others.
     """
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
@@ -57,11 +64,12 @@ class Policy:
         for name in _OF_SPEC:
             of_spec[name] = tuple(metadata[name]) if isinstance(metadata[name], list) else metadata[name]
         self.spec = EnvironmentSpec(**of_spec)
+        self.state_size = int(metadata.get("state_size", 0))  # which policies of earlier versions do not name
         # A signature does not keep its variables alive; the object that it was loaded with does.
         self._saved_model = saved_model
         self._signature = saved_model.signatures[_SIGNATURE]
-        want = _observation_signature(self.spec)
-        have = self._signature.structured_input_signature[1].get("observation")
+        want = {tensor.name: tensor for tensor in _input_signature(self.spec, self.state_size)}
+        have = self._signature.structured_input_signature[1]
         if have != want:
             raise PolicyError(f"the SavedModel takes {have}, but {_METADATA} says {want}")
 
@@ -80,15 +88,40 @@ class Policy:
         """Q(x, ·) [N, A] float32, where actions are discrete, in units of the (for Atari clipped) discounted return."""
         return self.answer(observation)["q"]
 
-    def answer(self, observation: np.ndarray) -> dict[str, np.ndarray]:
-        """All that the signature answers, by name; see the module."""
+    def initial_state(self, count: int) -> np.ndarray:
+        """[count, U] float32: the state in which an episode begins, for so many environments."""
+        if not self.state_size:
+            return np.zeros((count, 0), np.float32)
+        return self._saved_model.signatures[_INITIAL](count=tf.constant(count, tf.int32))["state"].numpy()
+
+    def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """All that the signature answers, by name; see the module.
+
+        Args:
+            observation: [N, *observation_shape].
+            state: [N, U] that `initial_state` gave, or the answer to each one's observation before. Not looked at where
+                the policy is not recurrent.
+
+        Raises:
+            ValueError: see the class; or the policy is recurrent, and the state is missing or of another shape.
+        """
         observation = np.asarray(observation)
         shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
         if observation.shape[1:] != shape or observation.ndim == 0:
             raise ValueError(f"want observations of shape {('N', *shape)}, got {observation.shape}")
         if not np.can_cast(observation.dtype, dtype, "same_kind"):
             raise ValueError(f"want {dtype} observations, got {observation.dtype}")
-        answers = self._signature(observation=tf.constant(observation, dtype))
+        inputs = {"observation": tf.constant(observation, dtype)}
+        if self.state_size:
+            shape = (len(observation), self.state_size)
+            if state is None or np.shape(state) != shape:
+                got = "none" if state is None else f"shape {np.shape(state)}"
+                raise ValueError(
+                    f"this policy is recurrent: want its state of shape {shape}, got {got}; `initial_state` gives the "
+                    "first, `answer` each next one"
+                )
+            inputs["state"] = tf.constant(state, tf.float32)
+        answers = self._signature(**inputs)
         return {name: tensor.numpy() for name, tensor in answers.items()}
 
 
@@ -103,7 +136,8 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
         directory: the policy's folder; parents are made.
         metadata: recorded in metadata.json, which must be able to hold it. Must have "env", "atari_preset" (its name;
             None outside Atari), "agent", "preset", "steps" (agent decisions in training), "commit" and "versions".
-            "frames" (of training), "atari_preset_values", "network" and the fields of `EnvironmentSpec` are added.
+            "frames" (of training), "atari_preset_values", "network", "state_size" and the fields of `EnvironmentSpec`
+            are added.
 
     Raises:
         ValueError: a missing, unknown or unwritable entry of `metadata`; nothing has been written.
@@ -120,7 +154,10 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
         new.mkdir(parents=True)
         (new / _METADATA).write_text(document, encoding="utf-8")
         module = _module(network)
-        tf.saved_model.save(module, str(new), signatures={_SIGNATURE: module.act})
+        signatures = {_SIGNATURE: module.act}
+        if network.state_size:
+            signatures[_INITIAL] = module.initial_state
+        tf.saved_model.save(module, str(new), signatures=signatures)
         _swap(new, directory, old)
     except tf.errors.OpError as error:
         raise OSError(f"policy not written to {directory}: {error.message}") from error
@@ -159,6 +196,7 @@ def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any])
         "frames": metadata["steps"] * network.spec.frames_per_step,
         "atari_preset_values": values,
         "network": network.architecture,
+        "state_size": network.state_size,
         **dataclasses.asdict(network.spec),
     }
     try:
@@ -169,15 +207,22 @@ def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any])
 
 def _module(network: Network | ContinuousNetwork) -> tf.Module:
     answer = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
+    size = network.state_size
     module = tf.Module()
     # The variables, and not the Keras model too: a module that holds both stores the weights twice.
     module.weights = [variable.value for variable in answer.variables]
-    module.act = tf.function(answer.function, input_signature=[_observation_signature(network.spec)])
+    module.act = tf.function(answer.function, input_signature=_input_signature(network.spec, size))
+    if size:
+
+        def initial_state(count: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"state": tf.zeros([count, size])}
+
+        module.initial_state = tf.function(initial_state, input_signature=[tf.TensorSpec([], tf.int32, name="count")])
     return module
 
 
 class _Answer(NamedTuple):
-    function: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    function: Callable[..., dict[str, tf.Tensor]]
     variables: list[Any]  # what it reads
 
 
@@ -187,8 +232,7 @@ def _discrete(network: Network) -> _Answer:
     if twin.exploration is not None:
         twin.exploration.epsilon.assign(network.evaluation_epsilon)
 
-    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities, q = twin.observe(observation)
+    def answer(probabilities: tf.Tensor, q: tf.Tensor) -> dict[str, tf.Tensor]:
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would take over
         # the training process's global seed, and then every user would see the same sequence of actions.
         action = tf.raw_ops.Multinomial(
@@ -201,7 +245,14 @@ def _discrete(network: Network) -> _Answer:
             "q": q,
         }
 
-    return _Answer(act, twin.model.variables)
+    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
+        return answer(*twin.observe(observation))
+
+    def act_on(observation: tf.Tensor, state: tf.Tensor) -> dict[str, tf.Tensor]:
+        *outputs, state = twin.observe(observation, state)  # type: ignore[call-arg]  # it is a RecurrentNetwork
+        return {**answer(*outputs), "state": state}
+
+    return _Answer(act_on if isinstance(twin, RecurrentNetwork) else act, twin.model.variables)
 
 
 def _continuous(network: ContinuousNetwork) -> _Answer:
@@ -231,8 +282,10 @@ def _continuous(network: ContinuousNetwork) -> _Answer:
     return _Answer(act, twin.state.variables)
 
 
-def _observation_signature(spec: EnvironmentSpec) -> tf.TensorSpec:
-    return tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
+def _input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
+    observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
+    state = tf.TensorSpec([None, state_size], tf.float32, name="state")
+    return [observation, state] if state_size else [observation]
 
 
 def _swap(new: Path, directory: Path, old: Path) -> None:

@@ -206,3 +206,46 @@ class EndlessEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         return self.np_random.random(2, np.float32), 1.0, False, False, {}
+
+
+class CueEnvironment(gymnasium.Env[np.ndarray, np.int64]):
+    """Shows one of two cues in the first step, then nothing for `delay` steps, then asks which it was: 1 for right.
+
+    An observation is [first cue, second cue, asked]. Whoever does not remember gets 0.5 per game in the mean.
+    """
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, delay: int, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self._delay = delay
+        self._cue, self._hour = 0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._cue, self._hour = int(self.np_random.integers(2)), 0
+        return self._observation(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        asked = self._hour == self._delay
+        self._hour += 1
+        return self._observation(), float(asked and action == self._cue), asked, False, {}
+
+    def _observation(self) -> np.ndarray:
+        shown = np.zeros(3, np.float32)
+        shown[self._cue] = self._hour == 0
+        shown[2] = self._hour == self._delay
+        return shown
+
+
+class HiddenVelocities(gymnasium.ObservationWrapper[np.ndarray, np.int64, np.ndarray]):
+    """CartPole that shows where cart and pole are, and not how fast they move."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(gymnasium.make("CartPole-v1", render_mode=render_mode).unwrapped)
+        space = self.env.observation_space
+        self.observation_space = gymnasium.spaces.Box(space.low[::2], space.high[::2], (2,), np.float32)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return observation[::2]

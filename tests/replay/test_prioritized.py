@@ -105,7 +105,9 @@ def test_windows_are_those_of_the_ring_and_never_begin_behind_lost_frames(stack,
                 for s in starts
                 if all(
                     np.array_equal(part[0], whole[b])
-                    for part, whole in zip(replay._windows(np.array([s]), env[b : b + 1]), draw.trajectory, strict=True)
+                    for part, whole in zip(
+                        replay._windows(np.array([s]), env[b : b + 1]).arrays(), draw.trajectory.arrays(), strict=True
+                    )
                 )
             ]
             assert matches
@@ -196,7 +198,7 @@ def test_a_restored_replay_goes_on_as_if_nothing_had_been(tmp_path: Path, priori
     for _ in range(5):
         a, b = replay.draw(), other.draw()
         assert np.array_equal(a.items, b.items) and np.array_equal(a.weight, b.weight)
-        assert all(np.array_equal(x, y) for x, y in zip(a.trajectory, b.trajectory, strict=True))
+        assert all(np.array_equal(x, y) for x, y in zip(a.trajectory.arrays(), b.trajectory.arrays(), strict=True))
         for each in (replay, other):
             each.refresh(a, np.arange(8.0))
 

@@ -88,10 +88,10 @@ def test_what_a_replay_in_a_file_gives_are_copies(tmp_path):
     replay.start(first.observation, first.age)
     for step in others:
         replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
-    before, batch = replay.latest(), replay.latest()
+    before, batch = replay.latest().arrays(), replay.latest().arrays()
     for array in batch:
         array[:] = 0
-    assert all(np.array_equal(a, b) for a, b in zip(before, replay.latest(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, replay.latest().arrays(), strict=True))
 
 
 def test_what_is_sampled_is_prefetched_from_the_file(tmp_path, monkeypatch):

@@ -38,7 +38,8 @@ class Pair:
 
     def begin_segment(self) -> None:
         shape = (self.world.num_envs, self.state_size)
-        self._both("begin_segment", *([self.world.rng.normal(size=shape).astype(np.float32)] if self.state_size else []))
+        states = [self.world.rng.normal(size=shape).astype(np.float32)] if self.state_size else []
+        self._both("begin_segment", *states)
 
     def seam(self) -> None:
         self._both("seam", *self.world.reset()[:2])
@@ -181,7 +182,7 @@ def test_a_state_of_another_shape_is_refused_and_so_is_a_batch_without_one() -> 
     with pytest.raises(RuntimeError, match=r"needs a state at row 1; the last is at \[0\]"):
         pair.replay.latest()
     with pytest.raises(ValueError, match="state must have shape"):
-        TrajectoryReplay(spec_of(1), 2, 30, 4, 0).begin_segment(np.zeros((2, 6), np.float32))
+        Pair(spec_of(1), 2, 30, 4, 0).replay.begin_segment(np.zeros((2, 6), np.float32))
 
 
 def test_marking_a_segment_copies_none_of_the_others() -> None:
@@ -325,7 +326,7 @@ def test_trajectories_are_copies() -> None:
     pair.step(11)  # overwrites every slot
     assert frozen(latest) + frozen(sample) == before
     kept = frozen(pair.replay.latest())
-    for array in pair.replay.latest():
+    for array in pair.replay.latest().arrays():
         array[...] = 0
     assert frozen(pair.replay.latest()) == kept
 

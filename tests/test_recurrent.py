@@ -1,0 +1,156 @@
+"""The recurrent network against Keras' own LSTM cell, and a whole window against its rows one by one."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf.layers import Lstm
+from acer_tf.recurrent import UNITS, RecurrentNetwork
+from acer_tf.types import EnvironmentSpec, Memory
+from tests.test_networks import SPECS, frames_of, stacked
+
+RECURRENT = {f"{architecture}_lstm": spec for architecture, spec in SPECS.items()}
+
+
+def lstm_of(units, size, rng):
+    layer = Lstm(units, "zeros", "zeros")
+    layer.build((None, None, size), None, None)
+    layer.set_weights([rng.normal(scale=0.5, size=w.shape).astype(np.float32) for w in layer.get_weights()])
+    return layer
+
+
+def inputs_of(rng, batch, rows, size, units):
+    carry = rng.random((batch, rows)) < 0.7
+    carry[:, 0], carry[0] = True, True
+    x, state = rng.normal(size=(batch, rows, size)), rng.normal(size=(batch, 2 * units))
+    return tf.constant(x, tf.float32), tf.constant(state, tf.float32), tf.constant(carry)
+
+
+def test_the_layer_and_its_gradient_are_those_of_keras_cell_with_resets():
+    """The gradient is written out by hand: of every weight, of x and of the state, from every row and the last c."""
+    rng = np.random.default_rng(0)
+    batch, rows, size, units = 4, 7, 3, 5
+    layer = lstm_of(units, size, rng)
+    cell = keras.layers.LSTMCell(units)
+    cell.build((None, size))
+    cell.set_weights(layer.get_weights())
+    x, state, carry = inputs_of(rng, batch, rows, size, units)
+    of_rows, of_state = rng.normal(size=(batch, rows, units)), rng.normal(size=(batch, 2 * units))
+
+    def by_keras():
+        h, c = state[:, :units], state[:, units:]
+        outputs = []
+        for row in range(rows):
+            goes_on = tf.cast(carry[:, row, None], tf.float32)
+            h, (h, c) = cell(x[:, row], [h * goes_on, c * goes_on])
+            outputs.append(h)
+        return tf.stack(outputs, axis=1), tf.concat([h, c], axis=1)
+
+    found = []
+    for compute, weights in ((by_keras, cell.trainable_weights), (lambda: layer(x, state, carry), layer.weights)):
+        with tf.GradientTape() as tape:
+            tape.watch([x, state])
+            outputs, last = compute()
+            loss = tf.reduce_sum(outputs * of_rows) + tf.reduce_sum(last * of_state)
+        found.append([outputs, last, *tape.gradient(loss, [x, state, *[w.value for w in weights]])])
+    assert len(found[0]) == 7
+    for expected, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_row_that_begins_anew_forgets_may_be_anything():
+    rng = np.random.default_rng(0)
+    layer = lstm_of(5, 3, rng)
+    x, state, carry = inputs_of(rng, 4, 7, 3, 5)
+    dirty = x.numpy().copy()
+    forgotten = np.array([not carry[b, : row + 1].numpy().all() for b in range(4) for row in range(7)]).reshape(4, 7)
+    assert forgotten.any() and not forgotten.all()
+    for b in range(4):
+        if forgotten[b].any():
+            dirty[b, : forgotten[b].argmax()] = np.nan
+    clean, poisoned = (layer(tf.constant(values), state, carry)[0].numpy() for values in (x, dirty))
+    np.testing.assert_array_equal(poisoned[forgotten], clean[forgotten])
+    assert np.isnan(poisoned).any()
+
+
+@pytest.mark.parametrize("architecture", RECURRENT)
+def test_a_window_equals_acting_row_by_row(architecture):
+    spec = RECURRENT[architecture]
+    rng = np.random.default_rng(0)
+    network = RecurrentNetwork(spec, architecture=architecture)
+    head = network._top.get_layer("policy")
+    head.kernel.assign(100 * head.kernel)  # so that an error in the policy shows
+    batch, rows = 3, 9
+    frames = frames_of(rng, spec, batch, spec.stack - 1 + rows)
+    age = np.minimum(np.arange(rows), spec.stack - 1)[None].repeat(batch, 0).astype(np.uint8)
+    carry = np.ones((batch, rows), bool)
+    carry[0, 4] = carry[1, 1] = carry[1, 8] = False
+    first = rng.normal(size=(batch, network.state_size)).astype(np.float32)
+    planes = network.planes(tf.constant(frames), tf.constant(age))
+    probabilities, q = network(planes, Memory(tf.constant(first), tf.constant(carry)))
+    shown = stacked(frames, age, spec.stack) if spec.stack > 1 else frames
+    state, spread = first, []
+    for row in range(rows):
+        state = np.where(carry[:, row, None], state, np.float32(0))
+        alone, q_alone, state = (t.numpy() for t in network.observe(tf.constant(shown[:, row]), tf.constant(state)))
+        np.testing.assert_allclose(probabilities[:, row], alone, atol=1e-5)
+        np.testing.assert_allclose(q[:, row], q_alone, atol=1e-5)
+        spread.append(alone)
+    assert np.std(spread) > 0.01
+    policy, after = network.distribution(tf.constant(shown[:, 0]), tf.constant(first))
+    np.testing.assert_allclose(policy.statistics, spread[0], atol=1e-6)
+    assert after.shape == (batch, 2 * UNITS)
+
+
+@pytest.mark.parametrize("cut", [1, 4])
+def test_a_burn_in_and_the_rest_equal_the_whole(cut):
+    spec, rng = RECURRENT["mlp_lstm"], np.random.default_rng(0)
+    network = RecurrentNetwork(spec, architecture="mlp_lstm")
+    carry = np.ones((2, 7), bool)
+    carry[0, 2] = carry[1, cut] = False
+    memory = Memory(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
+    planes = tf.constant(frames_of(rng, spec, 2, 7))
+    whole = network(planes, memory)
+    inputs = network.burn_in(planes, memory, 7 - cut)
+    assert inputs[0].shape[1] == inputs[1].carry.shape[1] == 7 - cut
+    for ours, expected in zip(network(*inputs), whole, strict=True):
+        np.testing.assert_allclose(ours, expected[:, cut:], atol=1e-6)
+    untouched, same = network.burn_in(planes, memory, 7)
+    assert same.state is memory.state
+    np.testing.assert_array_equal(untouched, planes)
+
+
+@pytest.mark.parametrize("initialization", ["orthogonal", "fan_in"])
+def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initialization):
+    network = RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    kernel, recurrent, bias = network._lstm.get_weights()
+    np.testing.assert_array_equal(bias.reshape(4, UNITS).T, np.tile([0, 1, 0, 0], (UNITS, 1)))
+    np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(UNITS), atol=1e-5)
+    assert kernel.shape == (64, 4 * UNITS)
+    if initialization == "orthogonal":
+        np.testing.assert_allclose(kernel @ kernel.T, np.eye(64), atol=1e-5)
+    else:
+        assert 0.9 / 8 < np.abs(kernel).max() <= 1 / 8
+    same = RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(network.model.get_weights(), same.model.get_weights(), strict=True))
+
+
+def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
+    spec = RECURRENT["nature_lstm"]
+    network = RecurrentNetwork(spec, architecture="nature_lstm", precision="bfloat16")
+    paths = [v.path for v in network.model.variables]
+    assert len(set(paths)) == len(paths) == 8 + 3 + 4
+    assert {v.dtype for v in network.model.variables} == {"float32"}
+    assert network.convolutional and not RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm").convolutional
+    twin = network.twin()
+    observation = tf.constant(frames_of(np.random.default_rng(0), spec, 2, 4))
+    state = tf.zeros([2, network.state_size])
+    for ours, exact in zip(network.observe(observation, state), twin.observe(observation, state), strict=True):
+        assert ours.dtype == tf.float32  # the state is carried in float32 whatever the torso computes in
+        np.testing.assert_allclose(ours, exact, atol=0.05)
+
+
+def test_observations_that_a_torso_cannot_read_are_refused():
+    with pytest.raises(ValueError, match="network 'nature_lstm' cannot read"):
+        RecurrentNetwork(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
