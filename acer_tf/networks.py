@@ -247,7 +247,7 @@ def default_architecture(spec: EnvironmentSpec) -> Architecture:
 
 
 def torso_of(architecture: str) -> str:
-    """"nature", "small" or "mlp": what reads the observation, with or without an LSTM behind."""
+    """What reads the observation, with or without an LSTM behind: "nature", "small" or "mlp"."""
     return architecture.removesuffix("_lstm")
 
 

@@ -295,11 +295,11 @@ class TrajectoryReplay:
             ReplayCorrupt: a chunk file is missing, damaged, or not the one that was saved.
         """
         there, here = _decode(state["layout"]), self._layout()
-        differing = [key for key in here if there.get(key) != here[key]]
+        differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
         if differing:
             raise ValueError(
                 "the saved replay has other sizes: "
-                + "; ".join(f"{key} is {there.get(key)} there, {here[key]} here" for key in differing)
+                + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
             )
         rows = int(state["rows"])
         chunks = [Chunk(*numbers) for numbers in state["chunks"].tolist()]

@@ -68,10 +68,11 @@ class Policy:
         # A signature does not keep its variables alive; the object that it was loaded with does.
         self._saved_model = saved_model
         self._signature = saved_model.signatures[_SIGNATURE]
-        want = {tensor.name: tensor for tensor in _input_signature(self.spec, self.state_size)}
-        have = self._signature.structured_input_signature[1]
+        want = _input_signature(self.spec, self.state_size)
+        have = sorted(self._signature.structured_input_signature[1].values(), key=lambda tensor: tensor.name)
         if have != want:
-            raise PolicyError(f"the SavedModel takes {have}, but {_METADATA} says {want}")
+            took, said = (", ".join(map(str, tensors)) for tensors in (have, want))
+            raise PolicyError(f"the SavedModel takes {took}, but {_METADATA} says {said}")
 
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
         """Actions as the environment takes them: sampled, differently at every call, or the most probable.
@@ -285,7 +286,7 @@ def _continuous(network: ContinuousNetwork) -> _Answer:
 def _input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
     observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
-    return [observation, state] if state_size else [observation]
+    return [observation, state] if state_size else [observation]  # in the order of their names
 
 
 def _swap(new: Path, directory: Path, old: Path) -> None:

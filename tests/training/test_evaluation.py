@@ -31,7 +31,10 @@ class FakePolicy:
         self.shares = np.full(spec.num_actions, 1 / spec.num_actions, np.float32)
         self.calls = 0
 
-    def answer(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+    def initial_state(self, count: int) -> np.ndarray:
+        return np.zeros((count, 0), np.float32)
+
+    def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
         self.calls += 1
         return {"probabilities": np.tile(self.shares, (len(observation), 1))}
 

@@ -191,6 +191,7 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
         "format": 2,
         "frames": 4000,
         "network": "nature",
+        "state_size": 0,
         "observation_shape": [4, 84, 84],
         "observation_dtype": "uint8",
         "stack": 4,

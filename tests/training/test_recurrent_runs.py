@@ -1,0 +1,324 @@
+"""A recurrent policy's state on its whole way: acting, replay, checkpoint, export, evaluation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf import envs
+from acer_tf.networks import Network
+from acer_tf.recurrent import UNITS, RecurrentNetwork
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.training import evaluation
+from acer_tf.training.actor import Actor
+from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows
+from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.evaluation import evaluate
+from acer_tf.training.export import PolicyError, export_policy, load_policy
+from acer_tf.training.loop import Loop
+from acer_tf.training.run import export_run, train
+from acer_tf.training.settings import SettingsError, make_settings
+from tests.training import test_evaluation
+from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of
+from tests.training.test_export import make_metadata
+
+SIZE = 2 * UNITS
+SMALL = {
+    "env": "CartPole-v1",
+    "network": "mlp_lstm",
+    "precision": "float32",
+    "num_envs": 2,
+    "unroll_length": 5,
+    "burn_in": 3,
+    "replay_start": 20,
+    "replay_capacity": 60,
+    "total_steps": 300,
+    "log_interval": 100,
+}
+
+
+def settings_of(**given: Any) -> Any:
+    return make_settings(SMALL | given)
+
+
+# Acting
+
+
+def test_the_state_begins_anew_behind_a_masked_row_and_never_at_a_lost_life() -> None:
+    """Here a state counts the rows of its game, the masked one included."""
+    seen: list[list[float]] = []
+
+    def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, ...]:
+        seen.append(state[:, 0].tolist())
+        action, behaviour, _ = act(observation, seed, state)
+        return action, behaviour, state + 1
+
+    scripts = [
+        [Row(), Row(1.0, "life"), Row(), Row(1.0, "over"), Row(), Row(), Row()],
+        [Row(), Row(0.0, "cut"), Row(), Row(), Row(), Row(), Row(1.0, "over")],
+    ]
+    replay = TrajectoryReplay(SPEC, 2, 40, 4, 0, state_size=1, burn_in=2)
+    actor = Actor(ScriptedEnvironment(scripts), counting, replay, seed=0)
+    actor.collect(4)
+    first = replay.latest()
+    actor.collect(4)
+    assert [row[0] for row in seen] == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert [row[1] for row in seen] == [0, 1, 2, 0, 1, 2, 3, 4]
+    assert first.memory.state[:, 0].tolist() == [0, 0]
+    assert first.memory.carry.tolist() == [[True] * 5, [True, True, True, False, True]]
+    latest = replay.latest()
+    assert latest.memory.state[:, 0].tolist() == [4, 1]
+    assert latest.memory.carry.tolist() == [[True, False, True, True, True], [True] * 5]
+    actor.collect(4)
+    drawn = replay.sample()  # of the only two starts behind which there are 2 + 4 rows
+    assert drawn.memory.carry.shape == (2, 7)
+    assert drawn.memory.state[0, 0] in (0, 4)
+
+
+def test_a_resumed_actor_begins_without_a_memory(tmp_path: Path) -> None:
+    def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, ...]:
+        action, behaviour, _ = act(observation, seed, state)
+        return action, behaviour, state + 1
+
+    before = TrajectoryReplay(SPEC, 1, 40, 4, 0, state_size=1, burn_in=2)
+    Actor(ScriptedEnvironment([[]]), counting, before, 0).collect(4)
+    after = TrajectoryReplay(SPEC, 1, 40, 4, 0, state_size=1, burn_in=2)
+    after.restore(tmp_path, before.save(tmp_path))
+    Actor(ScriptedEnvironment([[]]), counting, after, 0).collect(4)
+    assert after.latest().memory.state.tolist() == [[0]]
+    window = after.sample()  # 4 rows, the seam, then the first of the new game's
+    assert window.memory.carry.tolist() == [[True, True, True, True, True, False, True]]
+    assert window.mask.tolist() == [[True, True, False, True]]
+
+
+@pytest.mark.parametrize("burn_in", [0, 3])
+def test_what_acting_recorded_is_what_the_update_computes(burn_in: int) -> None:
+    """φ of the behaviour, row by row over games that end, equals φ of whole windows from the stored states."""
+    settings = settings_of(burn_in=burn_in, num_envs=3)
+    env = envs.make(settings.env, 3, 0)
+    agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
+    head = agent.network._top.get_layer("policy")
+    head.kernel.assign(1000 * head.kernel)
+    actor = Actor(env, agent.act, replay, seed=0)
+    for _ in range(12):
+        actor.collect(5)
+    env.close()
+    windows = [replay.latest(), *(replay.sample() for _ in range(20))]
+    inner = [~window.memory.carry[:, -5:] for window in windows]
+    assert any(cleared.any() for cleared in inner)
+    for window in windows:
+        planes = agent.network.planes(tf.constant(window.observation), tf.constant(window.age))
+        probabilities, _ = agent.network(*agent.network.burn_in(planes, window.memory, 6))
+        np.testing.assert_allclose(probabilities[:, :-1], window.behaviour, atol=1e-5)
+    assert windows[1].behaviour.std() > 0.01
+
+
+# Checkpoints
+
+
+def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
+    settings = settings_of()
+    env = envs.make(settings.env, 2, 0)
+    agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
+    actor, checkpoints = Actor(env, agent.act, replay, seed=0), Checkpoints(tmp_path)
+    for count in range(1, 31):  # past the ring's end
+        actor.collect(5)
+        if count % 10 == 0:
+            checkpoints.save(Snapshot({}, {}), replay, count)
+    env.close()
+    restored = make_replay(settings, env.spec)
+    Checkpoints(tmp_path).restore(restored)
+    restored.check_valid()
+    for _ in range(10):
+        for ours, expected in zip(restored.sample().arrays(), replay.sample().arrays(), strict=True):
+            np.testing.assert_array_equal(ours, expected)
+    assert np.abs(replay.sample().memory.state).min(axis=1).any()
+    other = make_replay(settings_of(network="mlp"), env.spec)
+    with pytest.raises(CheckpointError, match="none of the .* checkpoints"):
+        Checkpoints(shutil.copytree(tmp_path, tmp_path.with_name("copy"))).restore(other)
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, iterate, left = settings_of(), Loop.iterate, [15]
+
+    def interrupted(self: Loop) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        iterate(self)
+
+    monkeypatch.setattr(Loop, "iterate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, tmp_path / "run", checkpoint_minutes=0.0, quiet=True)
+    export_run(tmp_path / "run", tmp_path / "halfway")
+    policy = load_policy(train(settings, tmp_path / "run", quiet=True))
+    assert policy.state_size == load_policy(tmp_path / "halfway").state_size == SIZE
+    rows = rows_of(tmp_path / "run")
+    assert int(rows[-1]["steps"]) >= 300
+    assert int(rows[-1]["replay_updates"]) > 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["burn_in"] == 3
+    result = evaluate(policy, episodes=3, num_envs=2)
+    assert result.episodes == 3
+    assert evaluate(policy, episodes=3, num_envs=2) == result
+
+
+@pytest.mark.parametrize("agent", ["a3c", "trust_a3c"])
+def test_a3c_trains_with_an_lstm_and_keeps_no_rows_for_a_burn_in(agent: str, tmp_path: Path) -> None:
+    settings = settings_of(agent=agent, total_steps=100)
+    assert replay_rows(settings, envs.spec("CartPole-v1")) == 2 * 5
+    train(settings, tmp_path / "run", quiet=True)
+    assert rows_of(tmp_path / "run")[-1]["replay_updates"] == "0"
+
+
+# Policies
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecurrentNetwork, Path]:
+    network = RecurrentNetwork(envs.spec("CartPole-v1"), architecture="mlp_lstm", seed=1)
+    head = network._top.get_layer("policy")
+    head.kernel.assign(100 * head.kernel)
+    directory = tmp_path_factory.mktemp("recurrent") / "policy"
+    export_policy(network, directory, make_metadata("CartPole-v1"))
+    return network, directory
+
+
+def games_by(network: RecurrentNetwork, observations: np.ndarray) -> list[np.ndarray]:
+    """φ [N, A] of rows [R, N, 4] of one game each."""
+    state, found = tf.zeros([observations.shape[1], SIZE]), []
+    for observation in observations:
+        probabilities, _, state = network.observe(tf.constant(observation), state)
+        found.append(probabilities.numpy())
+    return found
+
+
+def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple[RecurrentNetwork, Path]) -> None:
+    network, directory = exported
+    policy = load_policy(directory)
+    assert policy.metadata["state_size"] == policy.state_size == SIZE
+    for count in (1, 3):
+        observations = np.random.default_rng(count).normal(size=(6, count, 4)).astype(np.float32)
+        state = policy.initial_state(count)
+        assert (state.shape, state.dtype, state.any()) == ((count, SIZE), np.float32, False)
+        for observation, expected in zip(observations, games_by(network, observations), strict=True):
+            answer = policy.answer(observation, state)
+            np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+            state = answer["state"]
+        assert set(answer) == {"action", "greedy_action", "probabilities", "q", "state"}
+
+
+def test_a_missing_or_misshapen_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
+    policy, observation = load_policy(exported[1]), np.zeros((2, 4), np.float32)
+    for call in (policy, policy.answer, policy.probabilities, policy.q):
+        with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got none; `initial_state` gives"):
+            call(observation)
+    with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got shape \(1, 512\)"):
+        policy.answer(observation, policy.initial_state(1))
+
+
+def test_a_policy_whose_metadata_deny_its_state_is_refused(
+    exported: tuple[RecurrentNetwork, Path], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(exported[1], tmp_path / "policy"))
+    metadata = json.loads((copy / "metadata.json").read_text())
+    (copy / "metadata.json").write_text(json.dumps(metadata | {"state_size": 0}))
+    with pytest.raises(PolicyError, match="the SavedModel takes .*state.* but metadata.json says"):
+        load_policy(copy)
+
+
+def test_a_feed_forward_policy_of_an_earlier_version_has_no_state(tmp_path: Path) -> None:
+    export_policy(Network(envs.spec("CartPole-v1"), architecture="mlp"), tmp_path / "p", make_metadata("CartPole-v1"))
+    metadata = json.loads((tmp_path / "p" / "metadata.json").read_text())
+    assert metadata.pop("state_size") == 0
+    (tmp_path / "p" / "metadata.json").write_text(json.dumps(metadata))
+    policy, observation = load_policy(tmp_path / "p"), np.zeros((3, 4), np.float32)
+    assert policy.initial_state(3).shape == (3, 0)
+    assert set(policy.answer(observation, policy.initial_state(3))) == set(policy.answer(observation))
+    assert "state" not in policy.answer(observation)
+
+
+WITHOUT_ACER_TF = """
+import sys
+sys.modules["acer_tf"] = None  # any import of it now fails
+import numpy as np, tensorflow as tf
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+observations, found = np.load(sys.argv[2]), []
+state = signatures["initial_state"](count=tf.constant(3))["state"]
+for observation in observations:
+    answer = signatures["serving_default"](observation=tf.constant(observation), state=state)
+    state = answer["state"]
+    found.append(answer["probabilities"].numpy())
+np.save(sys.argv[3], found)
+"""
+
+
+def test_tensorflow_alone_plays_a_game_with_it(exported: tuple[RecurrentNetwork, Path], tmp_path: Path) -> None:
+    network, directory = exported
+    observations = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", observations)
+    command = [sys.executable, "-c", WITHOUT_ACER_TF, str(directory), "rows.npy", "found.npy"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    found = np.load(tmp_path / "found.npy", allow_pickle=False)
+    np.testing.assert_allclose(found, games_by(network, observations), atol=1e-5)
+
+
+def test_evaluation_begins_each_game_with_a_fresh_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[np.ndarray] = []
+
+    class Counting(test_evaluation.FakePolicy):
+        def initial_state(self, count: int) -> np.ndarray:
+            return np.zeros((count, 1), np.float32)
+
+        def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+            seen.append(state[:, 0])
+            return super().answer(observation) | {"state": state + 1}
+
+    monkeypatch.setattr(evaluation.envs, "make", lambda *_, **__: test_evaluation.ScriptedEnvironment([2, 3]))
+    evaluate(Counting("Any-v0"), episodes=4, num_envs=2)
+    # Games of 2 and of 3 steps, in which lives are lost, each with its masked row behind.
+    assert [row[0] for row in seen[:7]] == [0, 1, 2, 0, 1, 2, 0]
+    assert [row[1] for row in seen[:7]] == [0, 1, 2, 3, 0, 1, 2]
+
+
+# What is refused, and what is counted
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"agent": "dqn", "preset": "dqn"}, "--network=mlp_lstm: --agent must be one of acer, a3c, trust_a3c, got dqn"),
+        ({"agent": "acer_continuous"}, "--network=mlp_lstm: --agent must be one of .*, got acer_continuous"),
+        ({"agent": "tis", "env": "Pendulum-v1"}, "--network=mlp_lstm: --agent must be one of .*, got tis"),
+        ({"replay_priority": "rank"}, "--replay_priority=rank: must be uniform with --network=mlp_lstm"),
+        ({"replay_segments_only": True}, "--replay_segments_only: not with --network=mlp_lstm"),
+        ({"burn_in": -1}, "--burn_in=-1: must be at least 0"),
+        (
+            {"replay_capacity": 12, "replay_start": 10},
+            "--replay_capacity=12: must be at least 13 with --network=mlp_lstm, twice --unroll_length=5 and --burn_in",
+        ),
+    ],
+)
+def test_what_does_not_go_with_a_recurrent_network_is_refused(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{complaint}"):
+        settings_of(**given)
+
+
+def test_continuous_actions_are_refused() -> None:
+    settings = settings_of(env="Pendulum-v1", agent="a3c")
+    with pytest.raises(SettingsError, match="^--network=mlp_lstm: continuous actions are chosen by network 'mlp'"):
+        make_agent(settings, envs.spec("Pendulum-v1"))
+
+
+def test_the_replay_counts_its_states() -> None:
+    spec = envs.spec("CartPole-v1")
+    plain, recurrent = settings_of(network="mlp"), settings_of()
+    states = replay_bytes(recurrent, spec, 60) - replay_bytes(plain, spec, 60)
+    assert states == make_replay(recurrent, spec)._segments._ring.nbytes == 4 * 2 * SIZE * (60 // 5 + 2)
