@@ -209,17 +209,18 @@ class EndlessEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 class CueEnvironment(gymnasium.Env[np.ndarray, np.int64]):
-    """Shows one of two cues in the first step, then nothing for `delay` steps, then asks which it was: 1 for right.
+    """Shows one of two cues in the first step, then asks in each of ten steps which it was: 1 for a right answer.
 
-    An observation is [first cue, second cue, asked]. Whoever does not remember gets 0.5 per game in the mean.
+    An observation is [first cue, second cue, asked]. Whoever does not remember gets 5 per game in the mean, and whoever
+    remembers for n steps 5 + n / 2.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
+    length = 10
 
-    def __init__(self, delay: int, render_mode: str | None = None) -> None:
+    def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
-        self._delay = delay
         self._cue, self._hour = 0, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -228,15 +229,13 @@ class CueEnvironment(gymnasium.Env[np.ndarray, np.int64]):
         return self._observation(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
-        asked = self._hour == self._delay
+        right = self._hour > 0 and action == self._cue
         self._hour += 1
-        return self._observation(), float(asked and action == self._cue), asked, False, {}
+        return self._observation(), float(right), self._hour > self.length, False, {}
 
     def _observation(self) -> np.ndarray:
-        shown = np.zeros(3, np.float32)
-        shown[self._cue] = self._hour == 0
-        shown[2] = self._hour == self._delay
-        return shown
+        cue = np.eye(2)[self._cue] if self._hour == 0 else np.zeros(2)
+        return np.array([*cue, self._hour > 0], np.float32)
 
 
 class HiddenVelocities(gymnasium.ObservationWrapper[np.ndarray, np.int64, np.ndarray]):
