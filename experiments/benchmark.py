@@ -20,7 +20,10 @@ from absl import flags
 
 from experiments import cli
 
-_GROUPS = ("machine", "environments", "atari", "minatar", "control", "replay", "priorities")
+_GROUPS = (
+    *("machine", "environments", "atari", "minatar", "control", "replay", "priorities"),
+    *("recurrent", "recurrent_small"),
+)
 
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_enum("only", None, _GROUPS, "measure only this group; may be repeated", flag_values=FLAGS)

@@ -15,7 +15,16 @@ import psutil
 
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.benchmark.priorities import priorities
-from acer_tf.reproduction.benchmark.timing import Group, Measurement, Workload, interleaved, milliseconds, rate
+from acer_tf.reproduction.benchmark.recurrent import PAIRS, recurrent
+from acer_tf.reproduction.benchmark.timing import (
+    Group,
+    Measurement,
+    Workload,
+    interleaved,
+    milliseconds,
+    rate,
+    steps_per_second,
+)
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 ENVIRONMENTS = (4, 16, 64)
@@ -93,7 +102,7 @@ def control(repetitions: int, scratch: Path) -> Group:
         "environments": _environment(settings.env, settings.num_envs, threads["emulators"]),
         "act": milliseconds(functools.partial(agent.act, observation, seed, state), 200),
         "update": milliseconds(functools.partial(agent.update, batch), 40),
-        name: Workload("steps/s", lambda: _steps_per_second(loop, actor, 20)),
+        name: Workload("steps/s", lambda: steps_per_second(loop, 20)),
     }
     measurements = interleaved(workloads, repetitions)
     env.close()
@@ -142,6 +151,7 @@ GROUPS: dict[str, Callable[[int, Path], Group]] = {
     "control": control,
     "replay": replay,
     "priorities": priorities,
+    **{name: functools.partial(recurrent, name) for name in PAIRS},
 }
 
 
@@ -183,12 +193,12 @@ def _learning(
             seed=0,
         )
 
-        def steps_per_second() -> float:
+        def run() -> float:
             nonlocal acting
             acting = agents[precision]
-            return _steps_per_second(this, actor, iterations[ratio])
+            return steps_per_second(this, iterations[ratio])
 
-        return Workload("steps/s", steps_per_second)
+        return Workload("steps/s", run)
 
     batch, observation = ring.sample(), env.reset().observation
     workloads = {**_matrix_products(), "environments": _environment(env_id, _NUM_ENVS, threads["emulators"])}
@@ -228,13 +238,6 @@ def _fixed_replays() -> type:
             return int(self._replay_ratio)
 
     return FixedReplays
-
-
-def _steps_per_second(loop: Any, actor: Any, iterations: int) -> float:
-    steps, began = actor.steps, time.perf_counter()
-    for _ in range(iterations):
-        loop.iterate()
-    return (actor.steps - steps) / (time.perf_counter() - began)
 
 
 def _checkpoints(

@@ -11,6 +11,7 @@ import matplotlib
 from acer_tf.reproduction.benchmark.groups import ENVIRONMENTS, PRECISIONS, RATIOS, REPLAY_ROWS
 from acer_tf.reproduction.benchmark.operations import roofline
 from acer_tf.reproduction.benchmark.priorities import SIZES, STORED, STRUCTURES
+from acer_tf.reproduction.benchmark.recurrent import PAIRS, RATIO
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -41,6 +42,12 @@ def summary(groups: Mapping[str, Any]) -> str:
         speed = outcome["measurements"]["loop, ratio 4"]["median"]
         shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in outcome["facts"]["shares"].items())
         lines.append(f"| control/cheetah, replay ratio 4 | {_number(speed)} steps/s | | {shares} of the time |")
+    for group, (env_id, torso, *_) in PAIRS.items():
+        if group in groups:
+            outcome = groups[group]
+            for network, share in ((torso, ""), (f"{torso}_lstm", f"{outcome['facts']['share']:.2f} of {torso}'s")):
+                speed = outcome["measurements"][f"loop, ratio {RATIO}, {network}"]["median"]
+                lines.append(f"| {env_id}, replay ratio {RATIO}, {network} | {_number(speed)} steps/s | | {share} |")
     if "priorities" in groups:
         for name, share in groups["priorities"]["facts"]["shares_of_a_dqn_update"].items():
             cost = groups["priorities"]["measurements"][f"{name}, {STORED:,} items, batch 32"]["median"]

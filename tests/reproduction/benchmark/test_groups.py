@@ -32,6 +32,21 @@ def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch
     assert facts["operations_per_step"]["4"] > facts["operations_per_step"]["1"] > 0
 
 
+def test_a_recurrent_group_measures_both_networks_beside_each_other(tmp_path):
+    measurements, facts = groups.GROUPS["recurrent_small"](1, tmp_path)
+    parts = ("act", "replayed update", "loop, ratio 4")
+    assert set(measurements) == {f"{part}, {network}" for part in parts for network in ("mlp", "mlp_lstm")}
+    assert all(min(m.values) > 0 for m in measurements.values())
+    loops = [measurements[f"loop, ratio 4, {network}"].median for network in ("mlp_lstm", "mlp")]
+    assert facts["share"] == loops[0] / loops[1]
+
+
+def test_every_group_can_be_asked_for():
+    from experiments import benchmark
+
+    assert set(benchmark._GROUPS) == set(groups.GROUPS)
+
+
 def test_checkpoints_are_timed_and_cleared_away(tmp_path):
     import numpy as np
 

@@ -39,7 +39,9 @@ def groups():
         for size in (10_000, 100_000, 1_000_000, 10_000_000)
     }
     shares = {"shares_of_a_dqn_update": {"proportional": 0.0123, "rank": 0.02}}
+    recurrent = {"loop, ratio 4, nature": (1000.0, "steps/s"), "loop, ratio 4, nature_lstm": (700.0, "steps/s")}
     return {
+        "recurrent": {"measurements": documents(recurrent), "facts": {"share": 0.7}},
         "priorities": {"measurements": documents(draws), "facts": shares},
         "environments": {"measurements": documents(alone), "facts": {}},
         "atari": {"measurements": documents({**learning, "checkpoint": (12.0, "s")}), "facts": facts},
@@ -56,6 +58,8 @@ def test_the_summary_lays_each_loop_beside_its_limit(groups):
     assert "| memory per stored step, in its frame's bytes | 1.020 | | |" in lines
     assert "| the process besides, with two agents | 1.00 GB | | |" in lines
     assert "| a checkpoint every 10 minutes, 4.5 GB each | 12.0 s | | 2.0 % of the time |" in lines
+    assert "| atari/Pong, replay ratio 4, nature_lstm | 700 steps/s | | 0.70 of nature's |" in lines
+    assert not any("CartPole" in line for line in lines), "it was not measured"
     priorities = (
         "| prioritized draw and its new priorities, proportional, 1,000,000 transitions | 0.100 ms | | 1.2 % of a"
     )

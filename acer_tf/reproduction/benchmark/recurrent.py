@@ -1,0 +1,68 @@
+"""Networks with an LSTM beside those of the same torso without one: acting, updating and the whole loop."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer_tf.reproduction.benchmark.timing import Group, Workload, interleaved, milliseconds, steps_per_second
+
+RATIO = 4
+# By group, since a process has one setting of threads: environment, torso, iterations and updates timed together.
+PAIRS = {"recurrent": ("atari/Pong", "nature", 2, 4), "recurrent_small": ("CartPole-v1", "mlp", 10, 20)}
+
+
+def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
+    """One of `PAIRS`, by preset `baselines` with a replay of a few unrolls."""
+    from acer_tf.training.threads import use_threads
+
+    env_id, torso, iterations, updates = PAIRS[name]
+    threads, workloads, closing = use_threads(0, torso), dict[str, Workload](), []
+    for network in (torso, f"{torso}_lstm"):
+        env, agent, loop, batch = _loop(env_id, network, threads["emulators"])
+        closing.append(env)
+        spec, state = env.spec, np.zeros((env.num_envs, agent.network.state_size), np.float32)
+        observation = np.zeros((env.num_envs, *spec.observation_shape), spec.observation_dtype)
+        act = functools.partial(agent.act, observation, np.zeros(2, np.int32), state)
+        workloads[f"act, {network}"] = milliseconds(act, 50)
+        workloads[f"replayed update, {network}"] = milliseconds(functools.partial(agent.update, batch), updates)
+        run = functools.partial(steps_per_second, loop, iterations)
+        workloads[f"loop, ratio {RATIO}, {network}"] = Workload("steps/s", run)
+    measurements = interleaved(workloads, repetitions)
+    for env in closing:
+        env.close()
+    plain, other = (measurements[f"loop, ratio {RATIO}, {network}"].median for network in (torso, f"{torso}_lstm"))
+    return Group(measurements, {"threads": threads, "share": other / plain})
+
+
+def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any]:
+    """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
+    from acer_tf import envs
+    from acer_tf.training.actor import Actor
+    from acer_tf.training.build import make_agent, make_replay, resolve
+    from acer_tf.training.loop import Loop
+    from acer_tf.training.settings import make_settings
+
+    # Nothing is to be learned here, and nothing may diverge.
+    small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}
+    settings = make_settings({"env": env_id, "network": network, **small})
+    spec = envs.spec(env_id)
+    settings = resolve(settings, spec)
+    agent, replay = make_agent(settings, spec), make_replay(settings, spec)
+    env = envs.make(env_id, settings.num_envs, 0, threads=emulators)
+    loop = Loop(
+        Actor(env, agent.act, replay, seed=0),
+        agent,
+        replay,
+        unroll_length=settings.unroll_length,
+        replay_ratio=RATIO,
+        poisson=False,
+        replay_start=0,
+        seed=0,
+    )
+    while not replay.can_sample:
+        loop.iterate()
+    return env, agent, loop, replay.sample()
