@@ -67,6 +67,8 @@ class Network:
         seed: int = 0,
     ) -> None:
         _check_readable(architecture, spec)
+        if (architecture != torso_of(architecture)) != (self.state_size > 0):
+            raise ValueError(f"network {architecture!r} is not of class {type(self).__name__}")
         self.spec = spec
         self.architecture = architecture
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon

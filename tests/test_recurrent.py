@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.layers import Lstm
+from acer_tf.networks import Network
 from acer_tf.recurrent import UNITS, RecurrentNetwork
 from acer_tf.types import EnvironmentSpec, Memory
 from tests.test_networks import SPECS, frames_of, stacked
@@ -154,3 +155,9 @@ def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
 def test_observations_that_a_torso_cannot_read_are_refused():
     with pytest.raises(ValueError, match="network 'nature_lstm' cannot read"):
         RecurrentNetwork(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
+
+
+def test_a_name_that_is_the_other_classs_is_refused():
+    for kind, architecture in ((Network, "mlp_lstm"), (RecurrentNetwork, "mlp")):
+        with pytest.raises(ValueError, match=f"network '{architecture}' is not of class {kind.__name__}$"):
+            kind(RECURRENT["mlp_lstm"], architecture=architecture)

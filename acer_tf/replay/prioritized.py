@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
+from acer_tf.replay.rows import blank
 from acer_tf.replay.trajectories import ALL, TrajectoryReplay
 from acer_tf.types import Draw, EnvironmentSpec, Trajectory
 
@@ -93,7 +94,7 @@ class PrioritizedReplay(TrajectoryReplay):
         self._require_pending()
 
     def blank(self, envs: slice = ALL) -> Trajectory:
-        return self._blank(self._batch_size)
+        return blank(self._spec, self._batch_size, self._unroll_length, 0, 0)
 
     def sample(self, envs: slice = ALL) -> Trajectory:
         """`draw`'s windows alone."""

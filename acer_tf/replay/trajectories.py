@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
+from acer_tf.replay.rows import SHOWN, blank, fields, invariants, row_bytes, rows_held
 from acer_tf.replay.segments import Segments
 from acer_tf.replay.storage import prefetch, zeros
 from acer_tf.types import Draw, EnvironmentSpec, Memory, TimeStep, Trajectory
 
 ALL = slice(None)
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
-_SHOWN = ("observation", "age")  # the fields that are known of the pending row too
 
 
 class TrajectoryReplay:
@@ -103,7 +103,7 @@ class TrajectoryReplay:
     ) -> int:
         """Bytes that a full ring of these sizes occupies; the last two only matter where there is a state."""
         states = Segments.required_bytes(num_envs, state_size, _segments_in(capacity, unroll_length))
-        return num_envs * (capacity + 1) * _row_bytes(spec) + states
+        return num_envs * (capacity + 1) * row_bytes(spec) + states
 
     @staticmethod
     def least_capacity(spec: EnvironmentSpec, unroll_length: int, state_size: int = 0, burn_in: int = 0) -> int:
@@ -247,7 +247,9 @@ class TrajectoryReplay:
 
     def blank(self, envs: slice = ALL) -> Trajectory:
         """Zeros in the shapes of what `sample` gives."""
-        return self._blank(len(range(self._num_envs)[envs]))
+        rows = self._unroll_length
+        count = len(range(self._num_envs)[envs])
+        return blank(self._spec, count, rows, self._burn_in, self._state_size)
 
     def draw(self, envs: slice = ALL, progress: float = 0.0) -> Draw:
         """`sample`, as an update takes it; `progress`, the share of the run that is done, changes nothing here."""
@@ -270,10 +272,10 @@ class TrajectoryReplay:
         chunks = chunks_from(end, self._chunks, folder)
         if chunks:
             end = chunks[-1].last
-        rows_per_chunk = max(1, CHUNK_BYTES // (self._num_envs * _row_bytes(self._spec)))
+        rows_per_chunk = max(1, CHUNK_BYTES // (self._num_envs * row_bytes(self._spec)))
         while self._started and (end < self._rows or not chunks):
             last = min(end + rows_per_chunk, self._rows)
-            arrays = {name: self._gather(name, _rows_held(name, end, last)) for name in self._ring}
+            arrays = {name: self._gather(name, rows_held(name, end, last)) for name in self._ring}
             chunks.append(write_chunk(folder, end, last, arrays))
             end = last
         self._chunks = chunks
@@ -312,7 +314,7 @@ class TrajectoryReplay:
                 break
             for name, values in read_chunk(folder, chunk).items():
                 # Rows that were no longer stored give way to later ones, as they did when these were appended.
-                ring[name][:, _rows_held(name, chunk.first, chunk.last) % self._slots] = values
+                ring[name][:, rows_held(name, chunk.first, chunk.last) % self._slots] = values
             end = chunk.last
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
@@ -336,24 +338,11 @@ class TrajectoryReplay:
         """
         first = self._rows - self.stored
         age = self._gather("age", np.arange(first, self._rows + 1)).astype(int)
-        row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in _SHOWN}
+        row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in SHOWN}
         segments, chunks = self._segments.starts, self._chunks
         for holds, invariant in (
             (self._started or self._rows == 0, "rows are appended only after start()"),
-            ((age <= self._spec.stack - 1).all(), "age is at most S - 1"),
-            ((np.diff(age, axis=1) <= 1).all(), "age grows by at most 1 per row"),
-            (first > 0 or (age[:, 0] == 0).all(), "the first row begins an episode"),
-            (self._spec.continuous or (row["action"] < self._spec.num_actions).all(), "actions are below A"),
-            (self._spec.continuous or (row["action"] >= 0).all(), "actions are not negative"),
-            (np.isin(row["discount"], (0, 1)).all(), "discounts are 0 or 1"),
-            ((row["reward"][~row["mask"]] == 0).all(), "masked rows have reward 0"),
-            ((row["discount"][~row["mask"]] == 1).all(), "masked rows have discount 1"),
-            (self._spec.continuous or (row["behaviour"] >= 0).all(), "probabilities are not negative"),
-            (
-                self._spec.continuous or np.allclose(row["behaviour"].sum(axis=-1), 1, atol=1e-4),
-                "probabilities sum to 1",
-            ),
-            (np.isfinite(row["behaviour"]).all() and np.isfinite(row["action"]).all(), "actions and policy are finite"),
+            *invariants(self._spec, first, age, row),
             ((np.diff(segments) > 0).all() and (segments <= self._rows).all(), "segments start in order"),
             (all(a.last == b.first for a, b in zip(chunks, chunks[1:], strict=False)), "chunks leave no gap"),
             (not chunks or chunks[-1].last <= self._rows, "chunks hold no later rows"),
@@ -363,17 +352,17 @@ class TrajectoryReplay:
 
     def _allocate(self) -> dict[str, np.ndarray]:
         lead = (self._num_envs, self._slots)
-        fields = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in _fields(self._spec).items()}
-        return zeros(fields, self._file)
+        arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self._spec).items()}
+        return zeros(arrays, self._file)
 
     def _require_pending(self) -> None:
         if not self._started:
             raise RuntimeError("the replay has no pending row: call start() first")
 
     def _checked(self, **values: np.ndarray) -> dict[str, np.ndarray]:
-        fields = _fields(self._spec)
+        stored = fields(self._spec)
         for name, value in values.items():
-            shape, dtype = fields[name]
+            shape, dtype = stored[name]
             if value.shape != (self._num_envs, *shape):
                 raise ValueError(f"{name} must have shape {(self._num_envs, *shape)}, got {value.shape}")
             if not np.can_cast(value.dtype, dtype, "same_kind"):
@@ -433,7 +422,7 @@ class TrajectoryReplay:
         return Trajectory(
             observation=observation,
             age=self._gather("age", frames[:, self._spec.stack - 1 :], envs),
-            **{name: self._gather(name, rows, envs) for name in self._ring if name not in _SHOWN},
+            **{name: self._gather(name, rows, envs) for name in self._ring if name not in SHOWN},
             memory=self._memory(starts, which, self._gather("mask", seen, envs)) if self._state_size else None,
         )
 
@@ -442,54 +431,19 @@ class TrajectoryReplay:
         carry = np.concatenate([np.ones((len(mask), 1), bool), mask], axis=1)
         return Memory(self._segments.states(starts, which), carry)
 
-    def _blank(self, batch: int) -> Trajectory:
-        seen = self._burn_in + self._unroll_length + 1
-        rows = {"observation": self._spec.stack - 1 + seen, "age": seen}
-        shapes = {
-            name: ((batch, rows.get(name, self._unroll_length), *shape), dtype)
-            for name, (shape, dtype) in _fields(self._spec).items()
-        }
-        memory = Memory(np.zeros((batch, self._state_size), np.float32), np.zeros((batch, seen), bool))
-        return Trajectory(
-            **{name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()},
-            memory=memory if self._state_size else None,
-        )
-
     def _layout(self) -> dict[str, Any]:
         return {
             "num_envs": self._num_envs,
             "capacity": self._capacity,
             # Where it is 0 it is left out, as by earlier versions.
             **({"state_size": self._state_size, "unroll_length": self._unroll_length} if self._state_size else {}),
-            **{name: [list(shape), str(dtype)] for name, (shape, dtype) in _fields(self._spec).items()},
+            **{name: [list(shape), str(dtype)] for name, (shape, dtype) in fields(self._spec).items()},
         }
-
-
-def _fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """What is stored per environment and row, under the names of Trajectory."""
-    return {
-        "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
-        "age": ((), np.dtype(np.uint8)),
-        "action": (spec.action_shape, np.dtype(spec.action_dtype)),
-        "reward": ((), np.dtype(np.float32)),
-        "discount": ((), np.dtype(np.float32)),
-        "mask": ((), np.dtype(np.bool_)),
-        "behaviour": ((spec.statistics_size,), np.dtype(np.float32)),
-    }
 
 
 def _segments_in(capacity: int, unroll_length: int) -> int:
     """Segments that may start among so many rows, the pending one among them, where each is an unroll."""
     return capacity // unroll_length + 2
-
-
-def _row_bytes(spec: EnvironmentSpec) -> int:
-    return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in _fields(spec).values())
-
-
-def _rows_held(name: str, first: int, last: int) -> np.ndarray:
-    """The rows of which the chunk [first, last) holds a field: the observations go on to the bootstrap one."""
-    return np.arange(first, last + (name in _SHOWN))
 
 
 def _encode(value: Any) -> np.ndarray:

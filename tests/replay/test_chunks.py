@@ -60,7 +60,7 @@ def content(replay: TrajectoryReplay, folder: Path) -> Any:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Chunks of at most 7 rows."""
-    monkeypatch.setattr(trajectories, "CHUNK_BYTES", 7 * 3 * trajectories._row_bytes(SPEC) + 5)
+    monkeypatch.setattr(trajectories, "CHUNK_BYTES", 7 * 3 * trajectories.row_bytes(SPEC) + 5)
     return 7
 
 

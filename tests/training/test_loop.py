@@ -103,7 +103,7 @@ def test_the_agent_is_prepared_for_the_shapes_that_it_will_see(group):
     assert not loop.agent.trajectories
     loop.iterate()
     for batch in loop.agent.trajectories:
-        assert [(x.shape, x.dtype) for x in batch] == [(x.shape, x.dtype) for x in blank]
+        assert [(x.shape, x.dtype) for x in batch.arrays()] == [(x.shape, x.dtype) for x in blank.arrays()]
 
 
 def test_one_group_of_all_is_no_group():
