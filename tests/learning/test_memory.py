@@ -56,3 +56,11 @@ def test_an_lstm_remembers_a_cue_for_ten_steps_with_each_seed(seed: int, tmp_pat
 def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
     """It answers alike in all games, whatever their cue: 5 in the mean, ± 0.5 over 100 games."""
     assert recall("mlp", seed, tmp_path) == pytest.approx(CueEnvironment.length / 2, abs=2.0)
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_lstm_balances_a_pole_whose_velocities_are_hidden(seed: int, tmp_path: Path) -> None:
+    """With γ = 0.98 V ends at 50, and the policy dips less on the way there; see test_cartpole."""
+    given = {"total_steps": 300_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
+    assert score(tmp_path, env="HiddenCartPole-v0", network="mlp_lstm", seed=seed, **given) >= 400.0
