@@ -149,6 +149,8 @@ def _unrolled(
         outputs.append(h)
 
     def gradient(of_outputs: tf.Tensor, of_c: tf.Tensor) -> tuple[Any, ...]:
+        # Once, and not within the product of every row, where it takes longer than the product.
+        transposed = tf.transpose(kernel)
         of_h, of_z = tf.zeros_like(of_c), []
         rows = zip(tf.unstack(of_outputs), inputs, gates, carried, strict=True)
         for of_output, (_, before), (i, f, g, o, squashed), goes_on in reversed(list(rows)):
@@ -156,7 +158,7 @@ def _unrolled(
             of_c += of_h * o * (1 - squashed**2)
             of_gates = (of_c * g * i * (1 - i), of_c * before * f * (1 - f), of_c * i * (1 - g**2))
             of_z.append(tf.concat([*of_gates, of_h * squashed * o * (1 - o)], axis=1))
-            of_h = tf.matmul(of_z[-1], kernel, transpose_b=True)
+            of_h = of_z[-1] @ transposed
             of_h, of_c = (tf.where(goes_on, x, tf.zeros_like(x)) for x in (of_h, of_c * f))
         of_z.reverse()
         of_kernel = tf.matmul(tf.concat([h for h, _ in inputs], 0), tf.concat(of_z, 0), transpose_a=True)
