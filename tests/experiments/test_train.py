@@ -131,6 +131,7 @@ def test_the_flags_become_the_settings(ran):
         "replay_start": 100,
         "replay_capacity": 5_000,
         "replay_segments_only": True,
+        "burn_in": 7,
         "network": "nature",
         "precision": "float32",
         "initialization": "orthogonal",
