@@ -51,6 +51,11 @@ def reached(runs: Sequence[RunCurve], axis: Axis = "steps") -> float:
     return min(float(getattr(run, axis)[-1]) for run in runs)
 
 
+def equally_long(runs: Sequence[RunCurve]) -> list[RunCurve]:
+    """`runs` as far as the shortest of them has come."""
+    return [run.until(reached(runs)) for run in runs] if runs else []
+
+
 def score_at(run: RunCurve, points: np.ndarray, window: float, axis: Axis = "steps") -> np.ndarray:
     """`training_score` at each of `points`, linear between log intervals.
 

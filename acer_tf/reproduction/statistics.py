@@ -14,14 +14,15 @@ RESAMPLES = 2_000  # rliable's own
 
 
 class Estimate(NamedTuple):
-    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task."""
+    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task; one run has no interval."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:z,.2f} [{self.low:z,.2f}, {self.high:z,.2f}]"
+        interval = "" if np.isnan(self.low) else f" [{self.low:z,.2f}, {self.high:z,.2f}]"
+        return f"{self.value:z,.2f}{interval}"
 
 
 class Band(NamedTuple):
@@ -87,6 +88,8 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int =
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
+    if len(pair[0]) == len(pair[1]) == 1:
+        return Estimate(float(metrics.probability_of_improvement(*pair)), np.nan, np.nan)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's call of arch
         points, intervals = library.get_interval_estimates(
@@ -107,7 +110,10 @@ def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
 
 
 def _estimate(scores: Any, metric: Callable[[np.ndarray], float], resamples: int, seed: int) -> Estimate:
-    point, (low, high) = _bootstrap(_checked(scores), lambda x: np.array([metric(x)]), resamples, seed)
+    values = _checked(scores)
+    if len(values) == 1:
+        return Estimate(float(metric(values)), np.nan, np.nan)
+    point, (low, high) = _bootstrap(values, lambda x: np.array([metric(x)]), resamples, seed)
     return Estimate(float(point[0]), float(low[0]), float(high[0]))
 
 
