@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import matplotlib
 import numpy as np
 
 from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, reached, score_at
@@ -177,4 +178,7 @@ def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
         axes.plot(x, band.value, label=name, color=colour, linestyle="-" if label == base else ":")
         draw_band(axes, x, band.low, band.high, colour)
     dress(axes)
-    axes.set(xlabel="hours" if axis == "seconds" else "steps", ylabel="normalised score")
+    axes.set(xlabel="steps", ylabel="normalised score")
+    if axis == "seconds":
+        axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+        axes.set_xlabel("hours")
