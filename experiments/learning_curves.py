@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, final_return, read_run, return_at
+from acer_tf.reproduction.aggregation import final_return
+from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
 from acer_tf.reproduction.experiment import Drawing, Report, write_report
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe, own_evidence

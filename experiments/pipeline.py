@@ -216,7 +216,7 @@ def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:
     labels = [method.label for method in experiment.methods.values()]
     envs = list(experiment.envs)
     return (
-        labels.index(cell.method) if cell.method in labels else len(labels),
+        labels.index(cell.method),
         envs.index(cell.env) if cell.env in envs else len(envs),
         cell.seed,
     )

@@ -38,6 +38,11 @@ def final_score(run: RunCurve, window: float) -> float:
     return float(training_score(run, window)[-1])
 
 
+def final_return(run: RunCurve, share: float = 0.1) -> float:
+    """`final_score` over the last `share` of the steps done."""
+    return final_score(run, share * run.steps[-1])
+
+
 def cumulative_maximum(values: np.ndarray) -> np.ndarray:
     """The largest value so far; NaN before the first, and from the last on, so that a curve ends where its data do."""
     known = ~np.isnan(values)

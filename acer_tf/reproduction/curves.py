@@ -80,14 +80,6 @@ def read_progress(content: bytes) -> list[dict[str, str]]:
     return rows
 
 
-def final_return(run: RunCurve, share: float = 0.1) -> float:
-    """Mean raw return of all games that ended in the last `share` of the steps done; NaN where none did."""
-    games = np.diff(run.games, prepend=0.0)
-    counts = np.where(np.isnan(run.interval_return), 0.0, games) * (run.steps > (1.0 - share) * run.steps[-1])
-    total = np.sum(np.nan_to_num(run.interval_return) * counts)
-    return float(total / counts.sum()) if counts.sum() else float("nan")
-
-
 def return_at(run: RunCurve, steps: float) -> float:
     """Mean return of the last 100 games at the first log row at or behind `steps`; NaN where there is none."""
     reached = np.flatnonzero(run.steps >= steps)

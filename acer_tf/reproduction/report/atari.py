@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ def table57(outcome: Outcome) -> Report:
     blank = [""] * len(published)
     progress = [["frames (M), least", *far, *blank]]
     progress.append(["cells finished", *(outcome.finished(label) for label in outcome.methods), *blank])
-    raw = [*_per_game(outcome, columns, published, lambda game, score: score), *progress]
+    raw = [*_per_game(outcome, columns, published, normalized=False), *progress]
     heads = [*columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
     tables = {
         "table": Table(
@@ -132,7 +132,7 @@ def table57(outcome: Outcome) -> Report:
             "over the games in the column.",
             ["game", *heads],
             [
-                *_per_game(outcome, columns, published, None),
+                *_per_game(outcome, columns, published, normalized=True),
                 [_MEDIAN, *(_median_cell(_normalized(scores)) for scores in columns.values()),
                  *(_median_cell(p.human_normalized(_games_in(outcome, p.scores))) for p in published)],
             ],
@@ -238,12 +238,11 @@ def table1(outcome: Outcome) -> Report:
             steps, medians = _medians(runs, "steps")
             axes.plot(FRAMES_PER_STEP * steps / 1e6, medians, color=f"C{place}", label=f"{label}, {len(runs)} games")
     limit = axes.get_xlim()[1] if axes.lines else 200.0
-    for number_, (agent, curve) in enumerate(dqn_zoo_medians().items()):
-        if agent in ("DQN", "Double DQN", "Prioritized DQN") and curve.low is not None and curve.high is not None:
-            axes.plot(
-                curve.frames / 1e6, curve.median, "--", color=f"C{number_ + 5}", linewidth=1, label=f"{agent}, DQN Zoo"
-            )
-            draw_band(axes, curve.frames / 1e6, curve.low, curve.high, f"C{number_ + 5}")
+    for colour, agent in (("C5", "DQN"), ("C6", "Double DQN"), ("C7", "Prioritized DQN")):
+        curve = dqn_zoo_medians()[agent]
+        axes.plot(curve.frames / 1e6, curve.median, "--", color=colour, linewidth=1, label=f"{agent}, DQN Zoo")
+        if curve.low is not None and curve.high is not None:
+            draw_band(axes, curve.frames / 1e6, curve.low, curve.high, colour)
     axes.set(xlabel="frames (M)", ylabel="median human-normalised score", xlim=(0, limit))
     axes.grid(alpha=0.25)
     axes.legend(fontsize="small")
@@ -355,20 +354,21 @@ def _per_game(
     outcome: Outcome,
     columns: Mapping[str, Mapping[str, tuple[float, float]]],
     published: list[PublishedScores],
-    raw: Callable[[str, float], float] | None,
+    *,
+    normalized: bool,
 ) -> list[list[str]]:
-    """A row per game: ours with standard errors, then the published; `raw` None normalises each by its protocol."""
+    """A row per game: ours with standard errors, then the published, raw or each normalised by its protocol."""
     rows = []
     for game in _games(outcome):
         row = [game]
         for scores in columns.values():
             mean, error = scores.get(game, (np.nan, np.nan))
-            if raw is None and np.isfinite(mean):
+            if normalized and np.isfinite(mean):
                 random, human = atari_references("training")[game]
                 mean, error = _normalize(game, mean), error / abs(human - random)
             row.append(mean_with_error(mean, error))
         for p in published:
             score = p.scores.get(game)
-            row.append(number(p.human_normalized([game])[game] if raw is None and score is not None else score))
+            row.append(number(p.human_normalized([game])[game] if normalized and score is not None else score))
         rows.append(row)
     return rows

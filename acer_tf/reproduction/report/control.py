@@ -8,8 +8,7 @@ import matplotlib
 import numpy as np
 from scipy.stats import spearmanr
 
-from acer_tf.reproduction.aggregation import equally_long, reached
-from acer_tf.reproduction.curves import final_return
+from acer_tf.reproduction.aggregation import equally_long, final_return, reached
 from acer_tf.reproduction.experiment import Drawing, Outcome, Report
 from acer_tf.reproduction.grids import search_label
 from acer_tf.reproduction.published import (

@@ -224,7 +224,8 @@ def collect(
         folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
         if damage := folder.set_aside_damaged():
             damages.append(damage)
-        failed = cell.name in reasons or cell.state == "failed"
+        # Given up now, or before and not taken up since.
+        failed = cell.name in reasons or (cell.state == "failed" and folder.latest()[0] == cell.steps)
         reason = reasons.get(cell.name, damage or cell.reason)
         kept = output / "runs" / cell.name
         known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None

@@ -18,6 +18,7 @@ from acer_tf.reproduction.statistics import (
     interquartile_mean,
     interquartile_mean_curve,
     mean_and_error,
+    median,
     probability_of_improvement,
 )
 from acer_tf.reproduction.tables import read_table
@@ -64,7 +65,7 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
     for label in outcome.methods:
         runs, scores = outcome.by_env(label), finals[label]
         if not scores.size:
-            rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 6])
+            rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 7])
             continue
         other = finals.get(against.get(label, ""), np.empty((0, 0)))
         steps = min(reached(seeds) for seeds in runs.values())
@@ -79,13 +80,15 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
                 str(len(scores)),
                 f"{steps:,.0f}",
                 str(interquartile_mean(scores)),
+                str(median(scores)),
                 against.get(label, ""),
                 str(probability_of_improvement(scores, other)) if comparable else "",
                 number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
             ]
         )
     head = (
-        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; compared with; "
+        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; "
+        "median [95 %]; compared with; "
         "probability of improvement [95 %]; hours per run"
     )
     shown = "mean of the games that ended in the last 100,000 steps, by the policy that explores"

@@ -244,7 +244,10 @@ def _curve_damage(path: Path, position: int | None) -> str | None:
             return None
         if b"steps" not in content.partition(b"\n")[0]:
             raise ValueError("its first line names no steps")
-        read_progress(content[:position])
+        part = content[:position]
+        if part and not part.endswith(b"\n"):
+            raise ValueError("its last line is cut")
+        read_progress(part)
     except (OSError, ValueError, KeyError, csv.Error) as error:
         return f"{path} cannot be read as a learning curve ({error})"
     return None

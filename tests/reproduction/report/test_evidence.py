@@ -167,6 +167,16 @@ def test_cells_of_a_sweep_are_collected(sweep, tmp_path):
     assert not (tmp_path / "out" / "runs" / cells[3].name).exists()
 
 
+def test_a_run_that_went_on_since_it_was_given_up_is_no_failure(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[1].name: "out of memory"})
+    assert first[1].state == "failed"
+    assert collect(first, sweep_dir, tmp_path / "out", {})[0][1] == first[1]
+    curve = folders[1].run_dir / "progress.csv"
+    curve.write_text(curve.read_text() + "300,4.0,9,3.0,3.0\n")
+    assert collect(first, sweep_dir, tmp_path / "out", {})[0][1].state == "interrupted"
+
+
 def test_what_was_collected_stays_where_the_sweep_is_gone_or_began_anew(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     output = tmp_path / "out"
