@@ -54,6 +54,7 @@ EXTRAS_REQUIRE = {
         "cpprb>=11,<12",
         "selenium>=4.30,<5",
         "pytest>=9,<10",
+        "pytest-xdist>=3.8,<4",
         "ruff>=0.17,<0.18",
         "mypy>=2.4,<3",
         "types-psutil>=7,<8",

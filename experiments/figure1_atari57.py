@@ -22,9 +22,7 @@ EXPERIMENT = Experiment(
         "region, DQN, and prioritized Double DQN, on 57 Atari games. A game's score is the mean return of "
         "training over the last 1M frames; the curve is the cumulative maximum of its median over games. Four "
         "frames are one agent step.",
-        "Deviations: the paper does not state its learning rate, RMSProp's ε, start states or seeds; preset paper "
-        "takes A3C's. Updates are synchronous over 16 environments instead of 16 asynchronous threads. Start "
-        "states have up to 30 no-ops; human-normalised scores use the no-op references.",
+        grids.ATARI_DEVIATIONS,
         "Which of the prioritized agents the paper shows is not said: ours is the proportional one.",
     ),
     envs=grids.ATARI57,

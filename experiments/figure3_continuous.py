@@ -20,9 +20,8 @@ EXPERIMENT = Experiment(
     text=(
         "Reproduces Figure 3 of Wang et al. 2017: five methods on six MuJoCo tasks with games of 500 steps; A3C's "
         "variants get twice the steps, as there.",
-        "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; "
-        "tasks are built on this package's own models after its appendix E, environments take the threads' turns "
-        "(16 of them), and one setting of learning rate and δ (1.4e-4, 0.42) stands for the best five of thirty.",
+        grids.CONTROL_DEVIATIONS,
+        grids.CONTROL_SETTING,
     ),
     envs=grids.CONTROL,
     methods=grids.figure3_continuous(),

@@ -20,9 +20,8 @@ EXPERIMENT = Experiment(
         "Reproduces Figure 4 of Wang et al. 2017: ACER without the trust region, without stochastic dueling "
         "networks (a separate network for Q), without Retrace and Q_opc (both replaced by importance-sampled "
         "returns), and without truncation and bias correction (c infinite).",
-        "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; "
-        "tasks are built on this package's own models after its appendix E, environments take the threads' turns "
-        "(16 of them), and one setting of learning rate and δ (1.4e-4, 0.42) stands for the best five of thirty.",
+        grids.CONTROL_DEVIATIONS,
+        grids.CONTROL_SETTING,
     ),
     envs=grids.ABLATION_TASKS,
     methods=grids.figure4_ablation(),

@@ -20,9 +20,7 @@ EXPERIMENT = Experiment(
         "Reproduces Figures 5 and 6 of Wang et al. 2017: a random search over learning rate (log-uniform in 1e-4 "
         "to 10^-3.3) and δ (uniform in 0.1 to 2). The settings are those that the paper drew, as far as its "
         "figures show them, so that each of our points has its counterpart.",
-        "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; "
-        "tasks are built on this package's own models after its appendix E, environments take the threads' turns "
-        "(16 of them), and one setting of learning rate and δ (1.4e-4, 0.42) stands for the best five of thirty.",
+        grids.CONTROL_DEVIATIONS,
     ),
     envs=grids.CONTROL,
     methods=grids.figure5_sensitivity(),

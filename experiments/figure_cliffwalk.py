@@ -64,6 +64,8 @@ def main(argv: list[str]) -> int:
         if FLAGS.report_only:
             show(read_results(output / "results.csv"), output)
             return 0
+        if (output / "results.csv").exists():
+            raise ValueError(f"--output={output} holds results already: choose another, or --report_only")
     except (OSError, ValueError, KeyError) as error:
         return cli.fail(2, error)
     try:

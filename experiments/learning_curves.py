@@ -9,6 +9,7 @@ beside them, and makes the page of all results anew: index.html in the folder th
 
 from __future__ import annotations
 
+import collections
 import shlex
 import shutil
 import sys
@@ -18,10 +19,11 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, final_return, read_run, return_at
+from acer_tf.reproduction.aggregation import final_return
+from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
 from acer_tf.reproduction.experiment import Drawing, Report, write_report
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe
+from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe, own_evidence
 from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.page import write_page
 from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
@@ -44,8 +46,10 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output)
     command = shlex.join(["python", "-m", "experiments.learning_curves", *argv[1:]])
     try:
+        folders = _labelled(FLAGS.runs)
+        own_evidence(output, "learning_curves")
         made = show(
-            dict(_labelled(text) for text in FLAGS.runs),
+            folders,
             output,
             title=FLAGS.title,
             text=FLAGS.text,
@@ -89,6 +93,9 @@ def show(
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
     env = environment_of(groups)
+    places = collections.Counter(run_folder(output, label, run.seed) for label, runs in groups.items() for run in runs)
+    if twice := [place for place, count in places.items() if count > 1]:
+        raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
     title = title or env
     cells = []
     for label, paths in folders.items():
@@ -140,11 +147,16 @@ def table(
     return Table("Mean raw return of training games; at a step, of the 100 before it.", head, rows)
 
 
-def _labelled(text: str) -> tuple[str, list[Path]]:
-    label, separator, paths = text.partition("=")
-    if not separator or not paths:
-        raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
-    return label, [Path(path) for path in paths.split(",")]
+def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for text in texts:
+        label, separator, paths = text.partition("=")
+        if not separator or not paths:
+            raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
+        if label in found:
+            raise CurveError(f"--runs={text}: there are runs of '{label}' already; name them all in one flag")
+        found[label] = [Path(path) for path in paths.split(",")]
+    return found
 
 
 def _slug(label: str) -> str:

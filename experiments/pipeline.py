@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from acer_tf.reproduction.report.evidence import (
     EvidenceError,
     asked_for,
     collect,
-    read_evidence,
-    require_same_settings,
+    has_begun,
+    joined,
+    own_evidence,
+    require_folder,
 )
-from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.training.settings import SettingsError, setting_types
@@ -53,27 +55,27 @@ def define(experiment: Experiment) -> flags.FlagValues:
 def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment: Experiment) -> int:
     """The script: see its --help."""
     cli.parse(values, argv, _help(doc, experiment))
-    output = Path(values.output)
+    output, sweep_dir = Path(values.output), Path(values.sweep_dir)
     try:
         cells = _cells(values, experiment)
+        known = own_evidence(output, experiment.name)
+        _require_labels(known, experiment, output)
+        asked = asked_for(cells)
+        if known and values.report_only:
+            asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
+        joined(known.cells if known else (), asked, output)
+        require_page(output.parent)
         if values.plan:
             return _plan(values, cells)
-        known = read_evidence(output)
-        if known is not None and known.name != experiment.name:
-            raise EvidenceError(f"--output={output} holds the evidence of {known.name}: choose another")
-        asked = asked_for(cells)
-        if values.report_only:
-            asked = list(known.cells) if known else asked
-        elif known:
-            require_same_settings(known.cells, asked, output)
+        require_folder(output)
     except (SettingsError, EvidenceError, SweepError) as error:
         return cli.fail(2, error)
-    code, reasons = (0, {}) if values.report_only else sweep_flags.run(values, experiment.sweep, cells)
+    code, given_up = (0, {}) if values.report_only else sweep_flags.run(values, experiment.sweep, cells)
     if code == 2:
         return code
     try:
         command = known.command if known and values.report_only else _command(experiment, argv)
-        report(experiment, known, asked, Path(values.sweep_dir), output, reasons, command)
+        report(experiment, asked, sweep_dir, output, given_up, command)
     except (EvidenceError, OSError) as error:
         return cli.fail(1, error)
     return code
@@ -81,29 +83,29 @@ def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment:
 
 def report(
     experiment: Experiment,
-    known: Evidence | None,
     asked: Sequence[CellEvidence],
     sweep_dir: Path,
     output: Path,
-    reasons: dict[str, str] | Any,
+    given_up: Mapping[str, str],
     command: str,
 ) -> None:
     """Brings the evidence up to date and shows it.
 
     Args:
         experiment: whose.
-        known: what was in `output` before.
         asked: the cells of this call; those known before stay.
         sweep_dir: where the cells ran.
         output: the experiment's folder; the page lies beside it.
-        reasons: why cells were given up, by name.
+        given_up: why cells were, by name.
         command: of this call.
 
     Raises:
-        EvidenceError: a record cannot be read.
+        EvidenceError: a record cannot be read, or the evidence has changed meanwhile so that the cells do not fit.
     """
-    by_name = {cell.name: cell for cell in (*(known.cells if known else ()), *asked)}
-    found, damages = collect(by_name.values(), sweep_dir, output, reasons)
+    # Read anew: another call may have written meanwhile.
+    known = own_evidence(output, experiment.name)
+    cells_now = joined(known.cells if known else (), asked, output)
+    found, damages = collect(cells_now, sweep_dir, output, given_up)
     for line in damages:
         print(line, file=sys.stderr)
     cells = tuple(sorted(found, key=lambda cell: _place(experiment, cell)))
@@ -118,16 +120,33 @@ def report(
     print(f"\n{finished} of {len(cells)} cells are finished; tables and figures in {output}; page: {page}")
 
 
+def _require_labels(known: Evidence | None, experiment: Experiment, output: Path) -> None:
+    labels = [method.label for method in experiment.methods.values()]
+    if known and (unknown := [cell.method for cell in known.cells if cell.method not in labels]):
+        raise EvidenceError(
+            f"--output={output} has cells of '{unknown[0]}', which is none of {', '.join(labels)}: move it away"
+        )
+
+
 def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
+    for name in (_tasks_flag(experiment), "agents"):
+        if values[name].present and not values[name].value:
+            raise SettingsError(f"--{name}=: names none; leave the flag out for all of them")
     if unknown := [name for name in values.agents if name not in experiment.methods]:
         raise SettingsError(f"--agents={unknown[0]}: must be of {', '.join(experiment.methods)}")
     methods = [experiment.methods[name] for name in values.agents or experiment.methods]
+    over = dict(_setting(text) for text in values.setting)
+    for method in methods:
+        if own := [name for name, value in over.items() if method.settings.get(name, value) != value]:
+            raise SettingsError(
+                f"--setting={own[0]}={over[own[0]]}: '{method.label}' is defined by {own[0]} {method.settings[own[0]]}"
+            )
     cells = make_cells(
         methods,
         _envs(values[_tasks_flag(experiment)].value or [], experiment),
         values.seeds,
         total_steps=values.total_steps,
-        over=dict(_setting(text) for text in values.setting),
+        over=over,
     )
     if not cells:
         raise SettingsError("no cells: none of --agents is run in any of these tasks")
@@ -167,6 +186,8 @@ def _setting(text: str) -> tuple[str, Any]:
 def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     from acer_tf.reproduction.plan import lines, plan
 
+    if values.launcher != "local":
+        raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
     made = plan(
         cells,
         Path(values.sweep_dir),
@@ -187,7 +208,7 @@ def _help(doc: str | None, experiment: Experiment) -> str:
 
 def _command(experiment: Experiment, argv: list[str]) -> str:
     """That made the cells."""
-    given = [text for text in argv[1:] if text.lstrip("-") != "report_only"]
+    given = [text for text in argv[1:] if text.lstrip("-").partition("=")[0] != "report_only"]
     return shlex.join(["python", "-m", f"experiments.{experiment.name}", *given])
 
 
@@ -195,7 +216,7 @@ def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:
     labels = [method.label for method in experiment.methods.values()]
     envs = list(experiment.envs)
     return (
-        labels.index(cell.method) if cell.method in labels else len(labels),
+        labels.index(cell.method),
         envs.index(cell.env) if cell.env in envs else len(envs),
         cell.seed,
     )

@@ -62,7 +62,7 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tup
 
     Returns:
         The exit code: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number; and
-        why cells are not finished, by name.
+        why cells were given up, by name.
     """
     try:
         if values.stall_minutes <= values.checkpoint_minutes:
@@ -82,7 +82,8 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tup
             checkpoint_minutes=values.checkpoint_minutes,
             progress_seconds=values.progress_seconds,
         )
-        return report.exit_code, report.reasons
+        given_up = {name: report.reasons.get(name, "") for name, state in report.states.items() if state == "failed"}
+        return report.exit_code, given_up
     except SweepError as error:
         return cli.fail(2, error), {}
     except OSError as error:

@@ -20,8 +20,8 @@ EXPERIMENT = Experiment(
         "Reproduces Table 1 of Schaul et al. 2016: DQN with uniform and rank-based replay, Double DQN with "
         "uniform, rank-based and proportional replay, 200M frames. The published columns are recomputed from the "
         "paper's scores by game, over the games of ours and over all.",
-        "Deviations: ours are training scores of the last 1M frames under the exploring policy, normalised by no- "
-        "op references; the paper evaluates the best agent of each run from human starts, which are not public.",
+        "Deviations: ours are training scores of the last 1M frames under the exploring policy, normalised by "
+        "no-op references; the paper evaluates the best agent of each run from human starts, which are not public.",
     ),
     envs=grids.ATARI57,
     methods=grids.table1_prioritized(),

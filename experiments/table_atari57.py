@@ -22,9 +22,7 @@ EXPERIMENT = Experiment(
         "published for 57 games. Ours are training scores of the last 1M frames; the published ones are "
         "evaluations, each by the protocol that its column names, most of them after 200M frames and of the best "
         "agent seen in training.",
-        "Deviations: the paper does not state its learning rate, RMSProp's ε, start states or seeds; preset paper "
-        "takes A3C's. Updates are synchronous over 16 environments instead of 16 asynchronous threads. Start "
-        "states have up to 30 no-ops; human-normalised scores use the no-op references.",
+        grids.ATARI_DEVIATIONS,
     ),
     envs=grids.ATARI57,
     methods=grids.figure1_atari(),

@@ -20,9 +20,8 @@ EXPERIMENT = Experiment(
     text=(
         "Final returns of the same runs as Figure 3's beside the published curves at equal steps and at their "
         "end, and the order of the methods in both.",
-        "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; "
-        "tasks are built on this package's own models after its appendix E, environments take the threads' turns "
-        "(16 of them), and one setting of learning rate and δ (1.4e-4, 0.42) stands for the best five of thirty.",
+        grids.CONTROL_DEVIATIONS,
+        grids.CONTROL_SETTING,
     ),
     envs=grids.CONTROL,
     methods=grids.figure3_continuous(),

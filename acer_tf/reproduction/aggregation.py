@@ -38,6 +38,11 @@ def final_score(run: RunCurve, window: float) -> float:
     return float(training_score(run, window)[-1])
 
 
+def final_return(run: RunCurve, share: float = 0.1) -> float:
+    """`final_score` over the last `share` of the steps done."""
+    return final_score(run, share * run.steps[-1])
+
+
 def cumulative_maximum(values: np.ndarray) -> np.ndarray:
     """The largest value so far; NaN before the first, and from the last on, so that a curve ends where its data do."""
     known = ~np.isnan(values)
@@ -49,6 +54,11 @@ def cumulative_maximum(values: np.ndarray) -> np.ndarray:
 def reached(runs: Sequence[RunCurve], axis: Axis = "steps") -> float:
     """As far as every one of `runs` has come, in steps or seconds."""
     return min(float(getattr(run, axis)[-1]) for run in runs)
+
+
+def equally_long(runs: Sequence[RunCurve]) -> list[RunCurve]:
+    """`runs` as far as the shortest of them has come."""
+    return [run.until(reached(runs)) for run in runs] if runs else []
 
 
 def score_at(run: RunCurve, points: np.ndarray, window: float, axis: Axis = "steps") -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,12 @@ class RunCurve(NamedTuple):
     mean_return: np.ndarray  # [P] raw, mean of the last 100 games; NaN before the first
     interval_return: np.ndarray  # [P] raw, mean of the games that ended in the interval; NaN where none did
 
+    def until(self, steps: float) -> RunCurve:
+        """The curve up to its first row at or behind `steps`."""
+        rows = slice(int(np.searchsorted(self.steps, steps)) + 1)
+        columns = (self.steps, self.seconds, self.games, self.mean_return, self.interval_return)
+        return RunCurve(self.env, self.seed, self.total_steps, *(column[rows] for column in columns))
+
 
 def read_run(folder: Path) -> RunCurve:
     """The curve in `folder`.
@@ -39,31 +46,38 @@ def read_run(folder: Path) -> RunCurve:
         NoRowsYet: progress.csv is missing or empty.
         CurveError: run.json is missing, or one of them cannot be read.
     """
+    curve = folder / "progress.csv"
     try:
-        if not (folder / "progress.csv").exists() and (folder / "run.json").exists():
-            raise NoRowsYet(f"{folder / 'progress.csv'} is not there yet")
         settings = json.loads((folder / "run.json").read_text())["settings"]
-        with (folder / "progress.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        columns = {
-            name: np.array([float(row[name] or "nan") for row in rows])
-            for name in ("steps", "seconds", "games", "mean_return", "interval_return")
-        }
-    except NoRowsYet:
-        raise
+        rows = read_progress(curve.read_bytes()) if curve.exists() else []
+        names = ("steps", "seconds", "games", "mean_return", "interval_return")
+        columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
+        if (np.diff(columns["games"]) < 0).any():
+            raise ValueError("games become fewer")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
     if not rows:
-        raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")
+        raise NoRowsYet(f"{curve} has no rows yet")
     return RunCurve(settings["env"], settings["seed"], settings["total_steps"], **columns)
 
 
-def final_return(run: RunCurve, share: float = 0.1) -> float:
-    """Mean raw return of all games that ended in the last `share` of the steps done; NaN where none did."""
-    games = np.diff(run.games, prepend=0.0)
-    counts = np.where(np.isnan(run.interval_return), 0.0, games) * (run.steps > (1.0 - share) * run.steps[-1])
-    total = np.sum(np.nan_to_num(run.interval_return) * counts)
-    return float(total / counts.sum()) if counts.sum() else float("nan")
+def read_progress(content: bytes) -> list[dict[str, str]]:
+    """The rows of a progress.csv; a last line that is not whole yet is left out.
+
+    Raises:
+        ValueError: names the first line that cannot be of one.
+    """
+    whole = content[: content.rfind(b"\n") + 1].decode()
+    head, *lines = list(csv.reader(io.StringIO(whole, newline=""))) or [[]]
+    rows, last = [], 0
+    for number, line in enumerate(lines, 2):
+        row = dict(zip(head, line, strict=False))
+        _ = [float(value) for value in line if value]
+        if len(line) != len(head) or int(row["steps"]) <= last:
+            raise ValueError(f"line {number}")
+        last = int(row["steps"])
+        rows.append(row)
+    return rows
 
 
 def return_at(run: RunCurve, steps: float) -> float:

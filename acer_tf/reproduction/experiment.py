@@ -110,9 +110,10 @@ class Outcome:
         """The methods that have begun in a task."""
         return {method: runs for method in self.methods if (runs := self.runs(method, env))}
 
-    def finished(self, method: str) -> str:
-        """Finished cells of a method: "3 of 4"."""
-        states = [cell.state == "finished" for cell in self.cells if cell.method == method]
+    def finished(self, method: str, env: str | None = None) -> str:
+        """Finished cells of a method, in one task or all: "3 of 4"."""
+        cells = [cell for cell in self.cells if cell.method == method and env in (None, cell.env)]
+        states = [cell.state == "finished" for cell in cells]
         return f"{sum(states)} of {len(states)}"
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.reproduction.tables import numbers, read_table
+from acer_tf.reproduction.tables import between, numbers, read_table
 
 _CODE_VERSION = "7bfbcf1"  # the newer of the two that OpenAI published
 _MUJOCO_FILES = ("spinningup_mujoco_curves.csv", "openai_baselines_mujoco_curves.csv", "td3_authors_mujoco_curves.csv")
@@ -35,8 +35,8 @@ class PublishedCurve(NamedTuple):
     high: np.ndarray  # [P] float64
 
     def at(self, steps: float) -> float:
-        """The mean between the two points around `steps`; NaN outside."""
-        return float(np.interp(steps, self.steps, self.mean, left=np.nan, right=np.nan))
+        """The mean between the two points around `steps`; NaN outside, but for the last 1 % (see `tables.between`)."""
+        return between(steps, self.steps, self.mean)
 
 
 class SearchPoint(NamedTuple):

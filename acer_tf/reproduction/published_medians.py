@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.reproduction.tables import numbers, read_table
+from acer_tf.reproduction.tables import between, numbers, read_table
 
 
 class MedianByFrames(NamedTuple):
@@ -24,8 +24,8 @@ class MedianByFrames(NamedTuple):
     high: np.ndarray | None = None  # [P] float64
 
     def at(self, frames: float) -> float:
-        """The median between the two points around `frames`; NaN outside."""
-        return float(np.interp(frames, self.frames, self.median, left=np.nan, right=np.nan))
+        """The median between the two points around `frames`; NaN outside, but for the last 1 % (`tables.between`)."""
+        return between(frames, self.frames, self.median)
 
 
 class MedianByHours(NamedTuple):
@@ -35,8 +35,8 @@ class MedianByHours(NamedTuple):
     median: np.ndarray  # [P] float64
 
     def at(self, hours: float) -> float:
-        """The median between the two points around `hours`; NaN outside."""
-        return float(np.interp(hours, self.hours, self.median, left=np.nan, right=np.nan))
+        """The median between the two points around `hours`; NaN outside, but for the last 1 % (`tables.between`)."""
+        return between(hours, self.hours, self.median)
 
 
 class Figure1Method(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,14 +13,15 @@ RESAMPLES = 2_000  # rliable's own
 
 
 class Estimate(NamedTuple):
-    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task."""
+    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task; one run has no interval."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:z,.2f} [{self.low:z,.2f}, {self.high:z,.2f}]"
+        interval = "" if np.isnan(self.low) else f" [{self.low:z,.2f}, {self.high:z,.2f}]"
+        return f"{self.value:z,.2f}{interval}"
 
 
 class Band(NamedTuple):
@@ -87,16 +87,12 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int =
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's call of arch
-        points, intervals = library.get_interval_estimates(
-            {"": pair},
-            lambda a, b: np.array([metrics.probability_of_improvement(a, b)]),
-            reps=resamples,
-            random_state=np.random.RandomState(seed),
-        )
-    low, high = intervals[""][:, 0]
-    return Estimate(float(points[""][0]), float(low), float(high))
+    if len(pair[0]) == len(pair[1]) == 1:
+        return Estimate(float(metrics.probability_of_improvement(*pair)), np.nan, np.nan)
+    point, (low, high) = _bootstrap(
+        pair, lambda a, b: np.array([metrics.probability_of_improvement(a, b)]), resamples, seed
+    )
+    return Estimate(float(point[0]), float(low[0]), float(high[0]))
 
 
 def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
@@ -107,18 +103,23 @@ def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
 
 
 def _estimate(scores: Any, metric: Callable[[np.ndarray], float], resamples: int, seed: int) -> Estimate:
-    point, (low, high) = _bootstrap(_checked(scores), lambda x: np.array([metric(x)]), resamples, seed)
+    values = _checked(scores)
+    if len(values) == 1:
+        return Estimate(float(metric(values)), np.nan, np.nan)
+    point, (low, high) = _bootstrap(values, lambda x: np.array([metric(x)]), resamples, seed)
     return Estimate(float(point[0]), float(low[0]), float(high[0]))
 
 
 def _bootstrap(
-    values: np.ndarray, metric: Callable[[np.ndarray], np.ndarray], resamples: int, seed: int
+    values: np.ndarray | tuple[np.ndarray, np.ndarray], metric: Callable[..., np.ndarray], resamples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's call of arch
-        points, intervals = library.get_interval_estimates(
-            {"": values}, metric, reps=resamples, random_state=np.random.RandomState(seed)
-        )
+    # rliable draws from NumPy's global generator, whatever random_state it is given.
+    state = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        points, intervals = library.get_interval_estimates({"": values}, metric, reps=resamples)
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
     return points[""], intervals[""]
 
 

@@ -21,6 +21,13 @@ def numbers(rows: Sequence[dict[str, str]], column: str) -> np.ndarray:
     return np.array([float(row[column]) for row in rows])
 
 
+def between(x: float, points: np.ndarray, values: np.ndarray) -> float:
+    """The value at `x`, linear between `points`; the last one up to 1 % behind them, for runs end a little late."""
+    if points[-1] < x <= 1.01 * points[-1]:
+        return float(values[-1])
+    return float(np.interp(x, points, values, left=np.nan, right=np.nan))
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """How an error message goes on: "; did you mean Pong?", or nothing where no known name is near."""
     near = difflib.get_close_matches(name, list(known))

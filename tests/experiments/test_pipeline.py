@@ -123,6 +123,9 @@ def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
         (["--setting=seed=3"], "--setting=seed=3: must be NAME=VALUE"),
         (["--setting=gamma=high"], "--setting=gamma=high: the value must be of type float"),
         (["--setting=gamma=2"], "--gamma=2.0: must be in [0, 1]"),
+        (["--setting=replay_ratio=2"], "--setting=replay_ratio=2.0: 'ACER, replay 0' is defined by replay_ratio 0.0"),
+        (["--games="], "--games=: names none"),
+        (["--plan", "--launcher=ray"], "--plan with --launcher=ray: plans are of this machine alone"),
     ],
 )
 def test_bad_flags_are_named_and_nothing_is_written(script, tmp_path, capsys, arguments, complaint):
@@ -146,6 +149,32 @@ def test_the_evidence_of_another_experiment_is_refused(script, tmp_path, capsys)
     assert "holds the evidence of figure1_minatar" in capsys.readouterr().err
 
 
+def test_an_output_that_cannot_be_is_named_before_anything_runs(script, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert script("figure1_minatar", f"--output={tmp_path / 'file' / 'out'}", "--total_steps=2_000") == 2
+    assert "--output=" in capsys.readouterr().err
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("my home page")
+    assert script("figure1_minatar", f"--output={tmp_path / 'site' / 'out'}", "--total_steps=2_000") == 2
+    assert "index.html is not a page of results" in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_cell_that_was_only_asked_for_gives_way(script, tmp_path):
+    part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
+    assert script("figure1_minatar", "--report_only", *part) == 0
+    assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
+    (cell,) = json.loads((tmp_path / "results/figure1_minatar/experiment.json").read_text())["cells"]
+    assert (cell["state"], cell["settings"]["total_steps"]) == ("finished", 2000)
+
+
+def test_the_same_run_under_two_names_is_refused(script, tmp_path, capsys):
+    part = ["--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000"]
+    assert script("figure1_minatar", *part) == 0
+    assert script("figure1_minatar", *part, "--setting=precision=float32") == 2
+    assert "the same run under other settings" in capsys.readouterr().err
+
+
 def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_path):
     part = ["--games=breakout", "--seeds=1", "--total_steps=2_000"]
     assert script("figure1_minatar", *part, "--agents=replay4_trust") == 0
@@ -156,7 +185,7 @@ def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_pa
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("figure1_minatar", ["--games=breakout", "--agents=replay4_trust", "--setting=replay_start=20"]),
+        ("figure1_minatar", ["--games=breakout", "--agents=replay4_trust"]),
         ("figure3_continuous", ["--tasks=reacher3", "--agents=acer_continuous"]),
         ("table_atari49", ["--games=Pong", "--agents=acer"]),
     ],

@@ -8,6 +8,7 @@ import pytest
 from acer_tf.reproduction.aggregation import (
     ATARI_WINDOW_STEPS,
     cumulative_maximum,
+    final_return,
     final_score,
     median_over_tasks,
     reached,
@@ -51,6 +52,16 @@ def test_the_training_score_is_the_mean_over_the_games_of_the_window(window, sco
 
 def test_a_run_in_which_no_game_ended_has_no_score():
     assert np.isnan(training_score(curve([100, 200], [0, 0], [NAN, NAN]), 100)).all()
+
+
+def test_the_final_return_weighs_intervals_by_their_games():
+    # The last half: 1 game of 10 and 3 games of 20; the row without games does not count, nor does what came before.
+    run = curve([100, 200, 300, 400], [5, 5, 6, 9], [99, NAN, 10, 20])
+    assert final_return(run, share=0.5) == pytest.approx((10 + 3 * 20) / 4)
+
+
+def test_the_final_return_of_no_game_is_nan():
+    assert math.isnan(final_return(curve([100, 200], [3, 3], [7, NAN]), share=0.5))
 
 
 @pytest.mark.parametrize(

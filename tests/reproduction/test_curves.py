@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, final_return, read_run, return_at
+from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
 
 NAN = math.nan
 
@@ -21,16 +21,6 @@ def write_run(folder, rows, env="CartPole-v1", seed=0):
     lines = ["steps,seconds,games,mean_return,interval_return", *(",".join(row) for row in rows)]
     (folder / "progress.csv").write_text("\n".join(lines) + "\n")
     return folder
-
-
-def test_the_final_return_weighs_intervals_by_their_games():
-    # The last half: 1 game of 10 and 3 games of 20; the row without games does not count, nor does what came before.
-    run = curve([100, 200, 300, 400], [5, 5, 6, 9], [1, 1, 2, 3], [99, NAN, 10, 20])
-    assert final_return(run, share=0.5) == pytest.approx((10 + 3 * 20) / 4)
-
-
-def test_the_final_return_of_no_game_is_nan():
-    assert math.isnan(final_return(curve([100, 200], [3, 3], [7, 7], [7, NAN]), share=0.5))
 
 
 def test_the_return_at_a_step_is_that_of_the_first_row_behind_it():

@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from acer_tf.envs import ATARI_GAMES
+from acer_tf.envs import ATARI_GAMES, MINATAR_GAMES
 
 DATA = resources.files("acer_tf.reproduction") / "data"
 # Of each file: its rows, and the columns that together name one row. The old files' rows are as they were read off.
@@ -20,6 +20,7 @@ FILES = {
     "atari57_random_human.csv": (57, "game"),
     "atari57_random_human_human_starts.csv": (57, "game"),
     "dqn_zoo_median_curves.csv": (7 * 100, "agent frames"),
+    "minatar_references.csv": (5, "game"),
     "openai_baselines_acer_curves.csv": (2 * 7 * 100, "version game steps"),
     "openai_baselines_mujoco_curves.csv": (1400, "version env algorithm steps"),
     "ppo_paper_table6.csv": (3 * 49, "agent protocol game"),
@@ -30,7 +31,7 @@ FILES = {
 }
 # One word per thing, in every file: agent steps are `steps`, emulator frames are `frames`.
 NUMBERS = {"steps", "frames", "hours", "score", "percent", "random", "human", "mean", "std", "median", "low", "high"}
-NUMBERS |= {"learning_rate", "delta", "replay_ratio"}
+NUMBERS |= {"learning_rate", "delta", "replay_ratio", "reference"}
 WORDS = {"agent", "game", "protocol", "task", "method", "env", "algorithm", "version", "trust_region"}
 
 
@@ -80,7 +81,7 @@ def test_columns_are_of_one_vocabulary_and_whole(name):
 @pytest.mark.parametrize("name", [name for name, (_, key) in FILES.items() if "game" in key])
 def test_games_are_spelled_as_the_emulator_spells_them(name):
     _, rows = read(name)
-    assert {row["game"] for row in rows} <= set(ATARI_GAMES)
+    assert {row["game"] for row in rows} <= set(MINATAR_GAMES if name.startswith("minatar") else ATARI_GAMES)
 
 
 @pytest.mark.parametrize("name", [name for name, (_, key) in FILES.items() if "protocol" in key])

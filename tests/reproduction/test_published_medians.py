@@ -36,7 +36,7 @@ def first_at(curve, level):
         (acer(4, True), [0.687, 1.087, 1.452, 1.531, 1.576], 269, 1.576, 95),
         (acer(8, False), [0.663, 0.953, 1.030, NAN, NAN], 159, 1.102, 139),
         (acer(8, True), [0.842, 1.316, 1.535, NAN, NAN], 159, 1.535, 67),
-        (DQN, [0.287, 0.429, 0.453, NAN, NAN], 199, 0.536, NAN),
+        (DQN, [0.287, 0.429, 0.453, 0.536, NAN], 199, 0.536, NAN),
         (PRIORITIZED, [1.015, 1.290, 1.428, 1.495, NAN], 200, 1.495, 49),
     ],
     ids=lambda value: value.label if isinstance(value, Figure1Method) else "",
@@ -112,6 +112,6 @@ def test_dqn_zoo_has_seven_agents_of_100_points_within_their_ranges():
 
 
 def test_a_median_outside_the_curve_is_nan():
-    assert math.isnan(figure1_by_frames()[DQN].at(201 * M))
-    assert math.isnan(figure1_by_hours()[acer(4, True)].at(121))
+    assert math.isnan(figure1_by_frames()[DQN].at(203 * M))
+    assert math.isnan(figure1_by_hours()[acer(4, True)].at(123))
     assert math.isnan(dqn_zoo_medians()["DQN"].at(1 * M))

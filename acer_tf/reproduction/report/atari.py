@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from acer_tf.reproduction.aggregation import (
     ATARI_WINDOW_STEPS,
     Axis,
     cumulative_maximum,
+    equally_long,
     final_score,
     median_over_tasks,
     reached,
@@ -18,7 +19,7 @@ from acer_tf.reproduction.aggregation import (
 )
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.experiment import Drawing, Outcome, Report
-from acer_tf.reproduction.grids import FRAMES_PER_STEP
+from acer_tf.reproduction.grids import ATARI57, FRAMES_PER_STEP
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.published_medians import (
     Figure1Method,
@@ -27,7 +28,7 @@ from acer_tf.reproduction.published_medians import (
     figure1_by_hours,
 )
 from acer_tf.reproduction.published_scores import PublishedScores, published_agents, published_scores
-from acer_tf.reproduction.report.figures import Axes, Figure, draw_band, learning_curves, panels, shared_legend
+from acer_tf.reproduction.report.figures import Axes, dots, draw_band, learning_curves, panels, shared_legend
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.scores import Protocol, atari_references, human_normalized
 from acer_tf.reproduction.statistics import mean_and_error
@@ -84,14 +85,15 @@ def figure1(outcome: Outcome) -> Report:
                 number(float(medians[-1])),
                 number(highest),
                 number(published),
-                difference(highest, published),
+                difference(highest, published) if len(runs) == len(ATARI57) else "",
                 number(float(hours), 1),
             ]
         )
     head = "method, cells finished, games, frames (M), median, cumulative maximum, published, difference, hours per run"
     table = Table(
         f"Median over games of the human-normalised {_TRAINING}, at the frames that all games have reached. Published: "
-        "the cumulative maximum of the median over 57 games at the same frames, read off the figure.",
+        "the cumulative maximum of the median over 57 games at the same frames, read off the figure; a difference is "
+        "given where ours is over 57 games too.",
         head.split(", "),
         rows,
     )
@@ -112,7 +114,11 @@ def table57(outcome: Outcome) -> Report:
     """Final scores per game beside the published columns."""
     published = [published_scores(agent, protocol) for protocol, agents in _COLUMNS for agent in agents]
     columns = {label: _final(outcome, label) for label in outcome.methods}
-    raw = _per_game(outcome, columns, published, lambda game, score: score)
+    far = [_frames(outcome, label) for label in outcome.methods]
+    blank = [""] * len(published)
+    progress = [["frames (M), least", *far, *blank]]
+    progress.append(["cells finished", *(outcome.finished(label) for label in outcome.methods), *blank])
+    raw = [*_per_game(outcome, columns, published, normalized=False), *progress]
     heads = [*columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
     tables = {
         "table": Table(
@@ -126,7 +132,7 @@ def table57(outcome: Outcome) -> Report:
             "over the games in the column.",
             ["game", *heads],
             [
-                *_per_game(outcome, columns, published, None),
+                *_per_game(outcome, columns, published, normalized=True),
                 [_MEDIAN, *(_median_cell(_normalized(scores)) for scores in columns.values()),
                  *(_median_cell(p.human_normalized(_games_in(outcome, p.scores))) for p in published)],
             ],
@@ -139,7 +145,7 @@ def table57(outcome: Outcome) -> Report:
         if p.protocol == "no-op starts"
     }
     caption = "Human-normalised scores: 0 plays like random, 1 like the human tester. Filled: ours; hollow: published."
-    return Report(tables, {"figure": Drawing(caption, _dots(_games(outcome), series))})
+    return Report(tables, {"figure": Drawing(caption, dots(_games(outcome), series))})
 
 
 def table49(outcome: Outcome) -> Report:
@@ -158,27 +164,28 @@ def table49(outcome: Outcome) -> Report:
         game = env.removeprefix("atari/")
         row = [game]
         for label in outcome.methods:
-            runs, their = outcome.runs(label, env), published[theirs[label]].scores.get(game)
+            runs, their = equally_long(outcome.runs(label, env)), published[theirs[label]].scores.get(game)
             ours, error = mean_and_error([run.mean_return[-1] for run in runs])
             if np.isfinite(ours):
                 normalized[label][game] = human_normalized(game, ours, protocol="training")
             steps = reached(runs) if runs else np.nan
             row += [mean_with_error(ours, error), number(FRAMES_PER_STEP * steps / 1e6, 1), number(their)]
-            row.append(difference(ours, their))
+            row.append(difference(ours, their) if steps >= 0.99 * _TABLE6_STEPS else "")
             if label == "ACER":
                 row.append(number(next((c.at(steps) for c in published_curves(env)), None)))
         rows.append([*row, number(published["PPO"].scores.get(game))])
-    last = ["median over games, human-normalised"]
+    last, finished = ["median over games, human-normalised"], ["cells finished"]
     for label in outcome.methods:
-        their = _median(published[theirs[label]].human_normalized(_games_in(outcome, published[theirs[label]].scores)))
-        ours = _median(normalized[label])
-        last += [number(ours), "", number(their), difference(ours, their), *([""] if label == "ACER" else [])]
-    rows.append(
-        [*last, number(_median(published["PPO"].human_normalized(_games_in(outcome, published["PPO"].scores))))]
-    )
+        mine, scores = normalized[label], published[theirs[label]]
+        same = scores.human_normalized([game for game in mine if game in scores.scores])
+        last += [_median_cell(mine), "", _median_cell(same), "", *([""] if label == "ACER" else [])]
+        finished += [outcome.finished(label), "", "", "", *([""] if label == "ACER" else [])]
+    everything = published["PPO"].human_normalized(_games_in(outcome, published["PPO"].scores))
+    rows += [[*last, _median_cell(everything)], [*finished, ""]]
     table = Table(
         "Mean of the last 100 training games, mean over seeds ± standard error. Published: the PPO paper's Table 6, "
-        "mean of the last 100 training games after 40M frames, 3 seeds; our A3C stands beside its A2C.",
+        "mean of the last 100 training games after 40M frames, 3 seeds; our A3C stands beside its A2C. A difference is "
+        "given where ours has come as far; medians of ours and theirs are over the games that ours has.",
         head,
         rows,
     )
@@ -199,14 +206,17 @@ def table1(outcome: Outcome) -> Report:
     """The prioritized-replay paper's Table 1: medians, means, and games won, beside its own of the same games."""
     columns = {label: _normalized(_final(outcome, label)) for label in outcome.methods}
     theirs = {label: published_scores(label, "human starts") for label in outcome.methods}
-    same = {label: scores.human_normalized(_games_in(outcome, scores.scores)) for label, scores in theirs.items()}
+    same = {
+        label: scores.human_normalized([game for game in columns[label] if game in scores.scores])
+        for label, scores in theirs.items()
+    }
     whole = {label: scores.human_normalized() for label, scores in theirs.items()}
     rows = []
     for label in outcome.methods:
-        rows.append([label, "ours", outcome.finished(label), *_summary(label, columns)])
-        rows.append([label, "published, the same games", "", *_summary(label, same)])
-        rows.append([label, "published, all games", "", *_summary(label, whole)])
-    head = ["agent", "whose", "cells finished", "games", "median", "mean", "> baseline", "> human"]
+        rows.append([label, "ours", outcome.finished(label), _frames(outcome, label), *_summary(label, columns)])
+        rows.append([label, "published, the same games", "", "200.0", *_summary(label, same)])
+        rows.append([label, "published, all games", "", "200.0", *_summary(label, whole)])
+    head = ["agent", "whose", "cells finished", "frames (M), least", "games", "median", "mean", "> baseline", "> human"]
     each = [*columns.values(), *(scores.human_normalized() for scores in theirs.values())]
     per_game = [[game, *(number(scores.get(game)) for scores in each)] for game in _games(outcome)]
     tables = {
@@ -228,12 +238,11 @@ def table1(outcome: Outcome) -> Report:
             steps, medians = _medians(runs, "steps")
             axes.plot(FRAMES_PER_STEP * steps / 1e6, medians, color=f"C{place}", label=f"{label}, {len(runs)} games")
     limit = axes.get_xlim()[1] if axes.lines else 200.0
-    for number_, (agent, curve) in enumerate(dqn_zoo_medians().items()):
-        if agent in ("DQN", "Double DQN", "Prioritized DQN") and curve.low is not None and curve.high is not None:
-            axes.plot(
-                curve.frames / 1e6, curve.median, "--", color=f"C{number_ + 5}", linewidth=1, label=f"{agent}, DQN Zoo"
-            )
-            draw_band(axes, curve.frames / 1e6, curve.low, curve.high, f"C{number_ + 5}")
+    for colour, agent in (("C5", "DQN"), ("C6", "Double DQN"), ("C7", "Prioritized DQN")):
+        curve = dqn_zoo_medians()[agent]
+        axes.plot(curve.frames / 1e6, curve.median, "--", color=colour, linewidth=1, label=f"{agent}, DQN Zoo")
+        if curve.low is not None and curve.high is not None:
+            draw_band(axes, curve.frames / 1e6, curve.low, curve.high, colour)
     axes.set(xlabel="frames (M)", ylabel="median human-normalised score", xlim=(0, limit))
     axes.grid(alpha=0.25)
     axes.legend(fontsize="small")
@@ -257,6 +266,12 @@ def _summary(label: str, normalized: Mapping[str, Mapping[str, float]]) -> list[
         f"{won} of {shared}" if shared else "",
         f"{sum(value > 1 for value in values)}",
     ]
+
+
+def _frames(outcome: Outcome, label: str) -> str:
+    """As far as every run of a method has come, in millions of frames."""
+    runs = [run for seeds in outcome.by_env(label).values() for run in seeds]
+    return number(FRAMES_PER_STEP * reached(runs) / 1e6, 1) if runs else ""
 
 
 def _normalize(env: str, score: float) -> float:
@@ -317,7 +332,7 @@ def _final(outcome: Outcome, label: str) -> dict[str, tuple[float, float]]:
     """Mean over seeds and standard error of the final training score, by game; games without a score are absent."""
     found = {}
     for env, runs in outcome.by_env(label).items():
-        mean, error = mean_and_error([final_score(run, ATARI_WINDOW_STEPS) for run in runs])
+        mean, error = mean_and_error([final_score(run, ATARI_WINDOW_STEPS) for run in equally_long(runs)])
         if np.isfinite(mean):
             found[env.removeprefix("atari/")] = mean, error
     return found
@@ -339,45 +354,21 @@ def _per_game(
     outcome: Outcome,
     columns: Mapping[str, Mapping[str, tuple[float, float]]],
     published: list[PublishedScores],
-    raw: Callable[[str, float], float] | None,
+    *,
+    normalized: bool,
 ) -> list[list[str]]:
-    """A row per game: ours with standard errors, then the published; `raw` None normalises each by its protocol."""
+    """A row per game: ours with standard errors, then the published, raw or each normalised by its protocol."""
     rows = []
     for game in _games(outcome):
         row = [game]
         for scores in columns.values():
             mean, error = scores.get(game, (np.nan, np.nan))
-            if raw is None and np.isfinite(mean):
+            if normalized and np.isfinite(mean):
                 random, human = atari_references("training")[game]
                 mean, error = _normalize(game, mean), error / abs(human - random)
             row.append(mean_with_error(mean, error))
         for p in published:
             score = p.scores.get(game)
-            row.append(number(p.human_normalized([game])[game] if raw is None and score is not None else score))
+            row.append(number(p.human_normalized([game])[game] if normalized and score is not None else score))
         rows.append(row)
     return rows
-
-
-def _dots(games: list[str], series: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Scores by game, ours filled, published hollow, on an axis that is linear around 0 and logarithmic beyond."""
-    figure, (axes,) = panels(1)
-    figure.set_size_inches(8.0, max(3.5, 1.2 + 0.22 * len(games)))
-    for count, (label, scores) in enumerate(series.items()):
-        ours = label.startswith("ours")
-        colour = f"C{count % 10}"
-        axes.scatter(
-            [scores[game] for game in games if game in scores],
-            [place for place, game in enumerate(games) if game in scores],
-            s=28 if ours else 18,
-            facecolors=colour if ours else "none",
-            edgecolors=colour,
-            label=label,
-        )
-    axes.set_yticks(range(len(games)), games, fontsize="small")
-    axes.set_xscale("symlog", linthresh=1.0)
-    axes.axvline(1.0, color="0.6", linewidth=0.8)
-    axes.invert_yaxis()
-    axes.set_xlabel("human-normalised score")
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure

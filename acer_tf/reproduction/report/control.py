@@ -8,8 +8,7 @@ import matplotlib
 import numpy as np
 from scipy.stats import spearmanr
 
-from acer_tf.reproduction.aggregation import reached
-from acer_tf.reproduction.curves import final_return
+from acer_tf.reproduction.aggregation import equally_long, final_return, reached
 from acer_tf.reproduction.experiment import Drawing, Outcome, Report
 from acer_tf.reproduction.grids import search_label
 from acer_tf.reproduction.published import (
@@ -41,29 +40,35 @@ def figure4(outcome: Outcome) -> Report:
 
 def table(outcome: Outcome) -> Report:
     """Figure 3 as numbers: a row per task, and the order of the methods, ours and the paper's at equal steps."""
-    head = ["task"]
+    head = ["task", "steps, all runs"]
     for label in outcome.methods:
         head += [label, f"{label}, paper at equal steps", f"{label}, paper at its end"]
-    head += ["order, best first", "order in the paper at equal steps"]
+    head += ["order, best first", "order in the paper"]
     rows = []
     figure, axes = panels(len(outcome.envs))
     for ax, env in zip(axes, outcome.envs, strict=True):
-        row, ours, theirs = [env], {}, {}
+        by_method = outcome.by_method(env)
+        steps = min((reached(runs) for runs in by_method.values()), default=np.nan)
+        row, scores = [env, number(steps, 0)], {}
         published = {curve.method: curve for curve in published_curves(env)}
         for place, label in enumerate(outcome.methods):
-            runs = outcome.runs(label, env)
-            mean, error = mean_and_error([final_return(run) for run in runs])
-            at_equal = published[label].at(reached(runs)) if runs else np.nan
-            if runs:
-                ours[label], theirs[label] = mean, at_equal
-                ax.errorbar(place, mean, 0.0 if np.isnan(error) else error, fmt="o", color=f"C{place}", capsize=3)
-                ax.plot(place, at_equal, "_", color=f"C{place}", markersize=16, markeredgewidth=2)
-            row += [mean_with_error(mean, error), number(at_equal), number(float(published[label].mean[-1]))]
-        rows.append([*row, _order(ours), _order(theirs)])
+            returns = [final_return(run.until(steps)) for run in by_method.get(label, [])]
+            mean, error = mean_and_error(returns)
+            their = published[label].at(steps)
+            if np.isfinite(mean) and np.isfinite(their):
+                scores[label] = mean, their
+            ax.errorbar(place, mean, 0.0 if np.isnan(error) else error, fmt="o", color=f"C{place}", capsize=3)
+            ax.plot(place, their, "_", color=f"C{place}", markersize=16, markeredgewidth=2)
+            row += [f"{mean_with_error(mean, error)} ({outcome.finished(label, env)} finished)", number(their)]
+            row.append(number(float(published[label].mean[-1])))
+        rows.append([*row, _order(scores, 0), _order(scores, 1)])
         ax.set_xticks(range(len(outcome.methods)), outcome.methods, fontsize="small", rotation=20)
         ax.set_title(env)
         ax.grid(alpha=0.25)
-    caption = f"Ours: {_OURS}; mean over seeds ± standard error. Paper: Figure 3. {_CAVEAT}"
+    caption = (
+        f"Ours: {_OURS}; mean over seeds ± standard error. Paper: Figure 3. Returns and orders are those at the steps "
+        f"that all methods and seeds have done. {_CAVEAT}"
+    )
     dots = f"Points: ours, mean ± standard error over seeds; bars: the paper at equal steps. {_CAVEAT}"
     return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})
 
@@ -79,7 +84,7 @@ def figure5(outcome: Outcome) -> Report:
             label = search_label(point.learning_rate, point.delta)
             if label not in outcome.methods:
                 continue
-            runs = outcome.runs(label, env)
+            runs = equally_long(outcome.runs(label, env))
             mean, error = mean_and_error([final_return(run) for run in runs])
             steps = number(reached(runs), 0) if runs else ""
             rows.append(
@@ -112,8 +117,8 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
     for env in outcome.envs:
         curves = {curve.method: curve for curve in published(env)}
         for label in outcome.methods:
-            if not (runs := outcome.runs(label, env)):
-                rows.append([env, label, "0", *[""] * 5])
+            if not (runs := equally_long(outcome.runs(label, env))):
+                rows.append([env, label, outcome.finished(label, env), *[""] * 5])
                 continue
             steps = reached(runs)
             mean, error = mean_and_error([final_return(run) for run in runs])
@@ -122,7 +127,7 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
                 [
                     env,
                     label,
-                    str(len(runs)),
+                    outcome.finished(label, env),
                     number(steps, 0),
                     mean_with_error(mean, error),
                     number(their),
@@ -130,12 +135,22 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
                     f"{curves[label].mean[-1]:,.2f} at {curves[label].steps[-1] / 1e6:,.0f}M",
                 ]
             )
-    head = ["task", "method", "seeds", "steps", "return", "paper at equal steps", "difference", "paper at its end"]
+    head = [
+        "task",
+        "method",
+        "cells finished",
+        "steps",
+        "return",
+        "paper at equal steps",
+        "difference",
+        "paper at its end",
+    ]
     caption = f"Return: {_OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {_CAVEAT}"
     figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published)
     drawn = f"Lines: ours, means over seeds with standard errors; dashed, with their bands: the paper's. {_CAVEAT}"
     return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(drawn, figure)})
 
 
-def _order(scores: dict[str, float]) -> str:
-    return " > ".join(sorted(scores, key=lambda label: -scores[label]))
+def _order(scores: dict[str, tuple[float, float]], whose: int) -> str:
+    """Of the methods of which both scores are known."""
+    return " > ".join(sorted(scores, key=lambda label: -scores[label][whose]))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,7 +22,7 @@ from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import Cell, settings_document, settings_from
 from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
 from acer_tf.training.records import write_json
-from acer_tf.training.settings import differences
+from acer_tf.training.settings import SettingsError, differences
 
 FORMAT = 1
 RECORDS = ("run.json", "progress.csv")
@@ -117,10 +118,36 @@ def read_evidence(folder: Path) -> Evidence | None:
         for cell in cells:
             _ = cell.env, cell.seed, cell.total_steps  # which a cell's settings must hold
         return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise EvidenceError(f"{path} cannot be read ({type(error).__name__} {error}): move it away") from error
+
+
+def own_evidence(folder: Path, name: str) -> Evidence | None:
+    """What `folder` holds, if it is of the experiment `name`.
+
+    Raises:
+        EvidenceError: it is of another, or cannot be read.
+    """
+    known = read_evidence(folder)
+    if known is not None and known.name != name:
+        raise EvidenceError(f"--output={folder} holds the evidence of {known.name}: choose another")
+    return known
+
+
+def require_folder(folder: Path) -> None:
+    """Makes an experiment's folder where there is none, and tries to write there.
+
+    Raises:
+        EvidenceError: it cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise EvidenceError(f"--output={folder}: cannot be written to ({error.strerror}); choose another") from error
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -128,27 +155,47 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
     write_json(folder / "experiment.json", {"format": FORMAT, **dataclasses.asdict(evidence)})
 
 
-def require_same_settings(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> None:
-    """Refuses to lay runs of one method in one environment beside each other that differ in more than their seed.
+def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> list[CellEvidence]:
+    """The cells of an experiment that is asked for more: what is known of a cell comes before what was asked.
+
+    Runs of one method in one environment that differ in more than their seed do not stand beside each other. Of what
+    has not begun, what is asked for now takes the place of what was asked before.
 
     Raises:
         EvidenceError: names a setting that differs; nothing has changed.
     """
-    seen = {(cell.method, cell.env): cell for cell in known}
+    asked = list(asked)
+    places = {(cell.method, cell.env, cell.seed) for cell in asked}
+    known = [cell for cell in known if cell.steps or (cell.method, cell.env, cell.seed) not in places]
+    seen = {(cell.method, cell.env): cell for cell in known if cell.steps}
+    names = {(cell.method, cell.env, cell.seed): cell.name for cell in known}
     for cell in asked:
-        if other := seen.get((cell.method, cell.env)):
-            undecided = {name for name, value in cell.settings.items() if value == "auto"} | {"seed"}
-            old, new = ({n: v for n, v in c.settings.items() if n not in undecided} for c in (other, cell))
-            if different := differences(old, new):
-                raise EvidenceError(
-                    f"--output={folder} holds runs of '{cell.method}' in {cell.env} with other settings "
-                    f"({different[0]}): choose another --output, or move that folder away"
-                )
+        if names.get((cell.method, cell.env, cell.seed), cell.name) != cell.name:
+            problem = f"the same run under other settings: {names[cell.method, cell.env, cell.seed]}"
+        elif other := seen.get((cell.method, cell.env)):
+            # A setting that one of them lacks was not there yet when that run was made.
+            compared = {n for n, v in cell.settings.items() if v != "auto" and n in other.settings} - {"seed"}
+            old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
+            problem = (differences(old, new) or [""])[0]
+        else:
+            problem = ""
+        if problem:
+            raise EvidenceError(
+                f"--output={folder} holds runs of '{cell.method}' in {cell.env} with other settings ({problem}): "
+                "choose another --output, or move that folder away"
+            )
+    return list({cell.name: cell for cell in (*asked, *known)}.values())
 
 
 def asked_for(cells: Iterable[Cell]) -> list[CellEvidence]:
     """Evidence of cells of which nothing is known but what they shall be."""
     return [CellEvidence(cell.name, cell.method, settings_document(cell.settings)) for cell in cells]
+
+
+def has_begun(cell: CellEvidence, sweep_dir: Path, output: Path) -> bool:
+    """Whether there is a record of a cell, in the sweep or in the evidence."""
+    folders = (sweep_dir / "cells" / cell.name / "run", output / "runs" / cell.name)
+    return any((folder / "run.json").exists() for folder in folders)
 
 
 def collect(
@@ -170,17 +217,22 @@ def collect(
     """
     found, damages = [], []
     for cell in cells:
-        folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings_from(dict(cell.settings))))
+        try:
+            settings = settings_from(dict(cell.settings))
+        except SettingsError as error:
+            raise EvidenceError(f"{output / 'experiment.json'} has settings of another version ({error})") from error
+        folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
         if damage := folder.set_aside_damaged():
             damages.append(damage)
-        failed = cell.name in reasons or cell.state == "failed"
+        # Given up now, or before and not taken up since.
+        failed = cell.name in reasons or (cell.state == "failed" and folder.latest()[0] == cell.steps)
         reason = reasons.get(cell.name, damage or cell.reason)
         kept = output / "runs" / cell.name
         known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
         if not (folder.run_dir / "run.json").exists() or (known and known.steps > folder.latest()[0]):
             policy = cell.policy if known else None
             state: CellState = "failed" if failed else "not begun"
-            nothing = dataclasses.replace(cell, state=state, steps=0, reason=reason)
+            nothing = CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason)
             found.append(dataclasses.replace(known, policy=policy, reason=known.reason or reason) if known else nothing)
             continue
         kept.mkdir(parents=True, exist_ok=True)
@@ -225,7 +277,8 @@ def describe(
         returns = curve.mean_return[curve.mean_return == curve.mean_return]
         mean_return = float(returns[-1]) if len(returns) else None
     except NoRowsYet:
-        pass
+        # Without a curve there is nothing to show of it, whatever run.json says.
+        state, finished = (None if state == "finished" else state), False
     except (CurveError, ValueError) as error:
         damaged = set_aside(run / "progress.csv")
         raise EvidenceError(f"{run / 'progress.csv'} cannot be read ({error}); kept as {damaged}") from error

@@ -58,11 +58,12 @@ def learning_curves(
     colours = {label: f"C{number % 10}" for number, label in enumerate(labels)}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
-        draw_runs(ax, groups, published(env), colours)
+        draw_runs(ax, groups, published(env), colours, count_seeds=len(by_env) == 1)
         ax.set_title((titles or {}).get(env, env))
         ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1:
-        axes[0].legend(loc="best", fontsize="small" if len(axes[0].get_lines()) > 5 else None)
+        if axes[0].get_legend_handles_labels()[1]:
+            axes[0].legend(loc="best", fontsize="small" if len(axes[0].get_lines()) > 5 else None)
         axes[0].set_ylabel("mean return of the last 100 games")
     else:
         shared_legend(figure, axes)
@@ -70,7 +71,14 @@ def learning_curves(
     return figure
 
 
-def draw_runs(axes: Axes, groups: Groups, published: Sequence[PublishedCurve], colours: Mapping[str, str]) -> None:
+def draw_runs(
+    axes: Axes,
+    groups: Groups,
+    published: Sequence[PublishedCurve],
+    colours: Mapping[str, str],
+    *,
+    count_seeds: bool,
+) -> None:
     """One panel of `learning_curves`."""
     longest = max((run.steps[-1] for runs in groups.values() for run in runs), default=0.0)
     others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
@@ -89,9 +97,38 @@ def draw_runs(axes: Axes, groups: Groups, published: Sequence[PublishedCurve], c
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
             draw_band(axes, grid, mean - error, mean + error, colour)
         axes.plot(
-            grid, mean, color=colour, linewidth=2, label=f"{label} ({len(runs)} seeds)" if len(runs) > 1 else label
+            grid,
+            mean,
+            color=colour,
+            linewidth=2,
+            label=f"{label} ({len(runs)} seeds)" if count_seeds and len(runs) > 1 else label,
         )
     dress(axes)
+
+
+def dots(games: Sequence[str], series: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Scores by game, ours filled, published hollow, on an axis that is linear around 0 and logarithmic beyond."""
+    figure, (axes,) = panels(1)
+    figure.set_size_inches(8.0, max(3.5, 1.2 + 0.22 * len(games)))
+    for count, (label, scores) in enumerate(series.items()):
+        ours = label.startswith("ours")
+        colour = f"C{count % 10}"
+        axes.scatter(
+            [scores[game] for game in games if game in scores],
+            [place for place, game in enumerate(games) if game in scores],
+            s=28 if ours else 18,
+            facecolors=colour if ours else "none",
+            edgecolors=colour,
+            label=label,
+        )
+    axes.set_yticks(range(len(games)), games, fontsize="small")
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.axvline(1.0, color="0.6", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel("human-normalised score")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
 
 
 def dress(axes: Axes) -> None:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import matplotlib
 import numpy as np
 
-from acer_tf.reproduction.aggregation import Axis, final_score, reached, score_at
+from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, reached, score_at
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.experiment import Drawing, Outcome, Report
 from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning_curves, panels, shared_legend
@@ -17,6 +18,7 @@ from acer_tf.reproduction.statistics import (
     interquartile_mean,
     interquartile_mean_curve,
     mean_and_error,
+    median,
     probability_of_improvement,
 )
 from acer_tf.reproduction.tables import read_table
@@ -63,25 +65,30 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
     for label in outcome.methods:
         runs, scores = outcome.by_env(label), finals[label]
         if not scores.size:
-            rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 6])
+            rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 7])
             continue
         other = finals.get(against.get(label, ""), np.empty((0, 0)))
-        comparable = other.size and other.shape[1] == scores.shape[1] == len(outcome.envs)
+        steps = min(reached(seeds) for seeds in runs.values())
+        theirs = min((reached(seeds) for seeds in outcome.by_env(against.get(label, "")).values()), default=0.0)
+        whole = other.size and other.shape[1] == scores.shape[1] == len(outcome.envs)
+        comparable = whole and abs(steps - theirs) <= 0.02 * steps
         rows.append(
             [
                 label,
                 outcome.finished(label),
                 f"{scores.shape[1]} of {len(outcome.envs)}",
                 str(len(scores)),
-                f"{min(reached(seeds) for seeds in runs.values()):,.0f}",
+                f"{steps:,.0f}",
                 str(interquartile_mean(scores)),
+                str(median(scores)),
                 against.get(label, ""),
                 str(probability_of_improvement(scores, other)) if comparable else "",
                 number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
             ]
         )
     head = (
-        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; compared with; "
+        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; "
+        "median [95 %]; compared with; "
         "probability of improvement [95 %]; hours per run"
     )
     shown = "mean of the games that ended in the last 100,000 steps, by the policy that explores"
@@ -109,8 +116,8 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         {
             "figure": Drawing(
                 "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far "
-                "as all runs of a method have come: against steps, and against hours on this machine. Solid: with "
-                "trust region, or uniform replay; dotted: without, or prioritized.",
+                "as all runs of a method have come: against steps, and against hours on this machine. Dotted: "
+                "without trust region.",
                 figure,
             ),
             "games": Drawing(
@@ -132,9 +139,11 @@ def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
 
 
 def _finals(outcome: Outcome, label: str) -> np.ndarray:
-    """[seeds, games] final normalised scores; empty where a score is missing."""
+    """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
+    matrix = _matrix(outcome.by_env(label))
+    steps = min((reached(row) for row in matrix), default=0.0)
     scores = np.array(
-        [[normalize(run.env, final_score(run, WINDOW_STEPS)) for run in row] for row in _matrix(outcome.by_env(label))]
+        [[normalize(run.env, final_score(run.until(steps), WINDOW_STEPS)) for run in row] for row in matrix]
     )
     return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
 
@@ -143,7 +152,7 @@ def _game_row(outcome: Outcome, env: str) -> list[str]:
     game = env.removeprefix("minatar/")
     row = [game, number(minatar_references()[game].random)]
     for label in outcome.methods:
-        scores = np.array([final_score(run, WINDOW_STEPS) for run in outcome.runs(label, env)])
+        scores = np.array([final_score(run, WINDOW_STEPS) for run in equally_long(outcome.runs(label, env))])
         scores = scores[np.isfinite(scores)]
         cell = mean_with_error(*mean_and_error(scores))
         row.append(f"{cell}; {interquartile_mean(scores)}" if len(scores) > 1 else cell)
@@ -151,7 +160,7 @@ def _game_row(outcome: Outcome, env: str) -> list[str]:
 
 
 def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
-    for count, label in enumerate(outcome.methods):
+    for label in outcome.methods:
         runs = outcome.by_env(label)
         if not (matrix := _matrix(runs)):
             continue
@@ -164,10 +173,15 @@ def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
             continue
         band = interquartile_mean_curve(scores[..., known])
         x = points[known] / (3600 if axis == "seconds" else 1)
-        dotted = "no trust region" in label or "rioritized" in label
-        colour = f"C{count // 2 if 'replay' in label else count}"
+        base = label.removesuffix(", no trust region")
+        colour = (
+            f"C{list(dict.fromkeys(m.removesuffix(', no trust region') for m in outcome.methods)).index(base) % 10}"
+        )
         name = f"{label}, {len(runs)} games, {len(matrix)} seeds"
-        axes.plot(x, band.value, label=name, color=colour, linestyle=":" if dotted else "-")
+        axes.plot(x, band.value, label=name, color=colour, linestyle="-" if label == base else ":")
         draw_band(axes, x, band.low, band.high, colour)
     dress(axes)
-    axes.set(xlabel="hours" if axis == "seconds" else "steps", ylabel="normalised score")
+    axes.set(xlabel="steps", ylabel="normalised score")
+    if axis == "seconds":
+        axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+        axes.set_xlabel("hours")

@@ -28,6 +28,7 @@ from acer_tf.reproduction.report.evidence import (
 # What needs a reader's eye comes first.
 _ORDER: tuple[CellState, ...] = ("failed", "interrupted", "not begun", "finished")
 _NONE = "–"
+_MARK = b'<meta name="generator" content="acer_tf">'
 _NUMBER = frozenset("0123456789.,;+-−–±×%()[] eE")
 
 
@@ -97,8 +98,19 @@ class SectionView:
     cells: Sequence[CellView] = ()
 
 
+def require_page(results: Path) -> None:
+    """Refuses to replace an index.html that is not ours.
+
+    Raises:
+        EvidenceError: there is one.
+    """
+    page = results / "index.html"
+    if page.exists() and _MARK not in page.read_bytes()[:2_000]:
+        raise EvidenceError(f"{page} is not a page of results, and would be replaced: choose an --output elsewhere")
+
+
 def write_page(results: Path) -> Path:
-    """Writes `results`/index.html, whole or not at all, over every folder below that has an experiment.json.
+    """Writes `results`/index.html, whole or not at all, over the folders with an experiment.json, at most two deep.
 
     A section whose experiment.json cannot be read says so. The same files give the same bytes.
 
@@ -106,6 +118,7 @@ def write_page(results: Path) -> Path:
         The page.
 
     Raises:
+        EvidenceError: see `require_page`.
         OSError: it cannot be written.
     """
     environment = jinja2.Environment(
@@ -115,7 +128,8 @@ def write_page(results: Path) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    folders = sorted(path.parent for path in results.rglob("experiment.json"))
+    require_page(results)
+    folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
     sections = [_section(folder, results) for folder in folders]
     page = results / "index.html"
     partial = page.with_name(page.name + ".partial")

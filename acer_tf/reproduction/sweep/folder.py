@@ -12,12 +12,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import datetime
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from acer_tf.reproduction.curves import read_progress
 from acer_tf.reproduction.sweep.attempt import Outcome
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError, settings_document, settings_from
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
@@ -240,18 +240,15 @@ def _curve_damage(path: Path, position: int | None) -> str | None:
         content = path.read_bytes()
         if position is not None and len(content) < position:
             return f"{path} has {len(content)} bytes, but had {position} at the last checkpoint"
-        rows = list(csv.reader(io.StringIO(content[:position].decode(), newline="")))
-        if not rows and position == 0:
+        if not content and position == 0:
             return None
-        column = rows[0].index("steps")
-        last = 0
-        for number, row in enumerate(rows[1:], 2):
-            steps = int(row[column])
-            _ = [float(value) for value in row if value]
-            if len(row) != len(rows[0]) or steps <= last:
-                raise ValueError(f"line {number}")
-            last = steps
-    except (OSError, ValueError, IndexError, csv.Error) as error:
+        if b"steps" not in content.partition(b"\n")[0]:
+            raise ValueError("its first line names no steps")
+        part = content[:position]
+        if part and not part.endswith(b"\n"):
+            raise ValueError("its last line is cut")
+        read_progress(part)
+    except (OSError, ValueError, KeyError, csv.Error) as error:
         return f"{path} cannot be read as a learning curve ({error})"
     return None
 

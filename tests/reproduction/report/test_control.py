@@ -1,5 +1,7 @@
 """Tables and figures of control runs, against numbers worked by hand."""
 
+import dataclasses
+
 import pytest
 from scipy.stats import spearmanr
 
@@ -28,22 +30,49 @@ def test_figure3_stands_beside_the_paper_at_equal_steps(tmp_path):
     report = control.figure3(figure3_outcome(tmp_path))
     row = row_of(report.tables["table"], "control/reacher3", "ACER")
     paper = next(curve for curve in published_curves("control/reacher3") if curve.method == "ACER")
-    assert (row["seeds"], row["steps"], row["return"]) == ("2", "2,000,000", "305.00 ± 5.00")
+    assert (row["cells finished"], row["steps"], row["return"]) == ("2 of 2", "2,000,000", "305.00 ± 5.00")
     assert float(row["paper at equal steps"]) == pytest.approx(paper.at(2e6), abs=0.005)
     assert float(row["difference"]) == pytest.approx(305 - paper.at(2e6), abs=0.01)
-    assert row_of(report.tables["table"], "control/walker2d", "TIS")["seeds"] == "0"
+    assert row_of(report.tables["table"], "control/walker2d", "TIS")["cells finished"] == "0 of 2"
     assert len(report.figures["figure"].figure.axes) == 2
 
 
 def test_the_table_of_control_orders_the_methods(tmp_path):
     table = control.table(figure3_outcome(tmp_path)).tables["table"]
     row = row_of(table, "control/reacher3")
-    assert row["ACER"] == "305.00 ± 5.00"
+    assert row["ACER"] == "305.00 ± 5.00 (2 of 2 finished)"
+    assert row["steps, all runs"] == "2,000,000"
     assert row["order, best first"] == "ACER > Trust-TIS > TIS"
     at = {curve.method: curve.at(2e6) for curve in published_curves("control/reacher3")}
     assert at["ACER"] > at["Trust-TIS"] > at["TIS"]
-    assert row["order in the paper at equal steps"] == "ACER > Trust-TIS > TIS"
+    assert row["order in the paper"] == "ACER > Trust-TIS > TIS"
     assert row_of(table, "control/walker2d")["order, best first"] == ""
+
+
+def test_what_has_no_score_has_no_place_in_the_order(tmp_path):
+    cells = make_cells(grids.figure3_continuous().values(), TASKS[:1], 1, total_steps=500_000)
+    made = outcome(tmp_path, cells, lambda cell: [100.0] * 10)
+    row = row_of(control.table(made).tables["table"], "control/reacher3")
+    # The paper's curves begin later.
+    assert (row["ACER, paper at equal steps"], row["order, best first"], row["order in the paper"]) == ("", "", "")
+
+
+def test_seeds_that_came_further_are_read_where_the_shortest_ends(tmp_path):
+    cells = make_cells([grids.figure3_continuous()["acer_continuous"]], TASKS[:1], 2, total_steps=2_000_000)
+    made = outcome(tmp_path, cells, lambda cell: [10.0] * 5 + [100.0] * 5)
+    runs = made.runs("ACER", "control/reacher3")
+    runs[0] = runs[0].until(1_000_000)
+    row = row_of(control.figure3(made).tables["table"], "control/reacher3", "ACER")
+    assert (row["steps"], row["return"]) == ("1,000,000", "10.00 ± 0.00")
+
+
+def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path):
+    methods = [
+        dataclasses.replace(m, total_steps=m.total_steps[TASKS[0]] + 799) for m in grids.figure3_continuous().values()
+    ]
+    made = outcome(tmp_path, make_cells(methods, TASKS[:1], 1), lambda cell: [400.0] * 10)
+    for row in control.figure3(made).tables["table"].rows:
+        assert row[5] != "", row
 
 
 def test_figure4_has_a_published_curve_of_every_ablation(tmp_path):

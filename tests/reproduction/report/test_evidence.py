@@ -10,8 +10,10 @@ from acer_tf.reproduction.report.evidence import (
     asked_for,
     collect,
     describe,
+    joined,
+    own_evidence,
     read_evidence,
-    require_same_settings,
+    require_folder,
     write_evidence,
 )
 from acer_tf.reproduction.sweep.cells import Cell, settings_document
@@ -66,7 +68,7 @@ def test_torn_evidence_is_refused_by_its_name(tmp_path):
 
 
 def with_settings(method="ACER", **given):
-    return dataclasses.replace(CELL, method=method, settings=SETTINGS | given)
+    return dataclasses.replace(CELL, name=f"{method} {given}", method=method, settings=SETTINGS | given)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +81,39 @@ def with_settings(method="ACER", **given):
     ],
 )
 def test_another_seed_method_or_environment_may_lie_beside_a_run(tmp_path, asked):
-    require_same_settings([CELL], [asked], tmp_path)
+    assert joined([CELL], [asked], tmp_path) == [asked, CELL]
 
 
 def test_other_settings_of_one_curve_are_refused(tmp_path):
     with pytest.raises(EvidenceError, match="'ACER' in CartPole-v1.*learning_rate: 0.001 there, 0.1 here") as refused:
-        require_same_settings([CELL], [with_settings(seed=4, learning_rate=0.1)], tmp_path)
+        joined([CELL], [with_settings(seed=4, learning_rate=0.1)], tmp_path)
     assert str(tmp_path) in str(refused.value)
+
+
+def test_what_is_known_of_a_cell_comes_before_what_is_asked(tmp_path):
+    asked = dataclasses.replace(CELL, state="not begun", steps=0)
+    assert joined([CELL], [asked], tmp_path) == [CELL]
+    # What was only asked for gives way to the same run under other settings.
+    other = dataclasses.replace(with_settings(learning_rate=0.1), name="other")
+    assert joined([asked], [other], tmp_path) == [other]
+    with pytest.raises(EvidenceError, match="the same run under other settings: cell-3"):
+        joined([CELL], [dataclasses.replace(asked, name="other")], tmp_path)
+
+
+def test_the_evidence_of_another_experiment_is_refused(tmp_path):
+    write_evidence(tmp_path, EVIDENCE)
+    assert own_evidence(tmp_path, "tiny") == EVIDENCE
+    with pytest.raises(EvidenceError, match=f"--output={tmp_path} holds the evidence of tiny"):
+        own_evidence(tmp_path, "large")
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(EvidenceError, match=f"--output={folder}: cannot be written to"):
+            require_folder(folder)
+    require_folder(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_a_run_is_described_by_its_records(tmp_path):
@@ -137,6 +165,16 @@ def test_cells_of_a_sweep_are_collected(sweep, tmp_path):
     for name in ("run.json", "progress.csv"):
         assert (kept / name).read_bytes() == (folders[1].run_dir / name).read_bytes()
     assert not (tmp_path / "out" / "runs" / cells[3].name).exists()
+
+
+def test_a_run_that_went_on_since_it_was_given_up_is_no_failure(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[1].name: "out of memory"})
+    assert first[1].state == "failed"
+    assert collect(first, sweep_dir, tmp_path / "out", {})[0][1] == first[1]
+    curve = folders[1].run_dir / "progress.csv"
+    curve.write_text(curve.read_text() + "300,4.0,9,3.0,3.0\n")
+    assert collect(first, sweep_dir, tmp_path / "out", {})[0][1].state == "interrupted"
 
 
 def test_what_was_collected_stays_where_the_sweep_is_gone_or_began_anew(sweep, tmp_path):

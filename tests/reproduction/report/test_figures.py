@@ -47,9 +47,9 @@ def test_a_label_has_one_colour_in_all_panels_and_a_shared_legend_names_it_once(
     }
     figure = learning_curves(by_env, lambda env: [])
     first, second = figure.axes
-    assert lines_of(first)["b (2 seeds)"].get_color() == lines_of(second)["b (2 seeds)"].get_color()
+    assert lines_of(first)["b"].get_color() == lines_of(second)["b"].get_color()
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "b (2 seeds)"]
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
     assert first.get_legend() is None
 
 

@@ -60,8 +60,26 @@ def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
     report = minatar.report(made, AGAINST)
     row = row_of(report.tables["table"], "ACER, replay 4")
     assert (row["cells finished"], row["seeds"]) == ("3 of 4", "1")
-    assert row["interquartile mean [95 %]"] == "0.50 [0.50, 0.50]"
+    assert row["interquartile mean [95 %]"] == "0.50"
     assert row["probability of improvement [95 %]"] == ""
+
+
+def test_methods_that_have_not_come_equally_far_are_not_compared(tmp_path):
+    made = outcome(tmp_path, cells("replay4_trust", "replay4", seeds=1), lambda cell: [1.0, 6.0] * 5)
+    for env in grids.MINATAR[:2]:
+        (run,) = made.runs("ACER, replay 4", env)
+        made.runs("ACER, replay 4", env)[:] = [run.until(500_000)]
+    row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")
+    assert (row["steps, all runs"], row["probability of improvement [95 %]"]) == ("500,000", "")
+
+
+def test_seeds_are_compared_where_the_shortest_ends(tmp_path):
+    made = outcome(tmp_path, cells("replay4_trust"), lambda cell: [1.0] * 5 + [11.0] * 5)
+    runs = made.runs("ACER, replay 4", "minatar/asterix")
+    runs[0] = runs[0].until(500_000)
+    tables = minatar.report(made, AGAINST).tables
+    assert row_of(tables["table"], "ACER, replay 4")["interquartile mean [95 %]"].startswith("0.00 [")
+    assert row_of(tables["games"], "asterix")["ACER, replay 4"].startswith("1.00 ± 0.00")
 
 
 def test_nothing_begun_is_shown_as_nothing(tmp_path):
@@ -84,5 +102,6 @@ def test_the_reference_of_random_play_is_that_of_random_play(monkeypatch):
     env.close()
     error = np.std(scores) / len(scores) ** 0.5
     assert len(scores) > 500
+    assert all(reference > random for random, reference in references.values())
     assert np.mean(scores) == pytest.approx(references["breakout"].random, abs=4 * error)
     assert minatar.normalize("minatar/breakout", references["breakout"].reference) == 1.0

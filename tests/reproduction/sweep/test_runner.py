@@ -125,6 +125,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep):
         ("run.json", None, "run.json is missing"),
         ("progress.csv", "steps,mean_return\n10,1\nten,2\n", "progress.csv cannot be read as a learning curve"),
         ("progress.csv", "\0\0\0\0", "progress.csv cannot be read as a learning curve"),
+        ("progress.csv", "steps,mean_return\n10,1\n20", "progress.csv cannot be read as a learning curve (its last"),
     ],
 )
 def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_anew(name, content, complaint, sweep, capsys):
