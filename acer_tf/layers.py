@@ -94,22 +94,15 @@ class SharedBias(keras.layers.Layer):
 
 
 class Lstm(keras.layers.Layer):
-    """Long short-term memory over rows, at some of which its state begins anew with zeros.
-
-    Hochreiter & Schmidhuber 1997 with the forget gates of Gers et al. 2000, as `keras.layers.LSTMCell` computes it; its
-    weights have that layer's order and shapes. The state is h, then c.
-    """
+    """`keras.layers.LSTMCell` over rows, at some of which its state begins anew with zeros. The state is h, then c."""
 
     def __init__(self, units: int, kernel_initializer: Any, recurrent_initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.units = units
-        self._initializers = (kernel_initializer, recurrent_initializer)
+        initializers = {"kernel_initializer": kernel_initializer, "recurrent_initializer": recurrent_initializer}
+        self.cell = keras.layers.LSTMCell(units, **initializers, dtype=self.dtype_policy, name="cell")
 
     def build(self, x_shape: Sequence[int], state_shape: Sequence[int], carry_shape: Sequence[int]) -> None:
-        size, gates, (kernel, recurrent) = x_shape[-1], 4 * self.units, self._initializers
-        self.kernel = self.add_weight(name="kernel", shape=(size, gates), initializer=kernel)
-        self.recurrent_kernel = self.add_weight(name="recurrent", shape=(self.units, gates), initializer=recurrent)
-        self.bias = self.add_weight(name="bias", shape=(gates,), initializer=_unit_forget_bias)
+        self.cell.build((None, x_shape[-1]))
 
     def call(self, x: tf.Tensor, state: tf.Tensor, carry: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(h [B, R, units] of each row, the state [B, 2 · units] after the last).
@@ -119,54 +112,10 @@ class Lstm(keras.layers.Layer):
             state: [B, 2 · units] before the first row.
             carry: [B, R] bool: whether the state goes on into the row, or gives way to zeros before it.
         """
-        # The rows' own part of the gates is one product; only what depends on the row before goes row by row.
-        of_x = tf.tensordot(x, tf.convert_to_tensor(self.kernel), 1) + self.bias
         h, c = tf.split(state, 2, axis=1)
-        h, c = _unrolled(tf.transpose(of_x, [1, 0, 2]), h, c, carry, tf.convert_to_tensor(self.recurrent_kernel))
-        return tf.transpose(h, [1, 0, 2]), tf.concat([h[-1], c], axis=1)
-
-
-@tf.custom_gradient
-def _unrolled(
-    of_x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, carry: tf.Tensor, kernel: tf.Tensor
-) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
-    """(h [R, B, units] of each row, the last c [B, units]) from the gates' part of x [R, B, 4 · units] and what h adds.
-
-    Its gradient, backpropagation through time, is written out: so the kernel's is one product over all rows instead of
-    one per row, which takes half of the time and a fraction of the operations.
-    """
-    inputs, gates, outputs = [], [], []
-    carried = tf.unstack(carry[..., None], axis=1)
-    for z, goes_on in zip(tf.unstack(of_x), carried, strict=True):
-        h, c = (tf.where(goes_on, x, tf.zeros_like(x)) for x in (h, c))
-        inputs.append((h, c))
-        i, f, g, o = tf.split(z + h @ kernel, 4, axis=1)
-        i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
-        c = f * c + i * g
-        squashed = tf.tanh(c)
-        h = o * squashed
-        gates.append((i, f, g, o, squashed))
-        outputs.append(h)
-
-    def gradient(of_outputs: tf.Tensor, of_c: tf.Tensor) -> tuple[Any, ...]:
-        # Once, and not within the product of every row, where it takes longer than the product.
-        transposed = tf.transpose(kernel)
-        of_h, of_z = tf.zeros_like(of_c), []
-        rows = zip(tf.unstack(of_outputs), inputs, gates, carried, strict=True)
-        for of_output, (_, before), (i, f, g, o, squashed), goes_on in reversed(list(rows)):
-            of_h += of_output
-            of_c += of_h * o * (1 - squashed**2)
-            of_gates = (of_c * g * i * (1 - i), of_c * before * f * (1 - f), of_c * i * (1 - g**2))
-            of_z.append(tf.concat([*of_gates, of_h * squashed * o * (1 - o)], axis=1))
-            of_h = of_z[-1] @ transposed
-            of_h, of_c = (tf.where(goes_on, x, tf.zeros_like(x)) for x in (of_h, of_c * f))
-        of_z.reverse()
-        of_kernel = tf.matmul(tf.concat([h for h, _ in inputs], 0), tf.concat(of_z, 0), transpose_a=True)
-        return tf.stack(of_z), of_h, of_c, None, of_kernel
-
-    return (tf.stack(outputs), c), gradient
-
-
-def _unit_forget_bias(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-    i, f, g, o = tf.split(tf.zeros(shape, dtype), 4)
-    return tf.concat([i, f + 1, g, o], axis=0)
+        outputs = []
+        for row, goes_on in zip(tf.unstack(x, axis=1), tf.unstack(carry[..., None], axis=1), strict=True):
+            h, c = (tf.where(goes_on, s, tf.zeros_like(s)) for s in (h, c))
+            _, (h, c) = self.cell(row, [h, c])
+            outputs.append(h)
+        return tf.stack(outputs, axis=1), tf.concat([h, c], axis=1)

@@ -193,8 +193,8 @@ class Agent:
     def variables(self) -> dict[str, keras.Variable]:
         """Everything that training changes, by name: what a checkpoint must hold."""
         groups = {
-            "online": self.network.model.variables,
-            "average": self.average.model.variables,
+            "online": self.network.model.weights,
+            "average": self.average.model.weights,
             "optimizer": self.optimizer.variables,
         }
         return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}

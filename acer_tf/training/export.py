@@ -211,7 +211,7 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
     size = network.state_size
     module = tf.Module()
     # The variables, and not the Keras model too: a module that holds both stores the weights twice.
-    module.weights = [variable.value for variable in answer.variables]
+    module.weights = [variable.value for variable in answer.weights]
     module.act = tf.function(answer.function, input_signature=_input_signature(network.spec, size))
     if size:
 
@@ -224,7 +224,7 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
 
 class _Answer(NamedTuple):
     function: Callable[..., dict[str, tf.Tensor]]
-    variables: list[Any]  # what it reads
+    weights: list[Any]  # what it reads
 
 
 def _discrete(network: Network) -> _Answer:
@@ -253,7 +253,7 @@ def _discrete(network: Network) -> _Answer:
         *outputs, state = twin.observe(observation, state)  # type: ignore[call-arg]  # it is a RecurrentNetwork
         return {**answer(*outputs), "state": state}
 
-    return _Answer(act_on if isinstance(twin, RecurrentNetwork) else act, twin.model.variables)
+    return _Answer(act_on if isinstance(twin, RecurrentNetwork) else act, twin.model.weights)
 
 
 def _continuous(network: ContinuousNetwork) -> _Answer:
@@ -280,7 +280,7 @@ def _continuous(network: ContinuousNetwork) -> _Answer:
             "value": value,
         }
 
-    return _Answer(act, twin.state.variables)
+    return _Answer(act, twin.state.weights)
 
 
 def _input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:

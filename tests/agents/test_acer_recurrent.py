@@ -202,5 +202,5 @@ def test_acting_carries_the_state(make_recurrent):
 
 def test_every_variable_has_its_own_name(make_recurrent):
     agent = make_recurrent()
-    models = [*agent.network.model.variables, *agent.average.model.variables, *agent.optimizer.variables]
+    models = [*agent.network.model.weights, *agent.average.model.weights, *agent.optimizer.variables]
     assert len(agent.variables()) == len(models)

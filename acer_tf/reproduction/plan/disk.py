@@ -66,7 +66,7 @@ class Footprints:
         )
         if key not in self._weights:
             agent = make_agent(settings, spec)
-            sizes = [_bytes_of(variables) for variables in (agent.variables().values(), agent.network.model.variables)]
+            sizes = [_bytes_of(variables) for variables in (agent.variables().values(), agent.network.model.weights)]
             self._weights[key] = sizes[0], sizes[1]
         return self._weights[key]
 
