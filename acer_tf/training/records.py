@@ -7,7 +7,6 @@ import datetime
 import fcntl
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import socket
@@ -21,6 +20,8 @@ from typing import Any
 import psutil
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from acer_tf.training.settings import jsonable
 
 _PACKAGES = ("acer_tf", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "ale-py", "minatar", "numpy")
 
@@ -79,11 +80,6 @@ def run_document(settings: Mapping[str, Any], details: Mapping[str, Any]) -> dic
             "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         },
     }
-
-
-def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` for strict JSON: infinities as the strings that flags take."""
-    return {name: str(v) if isinstance(v, float) and not math.isfinite(v) else v for name, v in settings.items()}
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -32,13 +32,12 @@ from acer_tf.training.records import (
     Progress,
     RunFolderError,
     git_commit,
-    jsonable,
     package_versions,
     progress_line,
     run_document,
     write_json,
 )
-from acer_tf.training.settings import Settings, differences, make_settings
+from acer_tf.training.settings import Settings, differences, settings_document, settings_from
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 
@@ -119,7 +118,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
     document = _read_document(run_dir)
     if document is None:
         raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
-    settings = make_settings({k: _from_json(v) for k, v in document["settings"].items()})
+    settings = settings_from(document["settings"])
     snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
     if snapshot is None:
         raise RunFolderError(f"{run_dir} has no checkpoint yet")
@@ -274,7 +273,7 @@ def _require_same_run(settings: Settings, run_dir: Path) -> dict[str, Any]:
             if (run_dir / name).exists():
                 raise RunFolderError(f"--run_dir={run_dir} has a {name} but no run.json: choose another folder")
         return {}
-    lines = differences(document["settings"], jsonable(dataclasses.asdict(settings)))
+    lines = differences(document["settings"], settings_document(settings))
     if lines:
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
@@ -294,10 +293,6 @@ def _read_document(run_dir: Path) -> dict[str, Any] | None:
         raise RunFolderError(f"{path} cannot be read as a run's record ({error}): choose another folder") from error
 
 
-def _from_json(value: Any) -> Any:
-    return float(value) if value in ("inf", "-inf", "nan") else value
-
-
 def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
     variables = agent.variables()
     shapes = {name: tuple(v.shape) for name, v in variables.items()}
@@ -314,7 +309,7 @@ def _policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
         "agent": settings.agent,
         "preset": settings.preset,
         "steps": steps,
-        "settings": jsonable(dataclasses.asdict(settings)),
+        "settings": settings_document(settings),
         "commit": git_commit(),
         "versions": package_versions(),
     }

@@ -311,9 +311,41 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
     return Settings(**{**layers[0], **layers[1], **given})
 
 
+def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` for strict JSON: infinities as the strings that flags take."""
+    return {name: str(v) if isinstance(v, float) and not math.isfinite(v) else v for name, v in settings.items()}
+
+
+def settings_document(settings: Settings) -> dict[str, Any]:
+    """`settings` as records hold them."""
+    return jsonable(dataclasses.asdict(settings))
+
+
+def settings_from(document: Mapping[str, Any]) -> Settings:
+    """The inverse of `settings_document`, also of a record older than some of the settings (see `completed`).
+
+    Raises:
+        SettingsError: not settings of this version.
+    """
+    return make_settings({k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in completed(document).items()})
+
+
+def completed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's settings, with the defaults of those that there were none of yet when it was made.
+
+    So a new setting must have the default that leaves everything as it was: runs made before it go on, and count.
+    """
+    return jsonable(_DEFAULTS) | dict(document)
+
+
+def changed(settings: Settings) -> dict[str, Any]:
+    """The part of `settings_document` that differs from the defaults: it stays the same where settings are added."""
+    return {name: v for name, v in settings_document(settings).items() if completed({}).get(name) != v}
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """A line for each setting whose value differs: "name: old value, new value"."""
-    missing = object()
+    """A line for each setting whose value differs between two records: "name: old value, new value"."""
+    old, new, missing = completed(old), completed(new), object()
     return [
         f"{name}: {old.get(name, '(absent)')} there, {new.get(name, '(absent)')} here"
         for name in sorted({*old, *new})
@@ -334,6 +366,8 @@ def _at_least(low: float) -> tuple[Any, str]:
 def _one_of(*choices: str) -> tuple[Any, str]:
     return (lambda x: x in choices), "one of " + ", ".join(choices)
 
+
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Settings) if f.default is not dataclasses.MISSING}
 
 _POSITIVE = ((lambda x: 0 < x < math.inf), "above 0 and finite")
 _POSITIVE_OR_INFINITE = ((lambda x: x > 0), "above 0 (inf turns it off)")

@@ -12,7 +12,16 @@ from acer_tf.agents.acer_continuous import AcerContinuousHyperparameters
 from acer_tf.agents.actor_critic import ActorCriticHyperparameters
 from acer_tf.agents.dqn import DqnHyperparameters
 from acer_tf.training import settings as module
-from acer_tf.training.settings import Settings, SettingsError, differences, make_settings, setting_types
+from acer_tf.training.settings import (
+    Settings,
+    SettingsError,
+    changed,
+    differences,
+    make_settings,
+    setting_types,
+    settings_document,
+    settings_from,
+)
 
 TRAINING = Path(module.__file__).parent
 INF, NAN = math.inf, math.nan
@@ -447,3 +456,32 @@ def test_differences_name_each_setting_with_both_values():
     ]
     assert differences({"a": None}, {}) == ["a: None there, (absent) here"]
     assert differences(BASELINES, BASELINES) == []
+
+
+def test_a_record_may_be_older_than_a_setting():
+    settings = make_settings({"env": "atari/Pong", "seed": 3})
+    document = settings_document(settings)
+    older = {name: value for name, value in document.items() if name != "burn_in"}
+    assert differences(older, document) == [] == differences(document, older)
+    assert differences(older, document | {"burn_in": 3}) == ["burn_in: 10 there, 3 here"]
+    assert settings_from(older) == settings
+    # Not what its preset has today: a record knows nothing of later presets.
+    preset = {"env": "atari/Pong", "agent": "dqn", "preset": "ddqn_tuned"}
+    older = {n: v for n, v in settings_document(make_settings(preset)).items() if n != "num_envs"}
+    assert settings_from(older).num_envs == Settings("atari/Pong").num_envs != make_settings(preset).num_envs
+
+
+def test_a_record_holds_infinities_as_flags_take_them():
+    settings = make_settings({"env": "CartPole-v1", "agent": "a3c"})
+    document = settings_document(settings)
+    assert (document["reward_clip"], document["trust_region_delta"]) == (None, "inf")
+    assert settings_from(json.loads(json.dumps(document, allow_nan=False))) == settings
+
+
+def test_what_differs_from_the_defaults_identifies_a_run():
+    assert changed(Settings("CartPole-v1")) == {"env": "CartPole-v1"}
+    assert changed(Settings("CartPole-v1", seed=2, trust_region_delta=INF)) == {
+        "env": "CartPole-v1",
+        "seed": 2,
+        "trust_region_delta": "inf",
+    }

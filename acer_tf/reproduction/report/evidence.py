@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
-from acer_tf.reproduction.sweep.cells import Cell, settings_document, settings_from
+from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
 from acer_tf.training.records import write_json
-from acer_tf.training.settings import SettingsError, differences
+from acer_tf.training.settings import SettingsError, differences, settings_document, settings_from
 
 FORMAT = 1
 RECORDS = ("run.json", "progress.csv")
@@ -173,8 +173,7 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
         if names.get((cell.method, cell.env, cell.seed), cell.name) != cell.name:
             problem = f"the same run under other settings: {names[cell.method, cell.env, cell.seed]}"
         elif other := seen.get((cell.method, cell.env)):
-            # A setting that one of them lacks was not there yet when that run was made.
-            compared = {n for n, v in cell.settings.items() if v != "auto" and n in other.settings} - {"seed"}
+            compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
             problem = (differences(old, new) or [""])[0]
         else:

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from acer_tf.training.records import jsonable
-from acer_tf.training.settings import Settings, make_settings
+from acer_tf.training.settings import Settings, changed, make_settings
 
 # What a run decides for itself where it begins, by environment and machine.
 DECIDED_BY_RUN = ("network", "precision")
@@ -40,7 +39,7 @@ class Cell:
     def name(self) -> str:
         """Of its folder. The same settings have the same name, whatever script asks for them under whatever label."""
         settings = self.settings
-        text = json.dumps(settings_document(settings), sort_keys=True)
+        text = json.dumps(changed(settings), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{settings.env}-{settings.agent}").strip("-")
         return f"{slug}-seed{settings.seed}-{digest}"
@@ -59,20 +58,6 @@ def require_distinct(cells: Sequence[Cell]) -> None:
         if cell.name in seen:
             raise SweepError(f"'{seen[cell.name].label}' and '{cell.label}' have the same settings: name each run once")
         seen[cell.name] = cell
-
-
-def settings_document(settings: Settings) -> dict[str, Any]:
-    """`settings` for JSON."""
-    return jsonable(dataclasses.asdict(settings))
-
-
-def settings_from(document: dict[str, Any]) -> Settings:
-    """The inverse of `settings_document`.
-
-    Raises:
-        SettingsError: not settings of this version.
-    """
-    return make_settings({k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in document.items()})
 
 
 def flags_of(settings: Settings) -> list[str]:
