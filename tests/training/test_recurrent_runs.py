@@ -178,6 +178,26 @@ def test_a3c_trains_with_an_lstm_and_keeps_no_rows_for_a_burn_in(agent: str, tmp
     assert rows_of(tmp_path / "run")[-1]["replay_updates"] == "0"
 
 
+def test_each_environment_has_updates_of_its_own_from_its_own_state(tmp_path: Path) -> None:
+    settings = settings_of(trajectories_per_update=1, num_envs=3, replay_ratio=2.0)
+    env = envs.make(settings.env, 3, 0)
+    agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
+    actor = Actor(env, agent.act, replay, seed=0)
+    actor.collect(5)
+    actor.collect(5)
+    env.close()
+    every = replay.latest()
+    assert np.abs(np.diff(every.memory.state, axis=0)).max(axis=1).all()
+    for number in range(3):
+        for ours, of_all in zip(replay.latest(slice(number, number + 1)).arrays(), every.arrays(), strict=True):
+            np.testing.assert_array_equal(ours, of_all[number : number + 1])
+    train(settings, tmp_path / "run", quiet=True)
+    last = rows_of(tmp_path / "run")[-1]
+    # Masked rows are not steps.
+    assert int(last["on_policy_updates"]) % 3 == 0 and int(last["on_policy_updates"]) >= int(last["steps"]) / 5
+    assert int(last["replay_updates"]) > int(last["on_policy_updates"])
+
+
 # Policies
 
 
