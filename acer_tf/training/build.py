@@ -20,6 +20,8 @@ from acer_tf.layers import RunningNormalization
 from acer_tf.networks import ContinuousNetwork, Critic, Network, default_architecture, torso_of
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
+from acer_tf.training.actor import Actor
+from acer_tf.training.loop import Loop
 from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError
 from acer_tf.types import EnvironmentSpec
 
@@ -155,6 +157,23 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
         raise SettingsError(
             f"--replay_file={file}: {error.strerror}; must name a new file where {needed / 1e9:.1f} GB are free"
         ) from error
+
+
+def make_loop(settings: Settings, actor: Actor, agent: Agent, replay: TrajectoryReplay) -> Loop:
+    """The loop of `settings` around the three."""
+    return Loop(
+        actor,
+        agent,
+        replay,
+        unroll_length=settings.unroll_length,
+        trajectories_per_update=settings.trajectories_per_update,
+        on_policy_updates=settings.on_policy_updates,
+        replay_ratio=settings.replay_ratio,
+        poisson=settings.replay_poisson,
+        total_steps=settings.total_steps,
+        replay_start=settings.replay_start,
+        seed=derive_seed(settings, "poisson"),
+    )
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:

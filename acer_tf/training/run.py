@@ -23,10 +23,9 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.training.actor import Actor, NonFiniteError
-from acer_tf.training.build import derive_seed, make_agent, make_network, make_replay, resolve
+from acer_tf.training.build import derive_seed, make_agent, make_loop, make_network, make_replay, resolve
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.export import export_policy
-from acer_tf.training.loop import Loop
 from acer_tf.training.records import (
     Lock,
     Progress,
@@ -164,19 +163,7 @@ class _Run:
             threads=threads["emulators"],
         )
         actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
-        self._loop = Loop(
-            actor,
-            agent,
-            replay,
-            unroll_length=settings.unroll_length,
-            trajectories_per_update=settings.trajectories_per_update,
-            on_policy_updates=settings.on_policy_updates,
-            replay_ratio=settings.replay_ratio,
-            poisson=settings.replay_poisson,
-            total_steps=settings.total_steps,
-            replay_start=settings.replay_start,
-            seed=derive_seed(settings, "poisson"),
-        )
+        self._loop = make_loop(settings, actor, agent, replay)
         if snapshot is not None:
             actor.restore(snapshot.state["actor"])
             self._loop.restore(snapshot.state["loop"])

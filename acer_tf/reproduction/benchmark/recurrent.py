@@ -42,27 +42,18 @@ def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, make_replay, resolve
-    from acer_tf.training.loop import Loop
+    from acer_tf.training.build import make_agent, make_loop, make_replay, resolve
     from acer_tf.training.settings import make_settings
 
     # Nothing is to be learned here, and nothing may diverge.
     small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}
-    settings = make_settings({"env": env_id, "network": network, **small})
+    fixed = {"replay_ratio": RATIO, "replay_poisson": False}
+    settings = make_settings({"env": env_id, "network": network, **small, **fixed})
     spec = envs.spec(env_id)
     settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(env_id, settings.num_envs, 0, threads=emulators)
-    loop = Loop(
-        Actor(env, agent.act, replay, seed=0),
-        agent,
-        replay,
-        unroll_length=settings.unroll_length,
-        replay_ratio=RATIO,
-        poisson=False,
-        replay_start=0,
-        seed=0,
-    )
+    loop = make_loop(settings, Actor(env, agent.act, replay, seed=0), agent, replay)
     while not replay.can_sample:
         loop.iterate()
     return env, agent, loop, replay.sample()

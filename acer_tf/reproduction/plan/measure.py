@@ -87,8 +87,7 @@ def time_loop(settings: Settings, threads: int, begin: Callable[[], None] = lamb
     """
     from acer_tf import envs
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, make_replay
-    from acer_tf.training.loop import Loop
+    from acer_tf.training.build import make_agent, make_loop, make_replay
     from acer_tf.training.threads import use_threads
 
     in_use = use_threads(threads, settings.network)
@@ -97,6 +96,7 @@ def time_loop(settings: Settings, threads: int, begin: Callable[[], None] = lamb
         settings,
         replay_capacity=10 * settings.unroll_length + settings.burn_in,
         replay_start=0,
+        replay_poisson=False,
         learning_rate=1e-9,  # nothing is to be learned here, and nothing may diverge
     )
     agent, replay = make_agent(small, spec), make_replay(small, spec)
@@ -110,18 +110,7 @@ def time_loop(settings: Settings, threads: int, begin: Callable[[], None] = lamb
     budget = _SECONDS.get(settings.network, _SECONDS_OTHERWISE)
     workloads = {}
     for count in sorted({0, replays}):
-        loop = Loop(
-            actor,
-            agent,
-            replay,
-            unroll_length=settings.unroll_length,
-            trajectories_per_update=settings.trajectories_per_update,
-            on_policy_updates=settings.on_policy_updates,
-            replay_ratio=count,
-            poisson=False,
-            replay_start=0,
-            seed=0,
-        )
+        loop = make_loop(dataclasses.replace(small, replay_ratio=count), actor, agent, replay)
         loop.iterate()
         once = _seconds_per_iteration(loop, 1)
         iterations = max(1, round(budget / 2 / (REPETITIONS + 1) / once))
