@@ -269,10 +269,12 @@ def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
         "small": spec.stack == 1 and len(shape) == 3 and min(shape[:2]) >= 3,
         "mlp": spec.stack == 1,
     }
-    if not readable.get(torso_of(architecture), False):
+    torso = torso_of(architecture)
+    if not readable.get(torso, False):
+        behind = architecture.removeprefix(torso)
         raise ValueError(
             f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
-            f"{spec.observation_dtype}; these can: {[name for name, fits in readable.items() if fits]}"
+            f"{spec.observation_dtype}; these can: {[name + behind for name, fits in readable.items() if fits]}"
         )
 
 

@@ -48,7 +48,7 @@ def test_the_rows_are_an_lstms_with_resets():
     np.testing.assert_allclose(last, np.concatenate([h, c], axis=1), atol=1e-6)
 
 
-def test_what_a_row_that_begins_anew_forgets_may_be_anything():
+def test_no_row_reads_what_it_forgot():
     rng = np.random.default_rng(0)
     layer = lstm_of(5, 3, rng)
     x, state, carry = inputs_of(rng, 4, 7, 3, 5)
@@ -92,14 +92,16 @@ def test_a_window_equals_acting_row_by_row(architecture):
     assert after.shape == (batch, 2 * UNITS)
 
 
+@pytest.mark.parametrize("architecture", RECURRENT)
 @pytest.mark.parametrize("cut", [1, 4])
-def test_a_burn_in_and_the_rest_equal_the_whole(cut):
-    spec, rng = RECURRENT["mlp_lstm"], np.random.default_rng(0)
-    network = RecurrentNetwork(spec, architecture="mlp_lstm")
+def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
+    spec, rng = RECURRENT[architecture], np.random.default_rng(0)
+    network = RecurrentNetwork(spec, architecture=architecture)
     carry = np.ones((2, 7), bool)
     carry[0, 2] = carry[1, cut] = False
     memory = Memory(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
-    planes = tf.constant(frames_of(rng, spec, 2, 7))
+    age = np.minimum(np.arange(7), spec.stack - 1)[None].repeat(2, 0).astype(np.uint8)
+    planes = network.planes(tf.constant(frames_of(rng, spec, 2, spec.stack - 1 + 7)), tf.constant(age))
     whole = network(planes, memory)
     inputs = network.burn_in(planes, memory, 7 - cut)
     assert inputs[0].shape[1] == inputs[1].carry.shape[1] == 7 - cut
@@ -141,7 +143,7 @@ def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
 
 
 def test_observations_that_a_torso_cannot_read_are_refused():
-    with pytest.raises(ValueError, match="network 'nature_lstm' cannot read"):
+    with pytest.raises(ValueError, match=r"network 'nature_lstm' cannot read .* these can: \['mlp_lstm'\]"):
         RecurrentNetwork(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
 
 

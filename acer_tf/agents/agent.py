@@ -201,10 +201,11 @@ class Agent:
 
     def choose(self, observation: tf.Tensor, seed: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """`act` on tensors; a state goes in and out where the network is recurrent."""
-        policy = self.network.distribution(observation, *state)
-        if state:
-            policy, *state = policy
-        return policy.sample(seed), policy.statistics, *state
+        if not state:
+            policy = self.network.distribution(observation)
+            return policy.sample(seed), policy.statistics
+        policy, next_state = self.network.distribution(observation, *state)
+        return policy.sample(seed), policy.statistics, next_state
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None

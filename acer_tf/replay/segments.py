@@ -6,31 +6,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from acer_tf.replay.storage import zeros
-
 
 class Segments:
     """The starts of the latest segments of N environments that move in lockstep, with a state [N, U] at each.
 
-    States are stored per segment, not per row: U is much larger than most observations. They lie in a ring, of which
-    the system commits memory only as it fills.
+    States are stored per segment, not per row: U is much larger than most observations.
 
     Args:
-        num_envs: N.
-        state_size: U; with 0 there are no states, and no bound on the number of segments.
-        most: segments whose states are kept, the newest.
+        ring: [K, N, U] float32 zeros, to hold the states of the newest K segments; with U = 0 there are none, and no
+            bound on the number of segments.
     """
 
-    def __init__(self, num_envs: int, state_size: int, most: int) -> None:
+    def __init__(self, ring: np.ndarray) -> None:
         self.starts = np.zeros(0, np.int64)  # absolute rows, in order
         self._begun = 0  # as many, counted from the first: the last start's state is in the slot before this
-        self._most = most if state_size else 0
-        self._ring = _ring(num_envs, state_size, self._most)
-
-    @staticmethod
-    def required_bytes(num_envs: int, state_size: int, most: int) -> int:
-        """Bytes that the states of so many segments occupy."""
-        return 4 * num_envs * state_size * most
+        self._ring, self._most = ring, len(ring) if ring.shape[2] else 0
 
     def begin(self, row: int, first: int, state: np.ndarray) -> None:
         """Marks `row`, the newest, as a start, and drops the starts before row `first`. A second mark replaces."""
@@ -59,14 +49,7 @@ class Segments:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Brings back what `save` returned, of segments of the same sizes."""
-        starts = np.array(state["segments"], np.int64)
+        self.starts = np.array(state["segments"], np.int64)
+        self._begun = len(self.starts)
         if self._most:
-            _, num_envs, size = self._ring.shape
-            self._ring = _ring(num_envs, size, self._most)
-            self._ring[: len(starts)] = state["states"]
-        self.starts, self._begun = starts, len(starts)
-
-
-def _ring(num_envs: int, state_size: int, most: int) -> np.ndarray:
-    shape = (most, num_envs, state_size)
-    return zeros({"state": (shape, np.dtype(np.float32))})["state"] if most else np.zeros(shape, np.float32)
+            self._ring[: self._begun] = state["states"]

@@ -91,10 +91,9 @@ class TrajectoryReplay:
         self._state_size, self._burn_in = state_size, burn_in if state_size else 0
         self._file = file
         self._generator = np.random.Generator(np.random.PCG64(seed))
-        self._ring = self._allocate()
+        self._ring, self._segments = self._allocate()
         self._rows = 0
         self._started = False
-        self._segments = Segments(num_envs, state_size, _segments_in(capacity, unroll_length))
         self._chunks: list[Chunk] = []
 
     @staticmethod
@@ -102,7 +101,7 @@ class TrajectoryReplay:
         spec: EnvironmentSpec, num_envs: int, capacity: int, *, unroll_length: int = 1, state_size: int = 0
     ) -> int:
         """Bytes that a full ring of these sizes occupies; the last two only matter where there is a state."""
-        states = Segments.required_bytes(num_envs, state_size, _segments_in(capacity, unroll_length))
+        states = 4 * num_envs * state_size * _segments_in(capacity, unroll_length)
         return num_envs * (capacity + 1) * row_bytes(spec) + states
 
     @staticmethod
@@ -307,7 +306,8 @@ class TrajectoryReplay:
         chunks = [Chunk(*numbers) for numbers in state["chunks"].tolist()]
         generator = np.random.Generator(np.random.PCG64())
         generator.bit_generator.state = _decode(state["generator"])
-        ring = self._allocate()
+        ring, segments = self._allocate()
+        segments.restore(state)
         end = max(0, rows - self._capacity)
         for chunk in chunks:
             if chunk.first > end:
@@ -318,8 +318,7 @@ class TrajectoryReplay:
             end = chunk.last
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
-        self._ring, self._rows, self._started = ring, rows, bool(chunks)
-        self._segments.restore(state)
+        self._ring, self._segments, self._rows, self._started = ring, segments, rows, bool(chunks)
         self._chunks, self._generator = chunks, generator
 
     @staticmethod
@@ -350,10 +349,14 @@ class TrajectoryReplay:
             if not holds:
                 raise AssertionError(f"replay invariant broken: {invariant}")
 
-    def _allocate(self) -> dict[str, np.ndarray]:
+    def _allocate(self) -> tuple[dict[str, np.ndarray], Segments]:
         lead = (self._num_envs, self._slots)
         arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self._spec).items()}
-        return zeros(arrays, self._file)
+        shape = (_segments_in(self._capacity, self._unroll_length), self._num_envs, self._state_size)
+        if not self._state_size:
+            return zeros(arrays, self._file), Segments(np.zeros(shape, np.float32))
+        ring = zeros({**arrays, "state": (shape, np.dtype(np.float32))}, self._file)
+        return ring, Segments(ring.pop("state"))
 
     def _require_pending(self) -> None:
         if not self._started:
@@ -443,7 +446,7 @@ class TrajectoryReplay:
 
 def _segments_in(capacity: int, unroll_length: int) -> int:
     """Segments that may start among so many rows, the pending one among them, where each is an unroll."""
-    return capacity // unroll_length + 2
+    return capacity // unroll_length + 1
 
 
 def _encode(value: Any) -> np.ndarray:

@@ -61,15 +61,14 @@ class Actor:
         for _ in range(rows):
             seed = np.array([self._seed, self._replay.rows], np.int32)
             self._require_finite("observation", self._observation)
-            action, behaviour, self._state = self._act(self._observation, seed, self._state)
+            action, behaviour, state = self._act(self._observation, seed, self._state)
             self._require_finite("policy", behaviour)
             step = self._env.step(action)
             self._require_finite("reward", step.reward)
             self._replay.append(action, behaviour, step)
             self._observation = step.observation
-            if not step.mask.all():
-                # The next row is a new episode's first. A lost life ends none.
-                self._state = np.where(step.mask[:, None], self._state, np.float32(0))
+            # Behind a masked row, the next is a new episode's first. A lost life ends none.
+            self._state = state if step.mask.all() else np.where(step.mask[:, None], state, np.float32(0))
             self.steps += int(step.mask.sum())
             self._return += step.reward
             self._length += step.mask

@@ -115,7 +115,7 @@ def _critic(settings: Settings) -> Critic:
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
-    """The replay of `settings`; without replayed updates it holds as little as it can, the rows of one unroll.
+    """The replay of `settings`; without replayed updates it holds as few rows as it can.
 
     Args:
         settings: resolved.

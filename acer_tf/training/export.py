@@ -73,6 +73,8 @@ class Policy:
         if have != want:
             took, said = (", ".join(map(str, tensors)) for tensors in (have, want))
             raise PolicyError(f"the SavedModel takes {took}, but {_METADATA} says {said}")
+        if self.state_size and _INITIAL not in saved_model.signatures:
+            raise PolicyError(f"{_METADATA} names a state, but the SavedModel has no signature {_INITIAL!r}")
 
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
         """Actions as the environment takes them: sampled, differently at every call, or the most probable.
@@ -250,6 +252,8 @@ def _discrete(network: Network) -> _Answer:
         return answer(*twin.observe(observation))
 
     def act_on(observation: tf.Tensor, state: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Otherwise one state, or one observation, would silently serve all.
+        tf.debugging.assert_equal(tf.shape(observation)[0], tf.shape(state)[0], "want as many states as observations")
         *outputs, state = twin.observe(observation, state)  # type: ignore[call-arg]  # it is a RecurrentNetwork
         return {**answer(*outputs), "state": state}
 

@@ -333,14 +333,16 @@ def settings_from(document: Mapping[str, Any]) -> Settings:
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     """A record's settings, with the defaults of those that there were none of yet when it was made.
 
-    So a new setting must have the default that leaves everything as it was: runs made before it go on, and count.
+    So a new setting must have the default that leaves everything as it was, and a default never changes (a preset can):
+    runs made before go on, and count.
     """
     return jsonable(_DEFAULTS) | dict(document)
 
 
 def changed(settings: Settings) -> dict[str, Any]:
     """The part of `settings_document` that differs from the defaults: it stays the same where settings are added."""
-    return {name: v for name, v in settings_document(settings).items() if completed({}).get(name) != v}
+    defaults = completed({})
+    return {name: v for name, v in settings_document(settings).items() if defaults.get(name) != v}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -144,11 +144,8 @@ def test_burn_in_rows_have_no_gradient_and_move_each_networks_state_by_its_own_w
     assert np.abs(reached[0] - reached[1]).max() > 0.1
     short = trajectory._replace(observation=trajectory.observation[:, 5:], age=trajectory.age[:, 5:])
     carry = trajectory.memory.carry[:, 5:]
-
-    class Split(Acer):
-        """Gives each network its own state."""
-
-    split = Split(agent.network, make_network(), agent.optimizer, agent.hyperparameters)
+    # The average network is given a state of its own.
+    split = Acer(agent.network, make_network(), agent.optimizer, agent.hyperparameters)
     split.average.model.set_weights(agent.average.model.get_weights())
     burn_in = split.average.burn_in
     split.average.burn_in = lambda planes, memory, rows: burn_in(planes, Memory(reached[1], memory.carry), rows)

@@ -284,6 +284,14 @@ def test_memory_is_that_of_the_largest_cells_together(tmp_path):
     assert not any("memory does not" in line for line in lines(answer))
 
 
+def test_memory_counts_the_states_of_recurrent_networks(tmp_path):
+    sizes = {"unroll_length": 5, "replay_capacity": 500}
+    with_states, without = (
+        planned([cell(network=network, **sizes)], tmp_path / network)[0].memory for network in ("mlp_lstm", "mlp")
+    )
+    assert with_states - without == 4 * 2 * 512 * (500 // 5 + 1)
+
+
 def footprint(pace, **given):
     settings = cell(**given).settings
     spec = envs.spec(settings.env)
@@ -306,13 +314,17 @@ def test_disk_holds_the_replay_and_what_comes_between_checkpoints():
     assert state < size.kept < 2 * state + 500_000
 
 
-@pytest.mark.parametrize("log_interval", [40, 1000])  # 40 is less than an iteration
-def test_the_estimate_of_disk_is_what_a_run_takes(tmp_path, log_interval):
+@pytest.mark.parametrize(
+    "log_interval, network",
+    [(40, "mlp"), (1000, "mlp"), (1000, "mlp_lstm")],  # 40 is less than an iteration
+)
+def test_the_estimate_of_disk_is_what_a_run_takes(tmp_path, log_interval, network):
     settings = make_settings(
         {
             "env": "CartPole-v1",
             "total_steps": 4000,
             "log_interval": log_interval,
+            "network": network,
             "replay_start": 50,
             "replay_capacity": 100,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from acer_tf.recurrent import UNITS, RecurrentNetwork
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import evaluation
 from acer_tf.training.actor import Actor
-from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows
+from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import PolicyError, export_policy, load_policy
@@ -341,4 +342,28 @@ def test_the_replay_counts_its_states() -> None:
     spec = envs.spec("CartPole-v1")
     plain, recurrent = settings_of(network="mlp"), settings_of()
     states = replay_bytes(recurrent, spec, 60) - replay_bytes(plain, spec, 60)
-    assert states == make_replay(recurrent, spec)._segments._ring.nbytes == 4 * 2 * SIZE * (60 // 5 + 2)
+    assert states == make_replay(recurrent, spec)._segments._ring.nbytes == 4 * 2 * SIZE * (60 // 5 + 1)
+
+
+@pytest.mark.parametrize("gigabytes", [1.6, 4.0])
+def test_a_capacity_said_to_fit_does_with_its_states(gigabytes: float) -> None:
+    spec, available = envs.spec("CartPole-v1"), int(gigabytes * 1e9)
+    with pytest.raises(SettingsError, match=r"at most --replay_capacity=\d+ fits") as refused:
+        require_memory(settings_of(replay_capacity=50_000_000), spec, available)
+    fits = int(str(refused.value).split("at most --replay_capacity=")[1].split()[0])
+    require_memory(settings_of(replay_capacity=fits), spec, available)
+    with pytest.raises(SettingsError):
+        require_memory(settings_of(replay_capacity=fits + 2 * 5), spec, available)
+
+
+def test_a_file_holds_the_states_too(tmp_path: Path) -> None:
+    spec = envs.spec("CartPole-v1")
+    replay = make_replay(settings_of(), spec, tmp_path / "replay")
+    ring = replay._segments._ring
+    assert isinstance(ring.base, mmap.mmap)
+    replay.start(np.zeros((2, 4), np.float32), np.zeros(2, np.uint8))
+    replay.begin_segment(np.full((2, SIZE), 7, np.float32))
+    assert (ring[0] == 7).all()
+    with pytest.raises(SettingsError, match=r"must name a new file where 89\.5 GB are free"):
+        sizes = {"num_envs": 1000, "replay_capacity": 200_000}
+        make_replay(settings_of(**sizes), spec, tmp_path / "missing" / "replay")
