@@ -15,7 +15,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 def test_python_examples_run_in_order_in_an_empty_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(block, namespace)
