@@ -50,9 +50,7 @@ def test_an_lstm_remembers_a_cue_for_ten_steps_with_each_seed(seed: int, tmp_pat
     assert recall("mlp_lstm", seed, tmp_path) >= 9.5
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3))])
 def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
     """It answers alike in all games, whatever their cue: 5 in the mean, ± 0.5 over 100 games."""
     assert recall("mlp", seed, tmp_path) == pytest.approx(CueEnvironment.length / 2, abs=2.0)
@@ -61,6 +59,11 @@ def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
 @pytest.mark.learning
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_an_lstm_balances_a_pole_whose_velocities_are_hidden(seed: int, tmp_path: Path) -> None:
-    """With γ = 0.98 V ends at 50, and the policy dips less on the way there; see test_cartpole."""
-    given = {"total_steps": 300_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
-    assert score(tmp_path, env="HiddenCartPole-v0", network="mlp_lstm", seed=seed, **given) >= 400.0
+    """Balancing is learned within 150,000 steps; then the cart must not drift to the end of its track either.
+
+    With the preset's weights of critic and entropy, or half of these steps, some seeds still end in a policy that drifts.
+    """
+    given = {"total_steps": 600_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
+    weights = {"critic_weight": 0.1, "entropy_weight": 0.001}
+    result = score(tmp_path, env="HiddenCartPole-v0", network="mlp_lstm", seed=seed, **given, **weights)
+    assert result >= 400.0
