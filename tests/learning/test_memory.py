@@ -61,7 +61,7 @@ def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
 def test_an_lstm_balances_a_pole_whose_velocities_are_hidden(seed: int, tmp_path: Path) -> None:
     """Balancing is learned within 150,000 steps; then the cart must not drift to the end of its track either.
 
-    With the preset's weights of critic and entropy, or half of these steps, some seeds still end in a policy that drifts.
+    With the preset's weights of critic and entropy, or half of these steps, some seeds end in a policy that drifts.
     """
     given = {"total_steps": 600_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
     weights = {"critic_weight": 0.1, "entropy_weight": 0.001}
