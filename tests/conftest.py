@@ -49,6 +49,17 @@ def keras_globals_unchanged() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _event_files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard reads event files by name: second, host, process, a counter without leading zeros (10 before 9).
+
+    Only tests continue a run in the same process within the second, so each counts from 0.
+    """
+    writer = sys.modules.get("tensorboard.summary.writer.event_file_writer")
+    if writer is not None:
+        monkeypatch.setattr(writer, "_global_uid", writer.AtomicCounter(0))
+
+
+@pytest.fixture(autouse=True)
 def _keras_globals_guard() -> Iterator[None]:
     with keras_globals_unchanged():
         yield
