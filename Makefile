@@ -26,7 +26,7 @@ demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate an
 	$(RUN) -m experiments.demo
 
 test: $(STAMP)  ## all tests but the long ones, in under 10 minutes on 2 cores
-	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile
+	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 learning: $(STAMP)  ## the learning claims over several seeds: hours
 	$(RUN) -m pytest -q -m learning --durations=0
