@@ -17,8 +17,7 @@ from acer_tf.reproduction.plan.estimate import START_SECONDS
 from acer_tf.reproduction.plan.speed import Pace
 from acer_tf.reproduction.plan.work import Work, makespan, replays_per_step, work_left
 from acer_tf.reproduction.sweep import Cell, SweepError
-from acer_tf.training.build import make_agent, make_replay, replay_rows, resolve
-from acer_tf.training.loop import Loop
+from acer_tf.training.build import make_agent, make_loop, make_replay, replay_rows, resolve
 from acer_tf.training.run import train
 from acer_tf.training.settings import make_settings
 from tests.training.scripted import LightAgent, small_settings, tree
@@ -133,18 +132,7 @@ def test_updates_are_counted_as_a_loop_makes_them(name):
         chosen = generator.integers(0, spec.num_actions, settings.num_envs).astype(np.int32)
         return chosen, np.full((settings.num_envs, spec.num_actions), 1 / spec.num_actions, np.float32), state
 
-    loop = Loop(
-        Actor(env, act, replay, 0),
-        LightAgent(spec),
-        replay,
-        unroll_length=settings.unroll_length,
-        trajectories_per_update=settings.trajectories_per_update,
-        on_policy_updates=settings.on_policy_updates,
-        replay_ratio=settings.replay_ratio,
-        poisson=settings.replay_poisson,
-        replay_start=settings.replay_start,
-        seed=0,
-    )
+    loop = make_loop(settings, Actor(env, act, replay, 0), LightAgent(spec), replay)
     rows = settings.num_envs * settings.unroll_length
     for iteration in range(1, 31):
         loop.iterate()

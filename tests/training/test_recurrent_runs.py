@@ -23,7 +23,7 @@ from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import PolicyError, export_policy, load_policy
+from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import export_run, train
 from acer_tf.training.settings import SettingsError, make_settings
@@ -253,6 +253,24 @@ def test_a_policy_whose_metadata_deny_its_state_is_refused(
     (copy / "metadata.json").write_text(json.dumps(metadata | {"state_size": 0}))
     with pytest.raises(PolicyError, match="the SavedModel takes .*state.* but metadata.json says"):
         load_policy(copy)
+
+
+def test_a_policy_without_its_first_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
+    class WithoutFirstState:
+        signatures = {"serving_default": tf.saved_model.load(str(exported[1])).signatures["serving_default"]}
+
+    metadata = json.loads((exported[1] / "metadata.json").read_text())
+    with pytest.raises(PolicyError, match="names a state, but the SavedModel has no signature 'initial_state'"):
+        Policy(metadata, WithoutFirstState())
+
+
+@pytest.mark.parametrize(("observations", "states"), [(1, 3), (3, 1)])
+def test_a_raw_client_needs_as_many_states_as_observations(
+    observations: int, states: int, exported: tuple[RecurrentNetwork, Path]
+) -> None:
+    signature = tf.saved_model.load(str(exported[1])).signatures["serving_default"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="want as many states as observations"):
+        signature(observation=tf.zeros((observations, 4)), state=tf.zeros((states, SIZE)))
 
 
 def test_a_feed_forward_policy_of_an_earlier_version_has_no_state(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import shutil
@@ -35,6 +36,8 @@ MEMORY_POINTS = 10
 CHECKPOINT_MINUTES = 10.0
 
 _NUM_ENVS, _UNROLL_LENGTH = 16, 20
+# As many updates from replay in every iteration as a run has on average.
+_FIXED_REPLAYS = {"replay_poisson": False, "replay_start": 0}
 _ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
 _SPARE_BYTES = 3_000_000_000  # beside the replay that is measured, for the process and for the machine
 _MADV_PAGEOUT = 21  # Python's mmap does not name it
@@ -70,29 +73,19 @@ def control(repetitions: int, scratch: Path) -> Group:
     """Continuous ACER on the paper's cheetah, as preset `paper_continuous` has it."""
     from acer_tf import envs
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, make_replay, resolve
+    from acer_tf.training.build import make_agent, make_loop, make_replay, resolve
     from acer_tf.training.settings import make_settings
     from acer_tf.training.threads import use_threads
 
     given = {"env": "control/cheetah", "agent": "acer_continuous", "preset": "paper_continuous"}
-    settings = make_settings(given)
+    settings = make_settings({**given, **_FIXED_REPLAYS})
     spec = envs.spec(settings.env)
     settings = resolve(settings, spec)
     threads = use_threads(0, settings.network)
     agent, ring = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(settings.env, settings.num_envs, 0, threads=threads["emulators"])
     actor = Actor(env, agent.act, ring, seed=0)
-    loop = _fixed_replays()(
-        actor,
-        agent,
-        ring,
-        unroll_length=settings.unroll_length,
-        trajectories_per_update=settings.trajectories_per_update,
-        on_policy_updates=settings.on_policy_updates,
-        replay_ratio=settings.replay_ratio,
-        replay_start=0,
-        seed=0,
-    )
+    loop = make_loop(settings, actor, agent, ring)
     loop.iterate()
     batch, seed = ring.sample(slice(settings.trajectories_per_update)), np.zeros(2, np.int32)
     state = np.zeros((settings.num_envs, 0), np.float32)
@@ -162,12 +155,12 @@ def _learning(
     from acer_tf import envs
     from acer_tf.reproduction.benchmark.operations import step_operations
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, resolve
+    from acer_tf.training.build import make_agent, make_loop, resolve
     from acer_tf.training.settings import make_settings
     from acer_tf.training.threads import use_threads
 
     spec = envs.spec(env_id)
-    base = {"env": env_id, "num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH}
+    base = {"env": env_id, "num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH, **_FIXED_REPLAYS}
     settings = {p: resolve(make_settings({**base, "precision": p}), spec) for p in PRECISIONS}
     threads = use_threads(0, settings["float32"].network)
     agents = {p: make_agent(settings[p], spec) for p in PRECISIONS}
@@ -183,15 +176,7 @@ def _learning(
     actor = Actor(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
 
     def loop(precision: str, ratio: int) -> Workload:
-        this = _fixed_replays()(
-            actor,
-            agents[precision],
-            ring,
-            unroll_length=_UNROLL_LENGTH,
-            replay_ratio=ratio,
-            replay_start=0,
-            seed=0,
-        )
+        this = make_loop(dataclasses.replace(settings[precision], replay_ratio=ratio), actor, agents[precision], ring)
 
         def run() -> float:
             nonlocal acting
@@ -226,18 +211,6 @@ def _learning(
         measurements["checkpoint"] = checkpoint
     env.close()
     return Group(measurements, facts)
-
-
-def _fixed_replays() -> type:
-    from acer_tf.training.loop import Loop
-
-    class FixedReplays(Loop):
-        """As many updates from replay in every iteration as a run has on average."""
-
-        def replays_due(self) -> int:
-            return int(self._replay_ratio)
-
-    return FixedReplays
 
 
 def _checkpoints(
