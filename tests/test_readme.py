@@ -6,10 +6,14 @@ import math
 import re
 from pathlib import Path
 
+import pytest
+
 from acer_tf.reproduction.experiment import make_cells
 from acer_tf.training.settings import DQN_PRESETS, PRESETS, Settings, make_settings
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
 
 
 def test_python_examples_run_in_order_in_an_empty_folder(tmp_path, monkeypatch, capsys):
@@ -57,13 +61,21 @@ def test_every_function_in_the_equation_table_exists():
             found = getattr(found, part)
 
 
-def test_every_flag_that_the_readme_names_exists():
+def test_every_flag_that_a_readme_names_exists():
     names = "benchmark demo evaluate export figure_cliffwalk learning_curves peers train figure1_minatar table_control"
     scripts = [importlib.import_module(f"experiments.{name}") for name in names.split()]
     known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
-    named = set(re.findall(r"--(\w+)", README))
+    named = set(re.findall(r"--(\w+)", README + RESULTS))
     assert {n for n in named if n not in known and n.removeprefix("no") not in known} <= others
+
+
+@pytest.mark.parametrize(("text", "folder"), [(README, ROOT), (RESULTS, ROOT / "results")], ids=["README", "results"])
+def test_every_file_that_a_readme_links_to_exists(text, folder):
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", prose) if "://" not in link]
+    assert len(links) >= 5
+    assert [link for link in links if not (folder / link).exists()] == []
 
 
 def _cell(value: object) -> str:
