@@ -179,6 +179,10 @@ class _Run:
         settings = self._settings
         if self.steps:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
+        replay_start = settings.replay_start * settings.num_envs
+        if settings.replay_ratio and replay_start > settings.total_steps:
+            per_environment = f"--replay_start={settings.replay_start} is per environment"
+            _say(quiet, f"no replay in this run: {per_environment}, {replay_start:,} steps in all")
         saved = time.monotonic()
         while self.steps < settings.total_steps:
             interval = self.steps // settings.log_interval

@@ -285,6 +285,15 @@ def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):
     assert tree(tmp_path) == {}
 
 
+@pytest.mark.parametrize(("replay_start", "said"), [(100, False), (110, True)])
+def test_a_run_too_short_to_replay_says_so(light, tmp_path, capsys, replay_start, said):
+    settings = small_settings(total_steps=200, replay_start=replay_start)
+    assert script(settings, tmp_path / "run") == 0
+    line = f"no replay in this run: --replay_start={replay_start} is per environment, {2 * replay_start} steps in all\n"
+    assert (line in capsys.readouterr().out) == said
+    assert (rows_of(tmp_path / "run")[-1]["replay_updates"] == "0") == said
+
+
 def test_an_interrupted_run_continues_from_its_checkpoint(stopped, capfd):
     run_dir, light, before = stopped
     steps = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
