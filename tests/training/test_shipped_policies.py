@@ -1,0 +1,29 @@
+"""The policies under results/policies load, are small, and are those that their evaluations name."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acer_tf import load_policy
+
+POLICIES = Path(__file__).parents[2] / "results" / "policies"
+SHIPPED = sorted(path.parent for path in POLICIES.glob("*/saved_model.pb"))
+
+
+def test_there_are_some():
+    assert SHIPPED
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda path: path.name)
+def test_a_shipped_policy_is_what_was_evaluated(folder):
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < 8e6
+    policy, evaluation = load_policy(folder), json.loads(folder.with_suffix(".json").read_text())
+    made = policy.metadata
+    assert (evaluation["env"], evaluation["policy"]["steps"]) == (made["env"], made["steps"])
+    assert evaluation["episodes"] == len(evaluation["returns"]) == 30
+    assert evaluation["mean"] == pytest.approx(np.mean(evaluation["returns"]))
+    assert folder.with_suffix(".mp4").stat().st_size > 10_000
+    observation = np.zeros((2, *policy.spec.observation_shape), policy.spec.observation_dtype)
+    assert all(np.isfinite(value).all() for value in policy.answer(observation, policy.initial_state(2)).values())
