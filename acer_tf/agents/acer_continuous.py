@@ -22,6 +22,7 @@ class AcerContinuousHyperparameters(Hyperparameters):
         advantage_samples: n ≥ 1 of the stochastic dueling network.
         dueling: False has Q by a network of its own, and V move by ρ (Q_ret − V).
         retrace: False puts importance-sampled returns in the place of Q_ret and Q_opc.
+        noise_seed: in [0, 2³¹), of the actions that an update draws.
     """
 
     average_decay: float = 0.995
@@ -30,6 +31,7 @@ class AcerContinuousHyperparameters(Hyperparameters):
     advantage_samples: int = 5
     dueling: bool = True
     retrace: bool = True
+    noise_seed: int = 0
 
 
 class Gradients(NamedTuple):
@@ -52,11 +54,12 @@ class AcerContinuous(Agent):
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
         """One backward pass serves policy and critic: −z* goes into φ, the two errors into V(x_t) and Q̃(x_t, a_t).
 
-        a'_t and u_i are drawn anew in every update, by its number alone, and are constants. The same u_i serve Q̃ as
-        prediction and as target.
+        a'_t and u_i are drawn anew in every update, by seed and number of the update, and are constants. The same u_i
+        serve Q̃ as prediction and as target.
         """
         h = self.hyperparameters
-        seeds = tf.random.experimental.stateless_split(tf.stack([0, tf.cast(self.optimizer.iterations, tf.int32)]), 2)
+        update = tf.cast(self.optimizer.iterations, tf.int32)
+        seeds = tf.random.experimental.stateless_split(tf.stack([h.noise_seed, update]), 2)
         average = self.average(trajectory.observation[:, :-1])[0] if h.trust_region else None
         with tf.GradientTape() as tape:
             mean, values, state = self.network(trajectory.observation)

@@ -183,7 +183,7 @@ class Agent:
         return Update(dict(zip(self.diagnostic_names, values.numpy().tolist(), strict=True)), errors.numpy())
 
     def schedule(self, steps: int) -> None:
-        """Sets what depends on the steps done, before the next ones are."""
+        """Sets what depends on the steps done: before the next ones are, and behind them."""
 
     def note(self, trajectory: Trajectory) -> None:
         """Takes notice of a trajectory just collected: what normalises observations sees each of them once."""

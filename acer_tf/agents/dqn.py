@@ -44,7 +44,7 @@ class Dqn(Agent):
     """Q-learning on a `networks.Network` that is ε-greedy in its Q. See `Agent`; `average` is the target network."""
 
     hyperparameters: DqnHyperparameters
-    _steps: int | None = None  # of the last `schedule`; a resumed agent has none, and restored both networks
+    _steps: int | None = None  # of the last `schedule`; a restored agent has none, and both its networks
 
     def schedule(self, steps: int) -> None:
         """ε, and the target network where a period has passed since the call before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.training.actor import Actor
 from acer_tf.training.loop import Loop
-from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError
+from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError, make_settings
 from acer_tf.types import EnvironmentSpec
 
 # The process without its replay: TensorFlow, networks, environments and the batches in flight.
@@ -30,14 +31,49 @@ PROCESS_BYTES = 1_500_000_000
 
 
 def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
-    """`settings` with every "auto" decided for this environment and machine, so that the run records what it did."""
+    """`settings` with every "auto" decided for this environment and machine, so that the run records what it did.
+
+    Raises:
+        SettingsError: a setting that was given would have no effect: the run would not be what it is called.
+    """
     network = default_architecture(spec) if settings.network == "auto" else settings.network
     precision = settings.precision
     if precision == "auto":
         # It pays where the products are those of convolutions and the processor has them in hardware, and it costs no
         # learning: results/precision.
         precision = "bfloat16" if torso_of(network) != "mlp" and _has_fast_bfloat16() else "float32"
-    return dataclasses.replace(settings, network=network, precision=precision)
+    settings = dataclasses.replace(settings, network=network, precision=precision)
+    usual = make_settings({"env": settings.env, "agent": settings.agent, "preset": settings.preset})
+    for name in sorted(_without_effect(settings, spec)):
+        if getattr(settings, name) != getattr(usual, name):
+            raise SettingsError(
+                f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}, "
+                f"--network={network}, --replay_priority={settings.replay_priority} and "
+                f"--trust_region_delta={settings.trust_region_delta}; leave it at {getattr(usual, name)}"
+            )
+    return settings
+
+
+def _without_effect(settings: Settings, spec: EnvironmentSpec) -> set[str]:
+    """The settings that nothing in this run reads."""
+    rule = _update_rule(settings, spec)[1]
+    names = {f.name for kind in _HYPERPARAMETERS for f in dataclasses.fields(kind)}
+    names -= {f.name for f in dataclasses.fields(rule)}
+    names &= {f.name for f in dataclasses.fields(Settings)}
+    prioritized = settings.replay_priority != "uniform"
+    for unread, where in (
+        ({"policy_std", "normalize_observations"}, not spec.continuous),
+        ({"shared_bias", "evaluation_epsilon"}, settings.agent != "dqn"),
+        ({"burn_in"}, not settings.recurrent),
+        ({"average_decay", "entropy_in_trust_region"}, math.isinf(settings.trust_region_delta)),
+        ({"importance_truncation"}, rule is ActorCriticHyperparameters and not settings.trajectory_weights),
+        ({"replay_segments_only"}, prioritized or settings.agent == "dqn"),
+        ({"replay_batch"}, not prioritized and settings.agent != "dqn"),
+        (_PRIORITIES, not prioritized),
+    ):
+        if where:
+            names |= unread
+    return names
 
 
 def make_network(
@@ -96,6 +132,22 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
     )
     kind, hyperparameters = _update_rule(settings, spec)
     return kind(network, average, optimizer, settings.hyperparameters(hyperparameters))
+
+
+_HYPERPARAMETERS: tuple[type[Hyperparameters], ...] = (
+    AcerHyperparameters,
+    AcerContinuousHyperparameters,
+    ActorCriticHyperparameters,
+    DqnHyperparameters,
+)
+_PRIORITIES = {
+    "priority_exponent",
+    "priority_exponent_final",
+    "priority_epsilon",
+    "importance_exponent",
+    "importance_exponent_final",
+    "weights_by_batch",
+}
 
 
 def _update_rule(settings: Settings, spec: EnvironmentSpec) -> tuple[type[Agent], type[Hyperparameters]]:

@@ -78,6 +78,8 @@ class Loop:
             for kind, draw in self._draws(group, latest):
                 self.replay.refresh(draw, self._update(kind, draw))
             self.agent.note(latest)
+        # Also here, so that nothing is due when a checkpoint is written: a restored agent does not know since when.
+        self.agent.schedule(self.actor.steps)
 
     def replays_due(self) -> int:
         """Draws how many updates from replay follow an on-policy one."""

@@ -157,6 +157,11 @@ class Settings:
         return self.replay_start * self.num_envs
 
     @property
+    def noise_seed(self) -> int:
+        """`seed` as TensorFlow's generators take it: of the actions that an update draws."""
+        return self.seed % 2**31
+
+    @property
     def trajectory_weights(self) -> bool:
         """Whether rows weigh by the importance of their trajectory: what makes TIS of A3C."""
         return self.agent in ("tis", "trust_tis")

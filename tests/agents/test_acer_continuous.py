@@ -1,5 +1,7 @@
 """What the continuous agents read, report and leave alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -73,6 +75,9 @@ def test_the_same_update_again_draws_other_actions(make_continuous):
     assert np.array_equal(first, again), "the draw is that of the update's number"
     agent.optimizer.iterations.assign_add(1)
     assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first)
+    agent.optimizer.iterations.assign_sub(1)
+    agent.hyperparameters = dataclasses.replace(agent.hyperparameters, noise_seed=2**31 - 1)
+    assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first), "each seed draws its own"
 
 
 def test_note_normalises_by_all_observations_seen_each_once(agent):

@@ -8,12 +8,13 @@ import pytest
 from acer_tf.agents.acer import AcerHyperparameters
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import build
-from acer_tf.training.settings import SettingsError, make_settings
+from acer_tf.training.settings import AGENTS, DQN_PRESETS, PRESETS, SettingsError, make_settings
 from acer_tf.types import EnvironmentSpec
 
 PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
 BREAKOUT = EnvironmentSpec((10, 10, 4), "bool", stack=1, num_actions=3)
 CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
+PENDULUM = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
 
 
 def settings_of(env="CartPole-v1", **given):
@@ -34,6 +35,57 @@ def test_what_was_given_is_not_decided_again(monkeypatch):
     given = settings_of(network="mlp", precision="bfloat16")
     assert build.resolve(given, BREAKOUT) == given
     assert build.resolve(settings_of(network="nature", precision="float32"), PONG).precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("spec", "given"),
+    [
+        (CARTPOLE, {"retrace": False}),
+        (CARTPOLE, {"dueling": False}),
+        (CARTPOLE, {"policy_std": 0.5}),
+        (CARTPOLE, {"target_period": 5}),
+        (CARTPOLE, {"evaluation_epsilon": 0.5}),
+        (CARTPOLE, {"burn_in": 3}),
+        (CARTPOLE, {"priority_exponent": 0.5}),
+        (CARTPOLE, {"replay_batch": 4}),
+        (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
+        (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
+        (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
+        (CARTPOLE, {"agent": "dqn", "preset": "dqn", "retrace_lambda": 0.5}),
+        (CARTPOLE, {"agent": "dqn", "preset": "dqn", "replay_segments_only": True}),
+        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "entropy_weight": 0.1}),
+        (PENDULUM, {"agent": "trust_a3c", "preset": "paper_continuous", "importance_truncation": 1.0}),
+        (PENDULUM, {"agent": "trust_tis", "preset": "paper_continuous", "dueling": False}),
+    ],
+)
+def test_a_setting_that_nothing_would_read_is_refused(spec, given):
+    name, value = list(given.items())[-1]
+    with pytest.raises(SettingsError, match=rf"^--{name}={value}: has no effect with --agent="):
+        build.resolve(settings_of(**given), spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "given"),
+    [
+        (CARTPOLE, {"replay_segments_only": True, "average_decay": 0.5, "entropy_in_trust_region": False}),
+        (CARTPOLE, {"network": "mlp_lstm", "burn_in": 3}),
+        (CARTPOLE, {"replay_priority": "rank", "priority_exponent": 0.5, "replay_batch": 4}),
+        (CARTPOLE, {"agent": "dqn", "preset": "ddqn_rank", "target_period": 5, "priority_exponent": 0.5}),
+        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "retrace": False, "dueling": False}),
+        (PENDULUM, {"agent": "tis", "preset": "paper_continuous", "importance_truncation": 1.0, "policy_std": 0.1}),
+    ],
+)
+def test_a_setting_that_is_read_is_not_refused(spec, given):
+    resolved = build.resolve(settings_of(**given), spec)
+    assert {name: getattr(resolved, name) for name in given} == given
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("spec", [CARTPOLE, PENDULUM], ids=["discrete", "continuous"])
+def test_no_preset_is_refused_for_what_it_sets_itself(preset, agent, spec):
+    if (agent == "dqn") == (preset in DQN_PRESETS):
+        build.resolve(settings_of(agent=agent, preset=preset), spec)
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():

@@ -270,3 +270,21 @@ def test_each_collected_trajectory_is_noted_once_behind_its_updates():
         loop.iterate()
     assert order == ["update", "note"] * 3
     assert all(same(a, b) for a, b in zip(loop.agent.noted, loop.agent.trajectories, strict=True))
+
+
+def test_nothing_that_depends_on_the_steps_is_due_when_an_iteration_is_over():
+    """What is written then would otherwise miss it: a target network's copy would come a period late."""
+    order = []
+
+    class Scheduled(LightAgent):
+        def schedule(self, steps):
+            order.append(steps)
+
+        def update(self, trajectory, weight=None):
+            order.append("update")
+            return super().update(trajectory, weight)
+
+    loop = loop_of(agent=Scheduled(SPEC))
+    for _ in range(2):
+        loop.iterate()
+    assert order == [0, "update", 8, 8, "update", 16]
