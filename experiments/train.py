@@ -16,9 +16,10 @@ from acer_tf.training.settings import PRESETS, Settings, SettingsError, make_set
 from experiments import cli
 
 _HELP = {
-    "env": "environment: atari/<Game>, minatar/<game>, or a gymnasium id such as CartPole-v1",
+    "env": "environment: atari/<Game>, minatar/<game>, control/<task>, dm_control/<domain>-<task>-v0, or a gymnasium "
+    "id such as CartPole-v1",
     "agent": "discrete actions: acer, or a3c / trust_a3c (the same update at replay ratio 0, without / with trust "
-    "region); continuous ones: acer_continuous, a3c, trust_a3c, tis, trust_tis",
+    "region), or dqn; continuous ones: acer_continuous, a3c, trust_a3c, tis, trust_tis",
     "preset": "named set of values, each of which its own flag overrides: " + ", ".join(PRESETS),
     "seed": "seed of everything random in the run",
     "total_steps": "agent decisions over all environments (an Atari step is 4 frames)",

@@ -61,7 +61,8 @@ _ACER_2016 = AtariPreset(
     max_frames=108_000,
 )
 
-# acer2016: the conventions of Mnih et al. (2015, 2016), which Wang et al. (2016) followed.
+# acer2016: the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2016) take; of the rest they
+# state nothing.
 # machado2018: Machado et al. (2018), "Revisiting the Arcade Learning Environment". Sticky actions are all the
 # randomness there is, so no random start; FIRE is the agent's to find; lives are not revealed. Frame skip 4 and the
 # cap of 108,000 frames are those of later work under this protocol (DreamerV2; ALE's own v5 environments).

@@ -88,5 +88,5 @@ def require_actions(spec: EnvironmentSpec, env_id: str, *, continuous: bool) -> 
     if continuous and not spec.continuous:
         raise InvalidEnvironment(
             f"{env_id} has a discrete action space ({spec.num_actions} actions), and the agent acts with real numbers; "
-            "it takes --agent=acer, a3c or trust_a3c"
+            "it takes --agent=acer, a3c, trust_a3c or dqn"
         )

@@ -90,22 +90,6 @@ def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
     raise ValueError(f"no scores of {agent!r} are shipped{hint}")
 
 
-def prioritized_table6(agent: str) -> Mapping[str, float]:
-    """Human-normalised scores in percent by game, human starts: the prioritized-replay paper's Table 6.
-
-    Args:
-        agent: one of the paper's five, called as in `published_agents("human starts")`.
-
-    Raises:
-        ValueError: not one of the five.
-    """
-    rows = read_table("prioritized_paper_table6.csv")
-    agents = dict.fromkeys(row["agent"] for row in rows)
-    if agent not in agents:
-        raise ValueError(f"{agent!r} is not in the prioritized-replay paper's Table 6: want one of {', '.join(agents)}")
-    return MappingProxyType({row["game"]: float(row["percent"]) for row in rows if row["agent"] == agent})
-
-
 @functools.cache
 def _all_scores() -> Mapping[tuple[str, Protocol], PublishedScores]:
     scores: dict[tuple[str, Protocol], dict[str, float]] = {}

@@ -50,7 +50,7 @@ def test_a_name_near_nothing(asked):
     "env_id, continuous, said",
     [
         ("Pendulum-v1", False, ["a continuous action space ([-1, 1]^1)", "--agent=acer_continuous, a3c,", "trust_tis"]),
-        ("CartPole-v1", True, ["a discrete action space (2 actions)", "--agent=acer, a3c or trust_a3c"]),
+        ("CartPole-v1", True, ["a discrete action space (2 actions)", "--agent=acer, a3c, trust_a3c or dqn"]),
     ],
 )
 def test_actions_of_the_other_kind_name_the_agents(env_id, continuous, said):
