@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf.envs import spec
+from acer_tf.reproduction.experiment import make_cells
+from acer_tf.training.build import resolve
 from experiments import pipeline, sweep_flags
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
@@ -73,6 +76,13 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
     changed = {path.name for path in output.iterdir() if path.is_file() and path.read_bytes() != made[path.name]}
     assert changed == set()
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_method_has_a_setting_that_nothing_would_read(name):
+    experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+    for cell in make_cells(experiment.methods.values(), experiment.envs[:1], 1):
+        resolve(cell.settings, spec(cell.settings.env, atari_preset=cell.settings.atari_preset))
 
 
 @pytest.mark.parametrize("name", PARTS)
