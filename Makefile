@@ -25,7 +25,7 @@ install: $(STAMP)  ## set up .venv from requirements.lock (again only when that 
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: at most 8 minutes on 2 cores
 	$(RUN) -m experiments.demo
 
-test: $(STAMP)  ## all tests but the long ones, in under 10 minutes on 2 cores
+test: $(STAMP)  ## all tests but the long ones: 13 minutes on 2 cores
 	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 learning: $(STAMP)  ## the learning claims over several seeds: hours

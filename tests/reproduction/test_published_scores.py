@@ -143,14 +143,23 @@ def test_table_1_counts_the_games_above_the_baseline(agent, baseline, better):
     assert sum(scores[game] > base[game] for game in base) == better
 
 
+def table_6(agent):
+    rows = read_table("prioritized_paper_table6.csv")
+    return {row["game"]: float(row["percent"]) for row in rows if row["agent"] == agent}
+
+
 @pytest.mark.parametrize("column", TABLE_1, ids=lambda column: column[0])
 def test_table_6_is_table_7_normalised(column):
     agent, games = column
-    rows = read_table("prioritized_paper_table6.csv")
-    percents = {row["game"]: float(row["percent"]) for row in rows if row["agent"] == agent}
+    percents = table_6(agent)
     normalized = published_scores(agent, "human starts").human_normalized()
     assert set(percents) == set(normalized) >= set(games)
     assert percents == pytest.approx({game: 100 * score for game, score in normalized.items()}, abs=0.0501)
+
+
+def test_table_6_has_known_cells():
+    assert table_6("DQN")["Assault"] == 685.2
+    assert table_6(PROPORTIONAL)["Alien"] == 12.4
 
 
 def test_acer_at_40_million_frames():
