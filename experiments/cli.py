@@ -34,6 +34,11 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         for name in required:
             if values[name].value in (None, []):
                 raise flags.Error(f"--{name} is required; --help says what it takes")
+        for name in values:
+            # absl's bounds compare, and NaN is neither below nor above.
+            low = getattr(values[name].parser, "lower_bound", None)
+            if low is not None and values[name].value != values[name].value:
+                raise flags.Error(f"--{name}=nan: must be at least {low:g}")
     except flags.Error as error:
         sys.exit(fail(2, error))
 

@@ -109,6 +109,11 @@ class Settings:
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
                     "use another agent, such as acer, acer_continuous, tis or trust_tis"
                 )
+        if self.agent.startswith("trust_") and math.isinf(self.trust_region_delta):
+            raise SettingsError(
+                f"--trust_region_delta=inf: --agent={self.agent} is defined by its trust region; without it, it is "
+                f"--agent={self.agent.removeprefix('trust_')}"
+            )
         if self.trajectories_per_update and self.num_envs % self.trajectories_per_update:
             raise SettingsError(
                 f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}; 0 "

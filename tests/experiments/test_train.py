@@ -101,6 +101,7 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--agent=a3c", "--replay_ratio=4"], "use another agent, such as acer"),
         (["--replay_start=60000"], "--replay_capacity=50000"),
         (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
+        (["--checkpoint_minutes=nan"], "--checkpoint_minutes=nan: must be at least 0"),
         (["--threads=-1"], "--threads=-1"),
     ],
 )

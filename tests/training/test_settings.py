@@ -363,6 +363,14 @@ def test_on_policy_agents_update_on_policy_whatever_the_preset_says():
         pong(agent="a3c", on_policy_updates=False)
 
 
+@pytest.mark.parametrize("agent", ["trust_a3c", "trust_tis"])
+def test_an_agent_of_the_trust_region_has_one(agent):
+    with pytest.raises(
+        SettingsError, match=f"^--trust_region_delta=inf: .*it is --agent={agent.removeprefix('trust_')}$"
+    ):
+        make_settings({"env": "CartPole-v1", "agent": agent, "trust_region_delta": INF})
+
+
 def test_a_run_without_any_update_is_refused():
     with pytest.raises(SettingsError, match="--noon_policy_updates with --replay_ratio=0.0: nothing would be learned"):
         pong(on_policy_updates=False, replay_ratio=0)
