@@ -211,21 +211,19 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
         ) from error
 
 
-def make_loop(settings: Settings, actor: Actor, agent: Agent, replay: TrajectoryReplay) -> Loop:
-    """The loop of `settings` around the three."""
-    return Loop(
-        actor,
-        agent,
-        replay,
-        unroll_length=settings.unroll_length,
-        trajectories_per_update=settings.trajectories_per_update,
-        on_policy_updates=settings.on_policy_updates,
-        replay_ratio=settings.replay_ratio,
-        poisson=settings.replay_poisson,
-        total_steps=settings.total_steps,
-        replay_start=settings.replay_start,
-        seed=derive_seed(settings, "poisson"),
-    )
+def make_loop(settings: Settings, actor: Actor, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
+    """The loop of `settings` around the three; `other` arguments of `Loop` take the place of those of the settings."""
+    arguments: dict[str, Any] = {
+        "unroll_length": settings.unroll_length,
+        "trajectories_per_update": settings.trajectories_per_update,
+        "on_policy_updates": settings.on_policy_updates,
+        "replay_ratio": settings.replay_ratio,
+        "poisson": settings.replay_poisson,
+        "total_steps": settings.total_steps,
+        "replay_start": settings.replay_start,
+        "seed": derive_seed(settings, "poisson"),
+    }
+    return Loop(actor, agent, replay, **arguments | other)
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:

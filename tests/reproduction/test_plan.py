@@ -380,7 +380,9 @@ def test_cells_that_cannot_be_run_are_refused(tmp_path):
 
 def test_a_real_measurement_is_positive_and_leaves_nothing(tmp_path):
     sweep_dir, said = tmp_path / "sweep", []
-    answer = plan([cell()], sweep_dir, processes=2, threads=1, say=said.append)
+    # Timed with a replay ratio of 0 too, which no run without on-policy updates has, and with a whole one.
+    replays = cell(env="Pendulum-v1", agent="acer_continuous", on_policy_updates=False, replay_ratio=2.5)
+    answer = plan([replays], sweep_dir, processes=2, threads=1, say=said.append)
     assert len(said) == 1
     assert list(tmp_path.iterdir()) == []
     assert 0 < answer.rows[0].steps_per_second < float("inf")

@@ -96,7 +96,6 @@ def time_loop(settings: Settings, threads: int, begin: Callable[[], None] = lamb
         settings,
         replay_capacity=10 * settings.unroll_length + settings.burn_in,
         replay_start=0,
-        replay_poisson=False,
         learning_rate=1e-9,  # nothing is to be learned here, and nothing may diverge
     )
     agent, replay = make_agent(small, spec), make_replay(small, spec)
@@ -110,7 +109,7 @@ def time_loop(settings: Settings, threads: int, begin: Callable[[], None] = lamb
     budget = _SECONDS.get(settings.network, _SECONDS_OTHERWISE)
     workloads = {}
     for count in sorted({0, replays}):
-        loop = make_loop(dataclasses.replace(small, replay_ratio=count), actor, agent, replay)
+        loop = make_loop(small, actor, agent, replay, replay_ratio=count, poisson=False)
         loop.iterate()
         once = _seconds_per_iteration(loop, 1)
         iterations = max(1, round(budget / 2 / (REPETITIONS + 1) / once))
