@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import shutil
@@ -176,7 +175,7 @@ def _learning(
     actor = Actor(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
 
     def loop(precision: str, ratio: int) -> Workload:
-        this = make_loop(dataclasses.replace(settings[precision], replay_ratio=ratio), actor, agents[precision], ring)
+        this = make_loop(settings[precision], actor, agents[precision], ring, replay_ratio=ratio)
 
         def run() -> float:
             nonlocal acting
