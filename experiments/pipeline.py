@@ -43,6 +43,9 @@ def define(experiment: Experiment) -> flags.FlagValues:
     flags.DEFINE_multi_string(
         "setting", [], "NAME=VALUE: a flag of experiments.train, for every run; may be repeated", flag_values=values
     )
+    flags.DEFINE_bool(
+        "skip_recorded", False, "run only what --output has no finished record of, wherever it ran", flag_values=values
+    )
     flags.DEFINE_bool("plan", False, "say what it would take, and start nothing", flag_values=values)
     flags.DEFINE_bool(
         "report_only", False, "tables, figures and page anew from --output and --sweep_dir", flag_values=values
@@ -65,12 +68,15 @@ def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment:
             asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
         joined(known.cells if known else (), asked, output)
         require_page(output.parent)
+        if values.skip_recorded:
+            cells = _not_recorded(cells, known, output)
         if values.plan:
             return _plan(values, cells)
         require_folder(output)
     except (SettingsError, EvidenceError, SweepError) as error:
         return cli.fail(2, error)
-    code, given_up = (0, {}) if values.report_only else sweep_flags.run(values, experiment.sweep, cells)
+    nothing_to_run = values.report_only or not cells
+    code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.sweep, cells)
     if code == 2:
         return code
     try:
@@ -153,6 +159,14 @@ def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
     return cells
 
 
+def _not_recorded(cells: list[Cell], known: Evidence | None, output: Path) -> list[Cell]:
+    finished = {cell.name for cell in (known.cells if known else ()) if cell.state == "finished"}
+    recorded = {name for name in finished if (output / "runs" / name / "run.json").exists()}
+    left = [cell for cell in cells if cell.name not in recorded]
+    print(f"{len(cells) - len(left)} of {len(cells)} cells have a finished record in {output}: {len(left)} left to run")
+    return left
+
+
 def _envs(names: list[str], experiment: Experiment) -> tuple[str, ...]:
     if not names:
         return experiment.envs
@@ -186,6 +200,8 @@ def _setting(text: str) -> tuple[str, Any]:
 def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     from acer_tf.reproduction.plan import lines, plan
 
+    if not cells:
+        return 0
     if values.launcher != "local":
         raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
     made = plan(

@@ -111,6 +111,28 @@ def test_further_cells_join_the_evidence_and_an_unfinished_one_is_shown(script, 
     assert "1 of 2 cells are finished" in capsys.readouterr().out
 
 
+def test_recorded_cells_are_skipped_where_that_is_asked_for(script, tmp_path, capsys):
+    name, arguments = "figure1_minatar", ["--games=breakout", "--agents=replay4", "--total_steps=2_000"]
+    assert script(name, *arguments, "--seeds=2", "--skip_recorded") == 0
+    assert len(list(tmp_path.glob("sweep/cells/*"))) == 2
+    (tmp_path / "sweep").rename(tmp_path / "another_machine")
+    capsys.readouterr()
+    assert script(name, *arguments, "--seeds=3", "--skip_recorded") == 0
+    assert "2 of 3 cells have a finished record" in capsys.readouterr().out
+    (new,) = tmp_path.glob("sweep/cells/*")
+    assert "seed2" in new.name
+    evidence = json.loads((tmp_path / "results" / name / "experiment.json").read_text())
+    assert [(c["settings"]["seed"], c["state"]) for c in evidence["cells"]] == [(s, "finished") for s in range(3)]
+    # Nothing is left, which is no error, and nothing is started.
+    for further in ("--noplan", "--plan"):
+        assert script(name, *arguments, "--seeds=3", "--skip_recorded", further) == 0
+        assert "0 left to run" in capsys.readouterr().out
+    assert list(tmp_path.glob("sweep/cells/*")) == [new]
+    # Without the flag it is made again.
+    assert script(name, *arguments, "--seeds=1") == 0
+    assert len(list(tmp_path.glob("sweep/cells/*"))) == 2
+
+
 def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
     part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
     assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
