@@ -162,7 +162,10 @@ class _Sweep:
     def _start(self, name: str) -> None:
         folder = self._cells[name]
         settings = dataclasses.replace(folder.cell.settings, **folder.decided())
-        command = (*self._command, *flags_of(settings), f"--run_dir={folder.run_dir}")
+        # Records are published: they name a folder that every checkout has, rather than one of this machine.
+        below = folder.run_dir.is_relative_to(self._cwd)
+        run_dir = folder.run_dir.relative_to(self._cwd) if below else folder.run_dir
+        command = (*self._command, *flags_of(settings), f"--run_dir={run_dir}")
         number = folder.record_start(command)
         job = Job(
             name=name,

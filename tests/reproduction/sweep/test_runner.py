@@ -62,7 +62,7 @@ def test_what_was_run_can_be_run_by_hand(sweep):
     (attempt,) = attempts(sweep, c)
     flags = [word for word in attempt["command"] if word.startswith("--")]
     assert "--noentropy_in_trust_region" in flags and "--max_gradient_norm=inf" in flags
-    assert f"--run_dir={sweep.folder}/cells/{c.name}/run" in flags
+    assert f"--run_dir=sweep/cells/{c.name}/run" in flags  # from where it is run
     given = {}
     for word in flags:
         name, _, text = word.removeprefix("--").partition("=")
@@ -70,6 +70,13 @@ def test_what_was_run_can_be_run_by_hand(sweep):
             kind = type(getattr(c.settings, name.removeprefix("no") if not text else name))
             given[name.removeprefix("no") if not text else name] = kind(text) if text else not name.startswith("no")
     assert make_settings(given) == c.settings
+
+
+def test_a_sweep_outside_of_where_its_runs_are_started_names_their_folders_whole(sweep, tmp_path):
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    c = cell(8)
+    assert sweep([c], cwd=elsewhere).exit_code == 0
+    assert f"--run_dir={sweep.folder}/cells/{c.name}/run" in attempts(sweep, c)[0]["command"]
 
 
 def test_the_folder_is_that_of_the_settings_whatever_their_label(sweep):
