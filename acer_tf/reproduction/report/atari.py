@@ -104,7 +104,7 @@ def figure1(outcome: Outcome) -> Report:
     shared_legend(figure, axes)
     caption = (
         "Ours (lines) and the paper's (pale), over the games that have begun and as far as all of them have come. "
-        "Left: cumulative maximum, as in the paper; middle: without it; right: against hours on this machine, the "
+        "Left: cumulative maximum, as in the paper; middle: without it; right: hours of the machine that ran them, the "
         "paper's on its own. Solid: with trust region; dotted: without."
     )
     return Report({"table": table}, {"figure": Drawing(caption, figure)})

@@ -116,7 +116,7 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         {
             "figure": Drawing(
                 "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far "
-                "as all runs of a method have come: against steps, and against hours on this machine. Dotted: "
+                "as all runs of a method have come: against steps, and hours of the machine that ran them. Dotted: "
                 "without trust region.",
                 figure,
             ),
