@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
-from acer_tf.reproduction.sweep.cells import Cell
+from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
 from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
 from acer_tf.training.records import write_json
 from acer_tf.training.settings import SettingsError, differences, settings_document, settings_from
@@ -200,7 +200,7 @@ def has_begun(cell: CellEvidence, sweep_dir: Path, output: Path) -> bool:
 def collect(
     cells: Iterable[CellEvidence], sweep_dir: Path, output: Path, reasons: Mapping[str, str]
 ) -> tuple[list[CellEvidence], list[str]]:
-    """Copies the records of a sweep's cells into the evidence, but not over those of a run that came further.
+    """Copies the records of a sweep's cells into the evidence; of an unfinished run not over one that came further.
 
     Args:
         cells: as they were asked for, or are known.
@@ -217,7 +217,8 @@ def collect(
     found, damages = [], []
     for cell in cells:
         try:
-            settings = settings_from(dict(cell.settings))
+            # The evidence may be of another machine, which decided otherwise.
+            settings = settings_from({**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
         except SettingsError as error:
             raise EvidenceError(f"{output / 'experiment.json'} has settings of another version ({error})") from error
         folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
@@ -228,7 +229,8 @@ def collect(
         reason = reasons.get(cell.name, damage or cell.reason)
         kept = output / "runs" / cell.name
         known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
-        if not (folder.run_dir / "run.json").exists() or (known and known.steps > folder.latest()[0]):
+        begun, behind = (folder.run_dir / "run.json").exists(), known and known.steps > folder.latest()[0]
+        if not begun or (behind and not folder.finished):
             policy = cell.policy if known else None
             state: CellState = "failed" if failed else "not begun"
             nothing = CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason)

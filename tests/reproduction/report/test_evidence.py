@@ -195,6 +195,25 @@ def test_what_was_collected_stays_where_the_sweep_is_gone_or_began_anew(sweep, t
     assert (output / "runs" / cells[0].name / "progress.csv").read_text() == kept
 
 
+def test_a_finished_run_takes_the_place_of_a_record_whatever_they_overshot_by(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    curve = folders[0].run_dir / "progress.csv"
+    curve.write_text(curve.read_text().replace("200,3.0", "190,2.0"))
+    again, _ = collect(first, sweep_dir, tmp_path / "out", {})
+    assert (again[0].state, again[0].steps, again[0].seconds) == ("finished", 190, 2.0)
+
+
+def test_a_record_of_a_machine_that_decided_otherwise_makes_no_run_a_damaged_one(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
+    record = folders[0].run_dir / "run.json"
+    record.write_text(record.read_text().replace('"precision": "auto"', '"precision": "float32"'))
+    known = [dataclasses.replace(c, settings={**c.settings, "precision": "bfloat16"}) for c in asked_for(cells)]
+    found, damages = collect(known, sweep_dir, tmp_path / "out", {})
+    assert damages == []
+    assert (found[0].state, found[0].settings["precision"]) == ("finished", "float32")
+
+
 def test_a_damaged_run_of_a_sweep_is_set_aside_and_shown_as_not_begun(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     (folders[1].run_dir / "run.json").write_text("{")
