@@ -1,7 +1,9 @@
 """Figure 3 of the ACER paper: ACER, Trust-TIS, TIS, Trust-A3C and A3C on six control tasks.
 
 python -m experiments.figure3_continuous --plan
-python -m experiments.figure3_continuous --tasks=reacher3,walker2d --total_steps=3_000_000 --setting=replay_capacity=500
+python -m experiments.figure3_continuous --processes=2 --output=runs/figure3
+python -m experiments.figure3_continuous --tasks=walker2d --seeds=1 --total_steps=3_000_000 --skip_recorded \
+    --setting=replay_capacity=500 --setting=log_interval=30_000
 """
 
 from __future__ import annotations

@@ -62,16 +62,16 @@ def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment:
     try:
         cells = _cells(values, experiment)
         known = own_evidence(output, experiment.name)
-        _require_labels(known, experiment, output)
         asked = asked_for(cells)
-        if known and values.report_only:
-            asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
-        joined(known.cells if known else (), asked, output)
-        require_page(output.parent)
         if values.skip_recorded:
             cells = _not_recorded(cells, known, output)
         if values.plan:
             return _plan(values, cells)
+        _require_labels(known, experiment, output)
+        if known and values.report_only:
+            asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
+        joined(known.cells if known else (), asked, output)
+        require_page(output.parent)
         require_folder(output)
     except (SettingsError, EvidenceError, SweepError) as error:
         return cli.fail(2, error)

@@ -62,6 +62,7 @@ def _without_effect(settings: Settings, spec: EnvironmentSpec) -> set[str]:
     names &= {f.name for f in dataclasses.fields(Settings)}
     prioritized = settings.replay_priority != "uniform"
     for unread, where in (
+        ({"atari_preset"}, not settings.env.startswith("atari/")),
         ({"policy_std", "normalize_observations"}, not spec.continuous),
         ({"shared_bias", "evaluation_epsilon"}, settings.agent != "dqn"),
         ({"burn_in"}, not settings.recurrent),

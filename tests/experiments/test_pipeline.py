@@ -144,6 +144,18 @@ def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
     assert "choose another --output" in error
     assert (tmp_path / "results/figure1_minatar/experiment.json").read_bytes() == before
     assert len(list((tmp_path / "sweep/cells").iterdir())) == 1
+    # A plan has no output that they could join.
+    assert script("figure1_minatar", *part, "--total_steps=4_000", "--plan") == 0
+
+
+def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_path, capsys):
+    part = ["--games=breakout", "--seeds=1", "--total_steps=2_000", "--setting=average_decay=0.995"]
+    for further in ("--noplan", "--plan"):
+        assert script("figure1_minatar", *part, "--agents=replay4_trust,replay4", further) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: 'ACER, replay 4, no trust region, minatar/breakout, seed 0' cannot be run: ")
+        assert "--average_decay=0.995: has no effect" in error and error.count("\n") == 1
+        assert not (tmp_path / "sweep").exists()
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def test_what_was_given_is_not_decided_again(monkeypatch):
 @pytest.mark.parametrize(
     ("spec", "given"),
     [
+        (CARTPOLE, {"atari_preset": "machado2018"}),
         (CARTPOLE, {"retrace": False}),
         (CARTPOLE, {"dueling": False}),
         (CARTPOLE, {"policy_std": 0.5}),

@@ -9,7 +9,7 @@ from typing import Protocol
 from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import Job, Outcome
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS
+from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, SettingsError
 from acer_tf.types import EnvironmentSpec
 
 
@@ -55,10 +55,10 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
     """Bytes of memory that each cell's process needs, replay included.
 
     Raises:
-        SweepError: a cell's environment cannot be used, or does not suit its agent.
+        SweepError: a cell's environment cannot be used, or does not suit its agent, or a setting would have no effect.
     """
     # TensorFlow comes with it: seconds that bad flags should not wait for.
-    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows
+    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows, resolve
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
     needed = []
@@ -70,7 +70,8 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
                 specs[key] = envs.spec(settings.env, atari_preset=settings.atari_preset)
             if settings.agent not in (CONTINUOUS_AGENTS if specs[key].continuous else DISCRETE_AGENTS):
                 envs.require_actions(specs[key], settings.env, continuous=settings.agent in CONTINUOUS_AGENTS)
-        except envs.InvalidEnvironment as error:
+            settings = resolve(settings, specs[key])
+        except (envs.InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
         replay = replay_bytes(settings, specs[key], replay_rows(settings, specs[key]))
         needed.append(PROCESS_BYTES + replay)
