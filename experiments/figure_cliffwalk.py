@@ -5,7 +5,7 @@ python -m experiments.figure_cliffwalk --output=results/cliffwalk
 Q-learning updates to convergence against the number of states n = 2 ... 16, tabular and linear, under uniform, greedy
 TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes results.csv (a row per
 run), table.csv, table.md, figure.png, figure.svg, run.json and experiment.json. One process: 34 minutes on a busy
-machine of 2 cores, most of them for n = 16 and 15.
+machine of 2 cores, most of them for n = 16 and 15; the same command continues behind the last point that was done.
 
 Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), and
 greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD error.
@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import flags
@@ -34,7 +35,7 @@ from acer_tf.reproduction.cliffwalk import (
 )
 from acer_tf.reproduction.experiment import write_report
 from acer_tf.reproduction.report.cliffwalk import report
-from acer_tf.reproduction.report.evidence import Evidence
+from acer_tf.reproduction.report.evidence import Evidence, EvidenceError, own_evidence
 from acer_tf.reproduction.report.tables import markdown
 from experiments import cli
 
@@ -61,12 +62,13 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output)
     try:
         sizes = _sizes(FLAGS.sizes)
+        own_evidence(output, "figure_cliffwalk")
         if FLAGS.report_only:
             show(read_results(output / "results.csv"), output)
             return 0
-        if (output / "results.csv").exists():
-            raise ValueError(f"--output={output} holds results already: choose another, or --report_only")
-    except (OSError, ValueError, KeyError) as error:
+        settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
+        document, results = _begun(output, settings)
+    except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
         return cli.fail(2, error)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -74,18 +76,39 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, f"--output={output} cannot be made: {error}")
     from acer_tf.training.records import run_document, write_json
 
-    settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
-    document = run_document(settings, {})
-    began = time.monotonic()
-    results: list[Result] = []
-    for states in sizes:
-        for representation in REPRESENTATIONS:
-            for replay in REPLAYS:
-                results += _runs(representation, replay, states)
-        write_results(results, output / "results.csv")
-    write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
+    document = document or run_document(settings, {"seconds": 0})
+    began = time.monotonic() - document["seconds"]
+    points = [
+        (states, representation, replay) for states in sizes for representation in REPRESENTATIONS for replay in REPLAYS
+    ]
+    try:
+        for states, representation, replay in points[len(results) // FLAGS.runs :]:
+            results += _runs(representation, replay, states)
+            write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
+            write_results(results, output / "results.csv")
+    except KeyboardInterrupt:
+        return cli.fail(130, "stopped; the same command continues")
     show(results, output)
     return 0
+
+
+def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
+    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far.
+
+    Raises:
+        ValueError: there is something else.
+    """
+    record, table = output / "run.json", output / "results.csv"
+    if not record.exists():
+        if table.exists():
+            raise ValueError(f"--output={output} holds a results.csv without its run.json: choose another")
+        return None, []
+    document, results = json.loads(record.read_text()), read_results(table) if table.exists() else []
+    if document["settings"] != settings:
+        raise ValueError(f"--output={output} holds results of other settings, {document['settings']}: choose another")
+    if len(results) == len(settings["sizes"]) * len(REPRESENTATIONS) * len(REPLAYS) * settings["runs"]:
+        raise ValueError(f"--output={output} holds these results already: choose another, or --report_only")
+    return document, results
 
 
 def show(results: Sequence[Result], output: Path) -> None:

@@ -282,11 +282,13 @@ def run(representation: str, replay: str, states: int, number: int, *, seed: int
 
 
 def write_results(results: Sequence[Result], path: Path) -> None:
-    """A row per run, as CSV."""
-    with path.open("w", newline="") as file:
+    """A row per run, as CSV: whole, or what was there stays."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*Result._fields, "transitions"])
         writer.writerows([*result[:-1], int(result.converged), result.transitions] for result in results)
+    partial.replace(path)
 
 
 def read_results(path: Path) -> list[Result]:

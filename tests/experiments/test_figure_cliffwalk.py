@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from acer_tf.reproduction.report.evidence import Evidence, write_evidence
 from experiments import figure_cliffwalk
 
 
@@ -28,6 +29,39 @@ def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsy
     assert (output / "figure.png").stat().st_size and (output / "figure.svg").stat().st_size
     assert json.loads((output / "run.json").read_text()) == document
     assert (output / "experiment.json").read_bytes() == evidence
+
+
+def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, monkeypatch):
+    arguments = ["figure_cliffwalk", "--sizes=2,3", "--runs=2", "--limit=60"]
+    whole, output = tmp_path / "whole", tmp_path / "out"
+    assert figure_cliffwalk.main([*arguments, f"--output={whole}"]) == 0
+    done, original = [], figure_cliffwalk._runs
+
+    def interrupted(*point):
+        done.append(point)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        return original(*point)
+
+    monkeypatch.setattr(figure_cliffwalk, "_runs", interrupted)
+    assert figure_cliffwalk.main([*arguments, f"--output={output}"]) == 130
+    assert len(list(csv.DictReader((output / "results.csv").open()))) == 3 * 2
+    assert figure_cliffwalk.main([*arguments, "--runs=3", f"--output={output}"]) == 2
+    assert "holds results of other settings" in capsys.readouterr().err
+    assert figure_cliffwalk.main([*arguments, f"--output={output}"]) == 0
+    assert len(done) == 2 * 2 * 6 + 1 and done[3] == done[4]
+    assert (output / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
+    assert figure_cliffwalk.main([*arguments, f"--output={output}"]) == 2
+    assert "holds these results already" in capsys.readouterr().err
+
+
+def test_the_evidence_of_another_experiment_is_left_alone(tmp_path, capsys):
+    write_evidence(tmp_path, Evidence("figure1_minatar", "Title", (), "command"))
+    before = (tmp_path / "experiment.json").read_bytes()
+    for flag in ("--sizes=2", "--report_only"):
+        assert figure_cliffwalk.main(["figure_cliffwalk", flag, f"--output={tmp_path}"]) == 2
+        assert "holds the evidence of figure1_minatar" in capsys.readouterr().err
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("experiment.json", before)]
 
 
 @pytest.mark.parametrize("sizes", ["1", "2,21", "two", "2,,3", "", "-3"])
