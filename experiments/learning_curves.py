@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from acer_tf.reproduction.aggregation import final_return
+from acer_tf.reproduction.aggregation import equally_long, final_return
 from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
 from acer_tf.reproduction.experiment import Drawing, Report, write_report
 from acer_tf.reproduction.published import PublishedCurve, published_curves
@@ -28,6 +28,7 @@ from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.page import write_page
 from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
+from acer_tf.training.settings import differences
 from experiments import cli
 
 FLAGS = cli.new_flags()
@@ -89,13 +90,16 @@ def show(
 
     Raises:
         CurveError: a run cannot be read, or they are of several environments; nothing has changed.
-        EvidenceError: a record cannot be read.
+        EvidenceError: a record cannot be read, or would take the place of another run's; nothing has changed.
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
     env = environment_of(groups)
     places = collections.Counter(run_folder(output, label, run.seed) for label, runs in groups.items() for run in runs)
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
+    for label, paths in folders.items():
+        for folder, run in zip(paths, groups[label], strict=True):
+            _require_same_run(run_folder(output, label, run.seed), folder, label)
     title = title or env
     cells = []
     for label, paths in folders.items():
@@ -125,15 +129,16 @@ def table(
 ) -> Table:
     """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %].
 
-    Where a step is asked for, a row per published curve that reaches one.
+    These are of the runs as far as the shortest of the group has come. Where a step is asked for, a row per published
+    curve that reaches one.
     """
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
     rows: list[list[str]] = []
     for label, runs in groups.items():
-        values = np.array([[*(return_at(run, step) for step in at_steps), final_return(run)] for run in runs])
-        for run, cells in zip(runs, values, strict=True):
-            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(number, cells)])
+        for run in runs:
+            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(number, _returns(run, at_steps))])
         if len(runs) > 1:
+            values = np.array([_returns(run, at_steps) for run in equally_long(runs)])
             means = (mean_with_error(*mean_and_error(column)) for column in values.T)
             steps = f"{min(run.steps[-1] for run in runs):,.0f}"
             rows.append([label, f"{len(runs)} seeds, mean", steps, *means])
@@ -145,6 +150,24 @@ def table(
         if np.isfinite(values).any():
             rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(number, values), ""])
     return Table("Mean raw return of training games; at a step, of the 100 before it.", head, rows)
+
+
+def _returns(run: RunCurve, at_steps: Sequence[int]) -> list[float]:
+    return [*(return_at(run, step) for step in at_steps), final_return(run)]
+
+
+def _require_same_run(kept: Path, folder: Path, label: str) -> None:
+    """Refuses to lay a run's records over those of a run with other settings, or of one that came further."""
+    if not (kept / "run.json").exists():
+        return
+    old, new = describe(kept, kept.name, label), describe(folder, kept.name, label)
+    different = differences(old.settings, new.settings)
+    if old.steps > new.steps:
+        different.append(f"{old.steps:,} steps there, {new.steps:,} here")
+    if different:
+        raise EvidenceError(
+            f"{kept} holds another run ({different[0]}) than {folder}: give that another label, or move {kept} away"
+        )
 
 
 def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:

@@ -121,6 +121,13 @@ def test_a_short_run_has_no_difference_to_40m_frames(tmp_path):
     assert row["OpenAI baselines' ACER at equal frames"] == "-19.99"
 
 
+def test_a_longer_run_counts_as_it_was_at_40m_frames(tmp_path):
+    cells = make_cells(grids.table_atari49().values(), ("atari/Pong",), 1, total_steps=20_000_000)
+    row = row_of(atari.table49(outcome(tmp_path, cells, lambda cell: [-20.0, 7.0, 20.0, 21.0])).tables["table"], "Pong")
+    assert (row["ACER"], row["ACER, frames (M)"]) == ("7.00", "40.0")
+    assert row["ACER, difference"] != ""
+
+
 @pytest.mark.parametrize("methods", [grids.figure1_atari(), grids.table_atari49()])
 def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path, methods):
     late = {
