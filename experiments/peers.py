@@ -90,7 +90,7 @@ ROWS = (
 )
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("output", "results/benchmark", "folder for peers.json and peers.md", flag_values=FLAGS)
+flags.DEFINE_string("output", "runs/benchmark", "folder for peers.json and peers.md", flag_values=FLAGS)
 flags.DEFINE_string("environments", "runs/peers", "folder of the peers' virtual environments", flag_values=FLAGS)
 flags.DEFINE_integer("repetitions", 5, "runs of each program", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_float("seconds", 20.0, "seconds that each run measures for", lower_bound=1.0, flag_values=FLAGS)
@@ -118,8 +118,11 @@ def main(argv: list[str]) -> int:
     (output / "peers.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
     print(f"peers.json and peers.md in {output}")
-    needed = [row for row in measured if row["peer"] == OURS] or measured
-    return 0 if any(row["runs"] for row in needed) else cli.fail(1, f"nothing to compare: {needed[0]['error']}")
+    # A comparison has two sides.
+    for side in ([row for row in measured if (row["peer"] == OURS) == ours] for ours in (True, False)):
+        if side and not any(row["runs"] for row in side):
+            return cli.fail(1, f"nothing to compare: {side[0]['error']}")
+    return 0
 
 
 def prepare(peers: list[str], environments: Path) -> tuple[dict[str, Path], dict[str, str]]:

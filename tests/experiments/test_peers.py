@@ -113,14 +113,15 @@ def test_without_ours_there_is_no_comparison(tmp_path, rows, programs, capsys):
     assert (tmp_path / "out" / "peers.md").exists()
 
 
-def test_a_peer_that_does_not_install_is_reported_and_passed_over(tmp_path, rows, monkeypatch):
+def test_a_peer_that_does_not_install_is_reported_and_passed_over(tmp_path, rows, monkeypatch, capsys):
     def interpreter(requirements, environment):
         if environment.name == "sb3":
             raise PeerError("No matching distribution")
         return Path(sys.executable)
 
     monkeypatch.setattr(peers, "interpreter", interpreter)
-    assert main(tmp_path, "--repetitions=1") == 0
+    assert main(tmp_path, "--repetitions=1") == 1  # the third does not run, so nothing is left to compare with
+    assert "error: nothing to compare: does not install" in capsys.readouterr().err
     ours, faster, _ = json.loads((tmp_path / "out" / "peers.json").read_text())["rows"]
     assert len(ours["runs"]) == 1
     assert (faster["runs"], faster["error"]) == ([], "does not install: No matching distribution")
