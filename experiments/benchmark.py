@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ _GROUPS = (
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_enum("only", None, _GROUPS, "measure only this group; may be repeated", flag_values=FLAGS)
 flags.DEFINE_integer("repetitions", 7, "times that each figure is measured", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string("output", "runs/benchmark", "folder for tables, JSON and figures", flag_values=FLAGS)
+flags.DEFINE_string(
+    "output", None, "folder for tables, JSON and figures; by default runs/benchmark, or in it one named after --only",
+    flag_values=FLAGS,
+)  # fmt: skip
 flags.DEFINE_string("json", None, "write the JSON here, not into --output", flag_values=FLAGS)
 flags.DEFINE_string(
     "scratch", "runs", "folder on the disk whose speed is to be measured; 12 GB there are used and freed again",
@@ -41,15 +45,19 @@ def main(argv: list[str]) -> int:
     from acer_tf.reproduction.benchmark import report
     from acer_tf.training.records import run_document, write_json
 
-    output = Path(FLAGS.output)
+    output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
     path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
     for folder in (output, path.parent, Path(FLAGS.scratch)):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             return cli.fail(2, f"{folder} cannot be made: {error}")
-    groups: dict[str, Any] = {}
     names = FLAGS.only or _GROUPS
+    try:
+        _require_no_loss(path, names)
+    except ValueError as error:
+        return cli.fail(2, error)
+    groups: dict[str, Any] = {}
     for name in names:
         print(f"{name} ...", end=" ", flush=True)
         began = time.monotonic()
@@ -66,6 +74,27 @@ def main(argv: list[str]) -> int:
         report.draw(groups, output / f"figure.{suffix}")
     print(f"JSON in {path}; tables and figure in {output}")
     return 0
+
+
+def _require_no_loss(path: Path, names: Sequence[str]) -> None:
+    """Refuses a file with measurements of other groups, which this call would lose.
+
+    Raises:
+        ValueError: names them, or the file if it is no benchmark's.
+    """
+    if not path.exists():
+        return
+    try:
+        known = set(json.loads(path.read_text(encoding="utf-8"))["groups"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is no benchmark's JSON ({error!r}): move it away, or give another --output"
+        ) from error
+    lost = [name for name in _GROUPS if name in known - set(names)]
+    if lost:
+        raise ValueError(
+            f"{path} has measurements of {', '.join(lost)} too: give another --output, or measure these again"
+        )
 
 
 def _measure(name: str) -> dict[str, Any]:

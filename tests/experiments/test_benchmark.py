@@ -69,3 +69,33 @@ def test_a_folder_that_cannot_be_is_refused_first(tmp_path, capsys):
     (tmp_path / "out").write_text("a file")
     assert main(tmp_path) == 2
     assert "out cannot be made" in capsys.readouterr().err
+
+
+def test_measurements_of_other_groups_are_not_lost(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark, "_measure", lambda name: {"measurements": {}, "facts": {}})
+    path = tmp_path / "out" / "benchmark.json"
+    path.parent.mkdir()
+    path.write_text('{"groups": {"machine": {}, "replay": {}}}')
+    assert main(tmp_path, "--only=machine") == 2
+    assert "benchmark.json has measurements of replay too: give another --output" in capsys.readouterr().err
+    assert json.loads(path.read_text())["groups"] == {"machine": {}, "replay": {}}
+    path.write_text('{"groups": {"machine": {}}}')
+    assert main(tmp_path, "--only=machine") == 0
+    assert "commit" in json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "groups"])
+def test_a_file_that_is_no_benchmarks_is_not_replaced(tmp_path, text, capsys):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert main(tmp_path, f"--json={path}") == 2
+    assert "x.json is no benchmark's JSON" in capsys.readouterr().err
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(("flags", "folder"), [([], "runs/benchmark"), (["--only=machine"], "runs/benchmark/machine")])
+def test_some_groups_have_a_folder_of_their_own(tmp_path, monkeypatch, flags, folder, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("a file")
+    assert benchmark.main(["benchmark", *flags]) == 2
+    assert f"error: {folder} cannot be made" in capsys.readouterr().err

@@ -56,9 +56,13 @@ def learning_curves(
     """
     labels = list(dict.fromkeys(label for groups in by_env.values() for label in groups))
     colours = {label: f"C{number % 10}" for number, label in enumerate(labels)}
+    names = {
+        label: _with_seeds(label, [len(groups[label]) for groups in by_env.values() if label in groups])
+        for label in labels
+    }
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
-        draw_runs(ax, groups, published(env), colours, count_seeds=len(by_env) == 1)
+        draw_runs(ax, groups, published(env), colours, names)
         ax.set_title((titles or {}).get(env, env))
         ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1:
@@ -76,10 +80,9 @@ def draw_runs(
     groups: Groups,
     published: Sequence[PublishedCurve],
     colours: Mapping[str, str],
-    *,
-    count_seeds: bool,
+    names: Mapping[str, str],
 ) -> None:
-    """One panel of `learning_curves`."""
+    """One panel of `learning_curves`; `names` are the legend's, by label."""
     longest = max((run.steps[-1] for runs in groups.values() for run in runs), default=0.0)
     others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
     for curve in published:
@@ -96,13 +99,7 @@ def draw_runs(
         if len(runs) > 1:
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
             draw_band(axes, grid, mean - error, mean + error, colour)
-        axes.plot(
-            grid,
-            mean,
-            color=colour,
-            linewidth=2,
-            label=f"{label} ({len(runs)} seeds)" if count_seeds and len(runs) > 1 else label,
-        )
+        axes.plot(grid, mean, color=colour, linewidth=2, label=names[label])
     dress(axes)
 
 
@@ -148,6 +145,13 @@ def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _with_seeds(label: str, counts: Sequence[int]) -> str:
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return label
+    return f"{label} ({most} seeds)" if fewest == most else f"{label} ({fewest} to {most} seeds)"
 
 
 def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:

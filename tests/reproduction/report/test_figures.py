@@ -43,13 +43,13 @@ def test_a_label_has_one_colour_in_all_panels_and_a_shared_legend_names_it_once(
     envs = ("minatar/breakout", "minatar/freeway")
     by_env = {
         envs[0]: {"a": [curve(10, 1, envs[0])], "b": [curve(10, 2, envs[0], s) for s in (0, 1)]},
-        envs[1]: {"b": [curve(10, 3, envs[1], s) for s in (0, 1)]},
+        envs[1]: {"b": [curve(10, 3, envs[1], s) for s in (0, 1)], "a": [curve(10, 3, envs[1], s) for s in (0, 1)]},
     }
     figure = learning_curves(by_env, lambda env: [])
     first, second = figure.axes
-    assert lines_of(first)["b"].get_color() == lines_of(second)["b"].get_color()
+    assert lines_of(first)["b (2 seeds)"].get_color() == lines_of(second)["b (2 seeds)"].get_color()
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
+    assert [text.get_text() for text in legend.get_texts()] == ["a (1 to 2 seeds)", "b (2 seeds)"]
     assert first.get_legend() is None
 
 
