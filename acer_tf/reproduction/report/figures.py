@@ -16,6 +16,8 @@ from acer_tf.reproduction.published import PublishedCurve
 
 Groups = Mapping[str, Sequence[RunCurve]]
 
+MOST_LABELS_INSIDE = 5  # a longer legend would lie on the curves
+
 
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Writes <name>.png and <name>.svg."""
@@ -65,13 +67,12 @@ def learning_curves(
         draw_runs(ax, groups, published(env), colours, names)
         ax.set_title((titles or {}).get(env, env))
         ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
-    if len(by_env) == 1:
+    if len(by_env) == 1 and len(axes[0].get_legend_handles_labels()[1]) <= MOST_LABELS_INSIDE:
         if axes[0].get_legend_handles_labels()[1]:
-            axes[0].legend(loc="best", fontsize="small" if len(axes[0].get_lines()) > 5 else None)
-        axes[0].set_ylabel("mean return of the last 100 games")
+            axes[0].legend(loc="best")
     else:
         shared_legend(figure, axes)
-        figure.supylabel("mean return of the last 100 games", fontsize="medium")
+    figure.supylabel("mean return of the last 100 games", fontsize="medium")
     return figure
 
 

@@ -53,6 +53,15 @@ def test_a_label_has_one_colour_in_all_panels_and_a_shared_legend_names_it_once(
     assert first.get_legend() is None
 
 
+@pytest.mark.parametrize(("methods", "inside"), [(5, True), (6, False)])
+def test_a_long_legend_of_one_panel_lies_below_its_curves(methods, inside):
+    env = "minatar/breakout"
+    figure = learning_curves({env: {str(number): [curve(10, 1, env)] for number in range(methods)}}, lambda env: [])
+    (axes,) = figure.axes
+    assert (axes.get_legend() is not None) == inside
+    assert len(figure.legends) == (not inside)
+
+
 def test_a_task_without_runs_shows_what_was_published():
     (axes,) = learning_curves({"atari/Pong": {}}, published_curves).axes
     assert list(lines_of(axes)) == ["OpenAI baselines' ACER, published (6 runs)"]
