@@ -67,9 +67,10 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         if not scores.size:
             rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 7])
             continue
-        other = finals.get(against.get(label, ""), np.empty((0, 0)))
+        compared = against.get(label, "") if against.get(label) in finals else ""
+        other = finals.get(compared, np.empty((0, 0)))
         steps = min(reached(seeds) for seeds in runs.values())
-        theirs = min((reached(seeds) for seeds in outcome.by_env(against.get(label, "")).values()), default=0.0)
+        theirs = min((reached(seeds) for seeds in outcome.by_env(compared).values()), default=0.0)
         whole = other.size and other.shape[1] == scores.shape[1] == len(outcome.envs)
         comparable = whole and abs(steps - theirs) <= 0.02 * steps
         rows.append(
@@ -81,7 +82,7 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
                 f"{steps:,.0f}",
                 str(interquartile_mean(scores)),
                 str(median(scores)),
-                against.get(label, ""),
+                compared,
                 str(probability_of_improvement(scores, other)) if comparable else "",
                 number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
             ]

@@ -64,6 +64,12 @@ def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
     assert row["probability of improvement [95 %]"] == ""
 
 
+def test_a_method_that_is_not_shown_is_not_named(tmp_path):
+    made = outcome(tmp_path, cells("replay4_trust"), lambda cell: [6.0] * 10)
+    row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")
+    assert (row["compared with"], row["probability of improvement [95 %]"]) == ("", "")
+
+
 def test_methods_that_have_not_come_equally_far_are_not_compared(tmp_path):
     made = outcome(tmp_path, cells("replay4_trust", "replay4", seeds=1), lambda cell: [1.0, 6.0] * 5)
     for env in grids.MINATAR[:2]:
