@@ -50,6 +50,8 @@ with (run_dir / "progress.csv").open("a") as progress:
             os.kill(os.getpid(), signal.SIGKILL)
         if stopped:
             sys.exit(143)
-        time.sleep(options.row_seconds)
+        end = time.monotonic() + options.row_seconds
+        while not stopped and time.monotonic() < end:
+            time.sleep(0.01)
 (run_dir / "policy").mkdir(exist_ok=True)
 (run_dir / "run.json").write_text(json.dumps({"settings": settings, "finished": True}))

@@ -77,7 +77,7 @@ def test_ctrl_c_stops_the_tasks_behind_a_checkpoint_and_the_same_call_continues(
 
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
-    report = sweep(cells, "--row_seconds=0.5", launcher=launcher_of(cluster))
+    report = sweep(cells, "--row_seconds=10", launcher=launcher_of(cluster))
     interrupter.join()
     assert report.exit_code == 130
     assert report.reasons == {}
