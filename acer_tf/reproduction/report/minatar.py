@@ -67,7 +67,9 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         if not scores.size:
             rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 7])
             continue
-        compared = against.get(label, "") if against.get(label) in finals else ""
+        compared = against.get(label, "")
+        if compared not in finals:
+            compared = ""
         other = finals.get(compared, np.empty((0, 0)))
         steps = min(reached(seeds) for seeds in runs.values())
         theirs = min((reached(seeds) for seeds in outcome.by_env(compared).values()), default=0.0)
