@@ -267,12 +267,13 @@ def test_an_error_of_any_kind_closes_the_environments_and_frees_the_folder(tmp_p
     def fail():
         raise RuntimeError("of no known kind")
 
+    handler = signal.getsignal(signal.SIGTERM)
     use_light_agents(monkeypatch, once_at(20, fail))
     with pytest.raises(RuntimeError, match="of no known kind") as held:  # with the frames, and what they refer to
         train(small_settings(), tmp_path / "run", quiet=True)
     assert held.tb is not None
     Lock(tmp_path / "run").release()
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == handler
 
 
 # A run that logs and saves many times a second, so that a kill finds it in the middle of everything.

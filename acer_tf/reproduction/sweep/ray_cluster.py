@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -52,10 +53,13 @@ class RayLauncher:
             raise SweepError("--launcher=ray needs Ray: pip install 'acer_tf[ray]'") from error
         self._ray = ray
         _require_answer(address)
+        usual = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
         except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
             raise SweepError(f"--ray_address={address}: {_first_line(error)}; {_RIGHT_ADDRESS}") from error
+        finally:
+            signal.signal(signal.SIGTERM, usual)  # Ray leaves its own, which ends this process with 15 instead of 143
         self._task = ray.remote(max_retries=0)(_run)
         self._check_node = ray.remote(max_retries=0, num_cpus=0)(_complaint)
 

@@ -23,9 +23,11 @@ MEMORY = 4_000_000_000
 @pytest.fixture
 def cluster():
     """The head, which has no cores for cells, and its address."""
+    handler = signal.getsignal(signal.SIGTERM)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     yield cluster
     cluster.shutdown()
+    signal.signal(signal.SIGTERM, handler)  # every node puts its own there
 
 
 def launcher_of(cluster):
@@ -34,7 +36,8 @@ def launcher_of(cluster):
 
 def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
     nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
-    cells = [Cell("ACER", small_settings(seed=seed, total_steps=3000)) for seed in range(3)]
+    # Long enough not to end in the seconds between the kill of a node and that of its run.
+    cells = [Cell("ACER", small_settings(seed=seed, total_steps=10_000)) for seed in range(3)]
     folder = tmp_path / "sweep"
 
     def saved():
@@ -77,8 +80,10 @@ def test_ctrl_c_stops_the_tasks_behind_a_checkpoint_and_the_same_call_continues(
 
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     report = sweep(cells, "--row_seconds=10", launcher=launcher_of(cluster))
     interrupter.join()
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert report.exit_code == 130
     assert report.reasons == {}
     records = [sweep.folder / "cells" / c.name / "attempts.json" for c in cells]
@@ -116,5 +121,7 @@ def test_a_node_is_told_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])
 def test_no_cluster_at_the_address_is_said_at_once(address, monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # auto looks there for one of this machine
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
         RayLauncher(address, executable=sys.executable, cwd=Path())
+    assert signal.getsignal(signal.SIGTERM) == before
