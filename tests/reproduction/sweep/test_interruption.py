@@ -28,6 +28,12 @@ def wait_until(condition, seconds=120):
         time.sleep(0.02)
 
 
+def under_way(run_dir):
+    """Whether it has a checkpoint, and a row: a cell without one counts as not begun."""
+    saved = any(run_dir.glob("checkpoints/*[0-9]/COMPLETE"))
+    return saved and (run_dir / "progress.csv").exists() and len(rows_of(run_dir)) > 0
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, tmp_path):
     folder = tmp_path / "sweep"
@@ -36,8 +42,7 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
-    found = "cells/*/run/checkpoints/*[0-9]/COMPLETE"
-    wait_until(lambda: process.poll() is not None or len(list(folder.glob(found))) >= 2)
+    wait_until(lambda: process.poll() is not None or sum(map(under_way, folder.glob("cells/*/run"))) == 2)
     runs = [child.pid for child in psutil.Process(process.pid).children()]
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=120)
