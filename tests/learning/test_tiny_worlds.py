@@ -86,9 +86,7 @@ def test_a_chain_with_its_reward_at_the_end_is_walked(preset: dict[str, Any], tm
     assert (optimal.argmax(axis=1) == 1).all()
     assert optimal[0, 1] > 8 * aimless[0].max()  # going on looks no better than leaving until the end is known
 
-    probabilities, q = learn(
-        "TinyChain-v0", tmp_path, num_envs=16, unroll_length=10, total_steps=32_000, **preset
-    )
+    probabilities, q = learn("TinyChain-v0", tmp_path, num_envs=16, unroll_length=10, total_steps=32_000, **preset)
     # Optimal in every state, up to what the entropy bonus and the way still to go leave: at most 0.3 %.
     assert probabilities[:, 1].min() >= 0.98
     # Against the learned policy's own values, which range from 1.0 to 1.9 along the path, Q is up to 0.16 off, for the
@@ -107,9 +105,7 @@ def test_a_time_limit_is_no_end(preset: dict[str, Any], tmp_path: Path) -> None:
     expected = np.repeat([1 / (1 - GAMMA), 0.0], HOURS)
     np.testing.assert_allclose(world.optimal_q(GAMMA), np.stack([expected, expected], axis=1))
 
-    probabilities, q = learn(
-        "TinyRoomsCut-v0", tmp_path, num_envs=16, unroll_length=10, total_steps=16_000, **preset
-    )
+    probabilities, q = learn("TinyRoomsCut-v0", tmp_path, num_envs=16, unroll_length=10, total_steps=16_000, **preset)
     # Nothing is random but where an episode begins, so V settles: it is up to 0.02 off.
     np.testing.assert_allclose((probabilities * q).sum(axis=1), expected, rtol=0, atol=0.2)
 
