@@ -143,6 +143,8 @@ def _require_answer(address: str) -> None:
 
 def _run(job: Job, probe: Path, needs: tuple[str, str]) -> Outcome:
     """The task: one attempt, on whatever node Ray chose."""
+    # ray.cancel comes as SIGINT, which a node ignores that was started in the background of a script.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Also here: the node may have joined since the sweep began.
     if complaint := _complaint(probe, needs):
         return Outcome("lost", f"the node cannot be used: {complaint}", host=socket.gethostname())

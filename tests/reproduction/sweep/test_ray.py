@@ -70,7 +70,9 @@ def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, 
 
 
 def test_ctrl_c_stops_the_tasks_behind_a_checkpoint_and_the_same_call_continues(cluster, sweep):
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it starts in the background
     cluster.add_node(num_cpus=1, memory=MEMORY)
+    signal.signal(signal.SIGINT, handler)
     cells = [cell(0), cell(1)]
 
     def interrupt():
