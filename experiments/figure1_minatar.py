@@ -27,14 +27,14 @@ EXPERIMENT = Experiment(
     title="Figure 1's design on MinAtar",
     sweep="minatar",
     text=(
-        "The design of the ACER paper's Figure 1 on the five MinAtar games, a million steps and three seeds each: "
-        "ACER with replay ratios 0, 1, 4 and 8, with and without trust region, beside Double DQN with uniform and "
-        "with proportional prioritized replay. The paper asked whether more replay learns more per step, and "
-        "whether the trust region helps more at high ratios.",
+        "The design of the ACER paper's Figure 1 on the five MinAtar games: ACER with replay ratios 0, 1, 4 and 8, "
+        "with and without trust region, beside Double DQN with uniform and with proportional prioritized replay. "
+        "The paper asked whether more replay learns more per step, and whether the trust region helps more at high "
+        "ratios.",
         "Nothing of this was published: scores are normalised by random play and by ACER with replay 4 and trust "
-        "region (its own curve so ends near 1). Settings are preset baselines with learning rate 0.003 and replay "
-        "from 1,000 steps per environment; DQN's replay, exploration and target period are shortened in "
-        "proportion.",
+        "region at a million steps (where its own curve so passes near 1). Settings are preset baselines with "
+        "learning rate 0.003 and replay from 1,000 steps per environment; DQN's replay, exploration and target "
+        "period are shortened in proportion.",
     ),
     envs=grids.MINATAR,
     methods=grids.figure1_minatar(),
