@@ -69,6 +69,32 @@ class PatchConvolution(keras.layers.Layer):
         return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
 
 
+class ProductConvolution(keras.layers.Layer):
+    """A convolution at stride 1 without padding, then ReLU, as one product of patches and kernel.
+
+    XLA computes a product fast and fuses what surrounds it; its convolutions of so few channels are slow on the CPU.
+    """
+
+    def __init__(self, filters: int, size: int, kernel_initializer: Any, bias_initializer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._filters, self._size = filters, size
+        self._initializers = (kernel_initializer, bias_initializer)
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        kernel, bias = self._initializers
+        shape = (self._size, self._size, input_shape[-1], self._filters)
+        self.kernel = self.add_weight(shape=shape, initializer=kernel, name="kernel")
+        self.bias = self.add_weight(shape=(self._filters,), initializer=bias, name="bias")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        height, width = (side - self._size + 1 for side in x.shape[1:3])
+        offsets = [(i, j) for i in range(self._size) for j in range(self._size)]
+        patches = tf.concat([x[:, i : i + height, j : j + width] for i, j in offsets], axis=-1)
+        kernel = tf.reshape(tf.convert_to_tensor(self.kernel), [patches.shape[-1], self._filters])
+        sums = tf.matmul(tf.reshape(patches, [-1, patches.shape[-1]]), kernel) + tf.convert_to_tensor(self.bias)
+        return tf.nn.relu(tf.reshape(sums, [-1, height, width, self._filters]))
+
+
 class EpsilonGreedy(keras.layers.Layer):
     """Q [B, A] to the probabilities [B, A] of choosing at random with probability ε, else an action of the highest Q.
 

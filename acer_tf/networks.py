@@ -21,7 +21,15 @@ import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.distributions import Categorical, Gaussian
-from acer_tf.layers import PATCH, EpsilonGreedy, Lstm, PatchConvolution, RunningNormalization, SharedBias
+from acer_tf.layers import (
+    PATCH,
+    EpsilonGreedy,
+    Lstm,
+    PatchConvolution,
+    ProductConvolution,
+    RunningNormalization,
+    SharedBias,
+)
 from acer_tf.types import EnvironmentSpec, Memory
 
 Architecture = Literal["nature", "small", "mlp", "nature_lstm", "small_lstm", "mlp_lstm"]
@@ -325,7 +333,9 @@ class Layers:
             return self.hidden(512, "relu", "dense", self.flat(x))
         x = keras.layers.Rescaling(scale, dtype=_dtype_policy(self._precision))(x)
         if architecture == "small":
-            return self.hidden(128, "relu", "dense", self.flat(self._convolution(16, 3, 1, "conv", x)))
+            initial = self._initial(np.sqrt(2.0), fan_in=3 * 3 * x.shape[-1])
+            x = ProductConvolution(16, 3, **initial, dtype=_dtype_policy(self._precision), name="conv")(x)
+            return self.hidden(128, "relu", "dense", self.flat(x))
         return self.hidden(64, "tanh", "dense2", self.hidden(64, "tanh", "dense1", self.flat(x)))
 
     def head(

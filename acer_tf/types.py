@@ -94,7 +94,7 @@ class TimeStep(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What one update learns from."""
+    """What one update learns from, or M of them, one after another: then all but `items` has a first axis of M."""
 
     trajectory: Trajectory  # [B, T, ...]
     weight: np.ndarray | None = None  # [B] float32, factors of the trajectories' gradients; None for 1
@@ -131,6 +131,10 @@ class Trajectory(NamedTuple):
     def arrays(self) -> list[Any]:
         """All fields in order, those of `memory` last where there is one."""
         return [*self[:-1], *(self.memory or ())]
+
+    def reshaped(self, *lead: int) -> Trajectory:
+        """The same windows, their first axis split in several of these lengths."""
+        return Trajectory.of(array.reshape(*lead, *array.shape[1:]) for array in self.arrays())
 
     @classmethod
     def of(cls, arrays: Iterable[Any]) -> Trajectory:

@@ -12,14 +12,14 @@ import tensorflow as tf
 
 from acer_tf.agents.compiled import Compiled, Execution
 from acer_tf.averaging import copy_weights, update_average
-from acer_tf.networks import Architecture
+from acer_tf.networks import Architecture, torso_of
 from acer_tf.types import Trajectory
 
 # The average network's forward pass beside the online one's pays only where both are large. XLA would compile the rows
 # of an LSTM for half a minute, and gain nothing.
 _UPDATE_EXECUTION: dict[Architecture, Execution] = {
     "nature": "parallel",
-    "small": "serial",
+    "small": "xla",
     "mlp": "xla",
     "nature_lstm": "parallel",
     "small_lstm": "serial",
@@ -136,8 +136,9 @@ class Agent:
         self.hyperparameters = hyperparameters
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
-        self._act = Compiled(self.choose, "serial" if network.convolutional else "xla")
-        self._update = Compiled(self._step, _UPDATE_EXECUTION[network.architecture])
+        self._act = Compiled(self.choose, "serial" if torso_of(network.architecture) == "nature" else "xla")
+        self._learn = Compiled(self._updates, _UPDATE_EXECUTION[network.architecture])
+        self._capacity = 1  # updates that one call makes, at most
         if network.normalization is not None:
             self._note = Compiled(network.normalization.note, "xla")
         # This part of the update holds no convolution, whatever the network.
@@ -163,24 +164,37 @@ class Agent:
         action, statistics, next_state = self._act(observation, seed, state)
         return action.numpy(), statistics.numpy(), next_state.numpy()
 
-    def prepare(self, trajectory: Trajectory) -> None:
-        """Compiles `update` for trajectories of these shapes: from then on `diagnostic_names` is known."""
-        self._update.trace(*trajectory.arrays(), np.ones(len(trajectory.mask), np.float32))
+    def prepare(self, trajectory: Trajectory, updates: int = 1) -> None:
+        """Compiles `learn` for up to so many updates on trajectories of these shapes [B, T, ...].
 
-    def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
-        """One gradient step on `trajectory`, and with a trust region one step of the average network.
+        From then on `diagnostic_names` is known.
+        """
+        self._capacity = updates
+        arrays = [np.broadcast_to(array, (updates, *array.shape)) for array in trajectory.arrays()]
+        self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.int32(updates))
+
+    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None) -> list[Update]:
+        """M gradient steps, one after another, each with a trust region followed by one of the average network.
 
         Args:
-            trajectory: [B, T, ...].
-            weight: [B] float32, factors of the trajectories' gradients; None for 1.
+            trajectories: [M, B, T, ...].
+            weight: [M, B] float32, factors of the trajectories' gradients; None for 1.
 
         Returns:
-            What it found. The step has been taken whatever that is: the caller stops on a value that is not finite.
+            What they found. The steps have been taken whatever that is: the caller stops on a value that is not finite.
         """
+        updates = len(trajectories.mask)
         if weight is None:
-            weight = np.ones(len(trajectory.mask), np.float32)
-        values, errors = self._update(*trajectory.arrays(), weight)
-        return Update(dict(zip(self.diagnostic_names, values.numpy().tolist(), strict=True)), errors.numpy())
+            weight = np.ones(trajectories.mask.shape[:2], np.float32)
+        arrays = [_padded(array, self._capacity) for array in (*trajectories.arrays(), weight)]
+        diagnostics, errors = self._learn(*arrays, np.int32(updates))
+        found = zip(diagnostics.numpy()[:updates].tolist(), errors.numpy(), strict=False)
+        return [Update(dict(zip(self.diagnostic_names, values, strict=True)), error) for values, error in found]
+
+    def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
+        """One gradient step on `trajectory` [B, T, ...]: `learn` with M = 1."""
+        one = Trajectory.of(array[None] for array in trajectory.arrays())
+        return self.learn(one, None if weight is None else weight[None])[0]
 
     def schedule(self, steps: int) -> None:
         """Sets what depends on the steps done: before the next ones are, and behind them."""
@@ -221,12 +235,23 @@ class Agent:
         """
         raise NotImplementedError
 
-    def _step(self, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        *arrays, weight = arguments
-        gradients, diagnostics, errors = self.parameter_gradients(Trajectory.of(arrays), weight)
-        diagnostics["gradient_norm"] = self._fused_apply(gradients)
-        self.diagnostic_names = tuple(diagnostics)
-        return tf.stack(list(diagnostics.values())), errors
+    def _updates(self, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The first `count` of the updates whose arrays [M, B, ...], weights [M, B] and count the arguments are."""
+        *arrays, weights, count = arguments
+        found = [tf.TensorArray(tf.float32, weights.shape[0]) for _ in range(2)]
+
+        def update(i: tf.Tensor, diagnostics: tf.TensorArray, errors: tf.TensorArray) -> tuple[Any, ...]:
+            trajectory = Trajectory.of(array[i] for array in arrays)
+            gradients, values, error = self.parameter_gradients(trajectory, weights[i])
+            values["gradient_norm"] = self._fused_apply(gradients)
+            self.diagnostic_names = tuple(values)
+            return i + 1, diagnostics.write(i, tf.stack(list(values.values()))), errors.write(i, error)
+
+        if weights.shape[0] == 1:
+            _, *found = update(tf.constant(0), *found)
+        else:
+            _, *found = tf.while_loop(lambda i, *_: i < count, update, (0, *found), parallel_iterations=1)
+        return tuple(values.stack() for values in found)
 
     def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
         """Moves θ and θ_a; returns the gradients' global norm before clipping."""
@@ -237,3 +262,12 @@ class Agent:
         if self.hyperparameters.trust_region:
             update_average(self.average.model, self.network.model, self.hyperparameters.average_decay)
         return norm
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    """`array` with whatever behind it up to this length, so that one compiled function serves all shorter ones."""
+    if len(array) >= length:
+        return array
+    padded = np.empty((length, *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    return padded

@@ -15,7 +15,7 @@ import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
 from acer_tf.replay.rows import blank
-from acer_tf.replay.trajectories import ALL, TrajectoryReplay
+from acer_tf.replay.trajectories import ALL, Envs, TrajectoryReplay
 from acer_tf.types import Draw, EnvironmentSpec, Trajectory
 
 Priority = Literal["proportional", "rank"]
@@ -28,8 +28,6 @@ class PrioritizedReplay(TrajectoryReplay):
     probability. New items get the largest priority so far, 1 at first; a drawn one gets |error| + ε. What has only
     masked rows is never drawn.
     """
-
-    draws_ahead = False
 
     def __init__(
         self,
@@ -84,6 +82,11 @@ class PrioritizedReplay(TrajectoryReplay):
         self._oldest = self._newest = 0  # the items with a priority are those from oldest to newest − 1
 
     @property
+    def draws_together(self) -> bool:
+        """No: a draw depends on the errors that the update before it found."""
+        return False
+
+    @property
     def can_sample(self) -> bool:
         """Whether any item has a priority."""
         self._follow()
@@ -93,18 +96,24 @@ class PrioritizedReplay(TrajectoryReplay):
         """Nothing to mark: items have a fixed length."""
         self._require_pending()
 
-    def blank(self, envs: slice = ALL) -> Trajectory:
+    def blank(self, envs: Envs = ALL) -> Trajectory:
         return blank(self._spec, self._batch_size, self._unroll_length, 0, 0)
 
-    def sample(self, envs: slice = ALL) -> Trajectory:
-        """`draw`'s windows alone."""
-        return self.draw(envs).trajectory
+    def sample(self, envs: Envs = ALL) -> Trajectory:
+        """`draw`'s windows alone; `envs` is not looked at, as all environments share one memory."""
+        return self.draw().trajectory
 
-    def draw(self, envs: slice = ALL, progress: float = 0.0) -> Draw:
+    def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
+        if latest.all():
+            return super().batches(latest, envs)
+        draw = self.draw(progress)
+        assert draw.weight is not None
+        return Draw(draw.trajectory.reshaped(1, len(draw.weight)), draw.weight[None], draw.items)
+
+    def draw(self, progress: float = 0.0) -> Draw:
         """B items by priority, of any environment, in fresh arrays, with their importance weights.
 
         Args:
-            envs: not looked at: all environments share one memory.
             progress: share of the run that is done, in [0, 1], for α and β.
 
         Raises:
@@ -123,14 +132,14 @@ class PrioritizedReplay(TrajectoryReplay):
         return Draw(self._windows(number * self._unroll_length, env), weight.astype(np.float32), items)
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
-        """Gives the items of a draw the priority |error| + ε; a draw without items has none.
+        """Gives the items [B] of a draw the priority |error| + ε, errors [B] or [1, B]; a draw without items has none.
 
         Raises:
             ValueError: an error is negative or not finite; no priority has changed.
         """
         if draw.items is None:
             return
-        priorities = np.asarray(errors, np.float64) + self._epsilon
+        priorities = np.asarray(errors, np.float64).ravel() + self._epsilon
         self._priorities.set(draw.items, priorities)
         self._largest = max(self._largest, float(priorities.max()))
 

@@ -28,6 +28,7 @@ from acer_tf.replay.segments import Segments
 from acer_tf.replay.storage import prefetch, zeros
 from acer_tf.types import Draw, EnvironmentSpec, Memory, TimeStep, Trajectory
 
+Envs = slice | np.ndarray  # which environments: by range or by number
 ALL = slice(None)
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
 
@@ -38,8 +39,6 @@ class TrajectoryReplay:
     The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
     whose environments start anew, it calls `seam` instead of `start`.
     """
-
-    draws_ahead = True  # whether a draw may be made before the errors of the one before it are known
 
     def __init__(
         self,
@@ -130,6 +129,11 @@ class TrajectoryReplay:
         return min(self._rows, self._capacity)
 
     @property
+    def draws_together(self) -> bool:
+        """Whether `batches` gives those of several updates at once: all of them must have windows of one length."""
+        return not self._state_size
+
+    @property
     def can_sample(self) -> bool:
         """Whether every environment has a valid window."""
         starts, low = self._valid_starts()
@@ -211,21 +215,17 @@ class TrajectoryReplay:
         masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
         self._complete(masked, shown)
 
-    def latest(self, envs: slice = ALL) -> Trajectory:
+    def latest(self, envs: Envs = ALL) -> Trajectory:
         """The last T rows of environments `envs`, in fresh arrays: an on-policy batch, B = as many as these are.
 
         Raises:
             RuntimeError: fewer than T rows are stored, or a recurrent network's state is not, because the last segment
                 is no unroll.
         """
-        if self.stored < self._unroll_length:
-            raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
-        start = self._rows - self._unroll_length
-        if self._state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
-            raise RuntimeError(f"latest() needs a state at row {start}; the last is at {self._segments.starts[-1:]}")
-        return self._windows(np.full(self._num_envs, start)[envs], envs)
+        which = np.arange(self._num_envs)[envs]
+        return self._windows(np.full(which.shape, self._latest_start()), which)
 
-    def sample(self, envs: slice = ALL) -> Trajectory:
+    def sample(self, envs: Envs = ALL) -> Trajectory:
         """One window of each of `envs` in fresh arrays: uniform over the environment's valid starts.
 
         A start is valid if its W + T rows and its bootstrap observation are stored, and so are the S-1 frames before it
@@ -235,24 +235,36 @@ class TrajectoryReplay:
         Raises:
             RuntimeError: some environment has no valid window yet (see `can_sample`).
         """
-        starts, low = self._valid_starts()
-        if not (low < len(starts)).all():
-            whole = "of one collected segment " if self._segments_only else ""
-            raise RuntimeError(
-                f"sample() needs {self._burn_in + self._unroll_length} rows {whole}per environment, {self.stored} rows "
-                "are stored"
-            )
-        return self._windows(starts[self._generator.integers(low[envs], len(starts))], envs, self._burn_in)
+        which = np.arange(self._num_envs)[envs]
+        return self._windows(self._drawn_starts(which), which, self._burn_in)
 
-    def blank(self, envs: slice = ALL) -> Trajectory:
+    def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
+        """What M updates learn from: `latest` or `sample` of row i of `envs`, one after another, in fresh arrays.
+
+        Args:
+            latest: [M] bool, which of the two.
+            envs: [M, B] numbers of environments.
+            progress: the share of the run that is done; changes nothing here.
+
+        Returns:
+            Trajectories [M, B, T, ...]. M is 1 where not `draws_together`.
+
+        Raises:
+            RuntimeError: as `latest` and `sample`.
+        """
+        starts = np.empty(envs.shape, np.int64)
+        if latest.any():
+            starts[latest] = self._latest_start()
+        if not latest.all():
+            starts[~latest] = self._drawn_starts(envs[~latest])
+        windows = self._windows(starts.ravel(), envs.ravel(), 0 if latest.all() else self._burn_in)
+        return Draw(windows.reshaped(*envs.shape))
+
+    def blank(self, envs: Envs = ALL) -> Trajectory:
         """Zeros in the shapes of what `sample` gives."""
         rows = self._unroll_length
-        count = len(range(self._num_envs)[envs])
+        count = len(np.arange(self._num_envs)[envs])
         return blank(self._spec, count, rows, self._burn_in, self._state_size)
-
-    def draw(self, envs: slice = ALL, progress: float = 0.0) -> Draw:
-        """`sample`, as an update takes it; `progress`, the share of the run that is done, changes nothing here."""
-        return Draw(self.sample(envs))
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
         """Takes notice of the errors [B] that an update found in what was drawn; changes nothing here."""
@@ -390,7 +402,7 @@ class TrajectoryReplay:
         self._write(self._rows + 1, shown)
         self._rows += 1
 
-    def _gather(self, name: str, rows: np.ndarray, envs: slice | np.ndarray = ALL) -> np.ndarray:
+    def _gather(self, name: str, rows: np.ndarray, envs: Envs = ALL) -> np.ndarray:
         """A copy [B, K, ...] of one field of `envs` (numbers [B]) in absolute rows [K], or in each one's own [B, K]."""
         values: np.ndarray = self._ring[name][np.arange(self._num_envs)[envs, None], rows % self._slots]
         return values
@@ -411,22 +423,40 @@ class TrajectoryReplay:
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
 
-    def _windows(self, starts: np.ndarray, envs: slice | np.ndarray, burn_in: int = 0) -> Trajectory:
-        """The windows that start at the given rows [B] with the burn-in, one for each of `envs`."""
+    def _latest_start(self) -> int:
+        if self.stored < self._unroll_length:
+            raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
+        start = self._rows - self._unroll_length
+        if self._state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
+            raise RuntimeError(f"latest() needs a state at row {start}; the last is at {self._segments.starts[-1:]}")
+        return start
+
+    def _drawn_starts(self, envs: np.ndarray) -> np.ndarray:
+        """A valid start, drawn uniformly, for each of `envs`, in their order."""
+        starts, low = self._valid_starts()
+        if not (low < len(starts)).all():
+            whole = "of one collected segment " if self._segments_only else ""
+            raise RuntimeError(
+                f"sample() needs {self._burn_in + self._unroll_length} rows {whole}per environment, {self.stored} rows "
+                "are stored"
+            )
+        return np.asarray(starts[self._generator.integers(low[envs], len(starts))])
+
+    def _windows(self, starts: np.ndarray, which: np.ndarray, burn_in: int = 0) -> Trajectory:
+        """The windows that start at the given rows [B] with the burn-in, one for each of environments `which` [B]."""
         seen = starts[:, None] + np.arange(burn_in + self._unroll_length)
         rows = seen[:, burn_in:]
         frames = starts[:, None] + np.arange(1 - self._spec.stack, burn_in + self._unroll_length + 1)
-        which = np.arange(self._num_envs)[envs]
         if self._file is not None:
             prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
-        observation = self._gather("observation", frames, envs)
+        observation = self._gather("observation", frames, which)
         # The slot of a row that is not stored may hold anything; a restored replay would not hold the same.
         observation[frames < self._rows - self.stored] = 0
         return Trajectory(
             observation=observation,
-            age=self._gather("age", frames[:, self._spec.stack - 1 :], envs),
-            **{name: self._gather(name, rows, envs) for name in self._ring if name not in SHOWN},
-            memory=self._memory(starts, which, self._gather("mask", seen, envs)) if self._state_size else None,
+            age=self._gather("age", frames[:, self._spec.stack - 1 :], which),
+            **{name: self._gather(name, rows, which) for name in self._ring if name not in SHOWN},
+            memory=self._memory(starts, which, self._gather("mask", seen, which)) if self._state_size else None,
         )
 
     def _memory(self, starts: np.ndarray, which: np.ndarray, mask: np.ndarray) -> Memory:

@@ -7,11 +7,9 @@ move in lockstep, and groups of them take the threads' turns one after another.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
-import functools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ import numpy as np
 from acer_tf.agents.agent import Agent
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actor, NonFiniteError
-from acer_tf.types import Draw, Trajectory
+from acer_tf.types import Draw
 
 
 class Loop:
@@ -60,11 +58,13 @@ class Loop:
         self._poisson, self._total_steps = poisson, total_steps
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
         self._on_policy_updates = on_policy_updates
-        size = trajectories_per_update or replay.num_envs
-        self._groups = [slice(first, first + size) for first in range(0, replay.num_envs, size)]
-        agent.prepare(replay.blank(self._groups[0]))
+        self._groups = np.arange(replay.num_envs).reshape(-1, trajectories_per_update or replay.num_envs)
+        usual = len(self._groups) * replay_ratio
+        # Of most Poisson draws this is enough; what is more makes a call of its own.
+        most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
+        self._updates_per_call = max(1, most) if replay.draws_together else 1
+        agent.prepare(replay.blank(self._groups[0]), self._updates_per_call)
         self._generator = np.random.default_rng(seed)
-        self._background = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.updates = {"on_policy": 0, "replay": 0}
         self._sums: dict[str, float] = collections.defaultdict(float)
         self._counts: dict[str, int] = collections.defaultdict(int)
@@ -73,11 +73,9 @@ class Loop:
         """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
         self.agent.schedule(self.actor.steps)
         self.actor.collect(self._unroll_length)
-        for group in self._groups:
-            latest = self.replay.latest(group)
-            for kind, draw in self._draws(group, latest):
-                self.replay.refresh(draw, self._update(kind, draw))
-            self.agent.note(latest)
+        for kinds, draw in self._draws():
+            self.replay.refresh(draw, self._learn(kinds, draw))
+        self.agent.note(self.replay.latest())
         # Also here, so that nothing is due when a checkpoint is written: a restored agent does not know since when.
         self.agent.schedule(self.actor.steps)
 
@@ -87,21 +85,17 @@ class Loop:
             return 0
         return int(self._generator.poisson(self._replay_ratio) if self._poisson else self._replay_ratio)
 
-    def _draws(self, group: slice, latest: Trajectory) -> Iterator[tuple[str, Draw]]:
-        """A group's on-policy batch, then those of its replay, if possible prepared while the update before it runs.
+    def _draws(self) -> Iterator[tuple[Sequence[str], Draw]]:
+        """The kinds of the iteration's updates in their order, and what they learn from, as many as one call takes.
 
-        Nothing is appended meanwhile, and one thread draws them in order: the draws are those without it.
+        Nothing is appended meanwhile, so that all is known before the first of them, but for draws by priority.
         """
-        progress = self.actor.steps / self._total_steps if self._total_steps else 0.0
-        draw = functools.partial(self.replay.draw, group, min(progress, 1.0))
-        due, ahead = self.replays_due(), self.replay.draws_ahead
-        upcoming = self._background.submit(draw) if due and ahead else None
-        if self._on_policy_updates:
-            yield "on_policy", Draw(latest)
-        for left in reversed(range(due)):
-            batch = draw() if upcoming is None else upcoming.result()
-            upcoming = self._background.submit(draw) if left and ahead else None
-            yield "replay", batch
+        progress = min(self.actor.steps / self._total_steps, 1.0) if self._total_steps else 0.0
+        own = ["on_policy"] * self._on_policy_updates
+        turns = [(kind, group) for group in self._groups for kind in own + ["replay"] * self.replays_due()]
+        for first in range(0, len(turns), self._updates_per_call):
+            kinds, groups = zip(*turns[first : first + self._updates_per_call], strict=True)
+            yield kinds, self.replay.batches(np.array(kinds) == "on_policy", np.stack(groups), progress)
 
     def take_diagnostics(self) -> dict[str, float]:
         """Means since the last call (maxima of those named so), as "on_policy/..." and "replay/..."."""
@@ -125,18 +119,20 @@ class Loop:
         self._sums.update(state["sums"])
         self._counts.update(state["counts"])
 
-    def _update(self, kind: str, draw: Draw) -> np.ndarray:
-        diagnostics, errors = self.agent.update(draw.trajectory, draw.weight)
-        self.updates[kind] += 1
-        for name, value in diagnostics.items():
-            if not math.isfinite(value):
-                raise NonFiniteError(
-                    f"{name} is {value} in {kind} update {self.updates[kind]:,}, at step {self.actor.steps:,}"
-                )
-            key = f"{kind}/{name}"
-            if name.endswith("_max"):
-                self._sums[key], self._counts[key] = max(self._sums.get(key, value), value), 1
-            else:
-                self._sums[key] += value
-                self._counts[key] += 1
-        return errors
+    def _learn(self, kinds: Sequence[str], draw: Draw) -> np.ndarray:
+        """Makes the updates; returns the errors [M, B] that they found."""
+        updates = self.agent.learn(draw.trajectory, draw.weight)
+        for kind, update in zip(kinds, updates, strict=True):
+            self.updates[kind] += 1
+            for name, value in update.diagnostics.items():
+                if not math.isfinite(value):
+                    raise NonFiniteError(
+                        f"{name} is {value} in {kind} update {self.updates[kind]:,}, at step {self.actor.steps:,}"
+                    )
+                key = f"{kind}/{name}"
+                if name.endswith("_max"):
+                    self._sums[key], self._counts[key] = max(self._sums.get(key, value), value), 1
+                else:
+                    self._sums[key] += value
+                    self._counts[key] += 1
+        return np.stack([update.errors for update in updates])

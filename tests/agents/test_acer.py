@@ -267,7 +267,7 @@ def test_repeated_updates_stay_finite_lower_the_critic_loss_and_compile_once(mak
     assert losses[-1] < 0.7 * losses[0]
     assert all(np.isfinite(w).all() for model in (agent.network, agent.average) for w in weights(model.model))
     agent.update(trajectory_of(seed=1))
-    assert agent._update.trace_count == 1
+    assert agent._learn.trace_count == 1
 
 
 def test_acting_follows_the_seed_and_compiles_once(make_agent):
@@ -308,7 +308,7 @@ def test_frames_before_the_episode_change_nothing_and_stacks_learn_in_either_pre
     assert (gradients_of(agent, trajectory._replace(observation=other))["conv1/kernel"] != before["conv1/kernel"]).any()
     losses = [agent.update(trajectory).diagnostics["critic_loss"] for _ in range(20)]
     assert losses[-1] < losses[0]
-    assert agent._update.trace_count == 1
+    assert agent._learn.trace_count == 1
 
 
 def test_every_variable_has_its_own_name_and_the_next_agent_of_the_process_the_same_ones(make_agent):

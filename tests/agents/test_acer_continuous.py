@@ -50,7 +50,7 @@ def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
     }
     assert any("normalization" in name for name in still), "an update leaves the normalisation alone"
     agent.update(trajectory_of(2))
-    assert agent._update.trace_count == 1
+    assert agent._learn.trace_count == 1
 
 
 def test_masked_rows_and_what_lies_behind_an_end_are_not_read(agent):

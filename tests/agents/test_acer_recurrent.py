@@ -180,7 +180,7 @@ def test_updates_of_both_kinds_lower_the_critic_loss_and_compile_once_each(make_
             assert np.isfinite(list(diagnostics.values())).all()
         losses.append(diagnostics["critic_loss"])
     assert losses[-1] < 0.97 * losses[0]
-    assert agent._update.trace_count == 2
+    assert agent._learn.trace_count == 2
 
 
 def test_acting_carries_the_state(make_recurrent):

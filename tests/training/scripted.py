@@ -114,8 +114,8 @@ class LightAgent:
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)
         return action, np.full((len(observation), actions), 1 / actions, np.float32), state
 
-    def prepare(self, trajectory: Trajectory) -> None:
-        self.blank = trajectory
+    def prepare(self, trajectory: Trajectory, updates: int) -> None:
+        self.blank, self.updates_per_call = trajectory, updates
 
     def schedule(self, steps: int) -> None:
         pass
@@ -126,6 +126,11 @@ class LightAgent:
         diagnostics = self._diagnostics(len(self.trajectories))
         self.diagnostic_names = tuple(diagnostics)
         return Update(diagnostics, np.zeros(len(trajectory.mask), np.float32))
+
+    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None) -> list[Update]:
+        arrays, count = trajectories.arrays(), len(trajectories.mask)
+        weights = [None] * count if weight is None else weight
+        return [self.update(Trajectory.of(array[i] for array in arrays), weights[i]) for i in range(count)]
 
     def note(self, trajectory: Trajectory) -> None:
         self.noted.append(trajectory)

@@ -202,7 +202,7 @@ def _learning(
         "stored_steps": _NUM_ENVS * rows,
         "replay_bytes": TrajectoryReplay.required_bytes(spec, _NUM_ENVS, rows),
         "resident_bytes": psutil.Process().memory_info().rss,
-        "traces": {p: agent._update.trace_count for p, agent in agents.items()},
+        "traces": {p: agent._learn.trace_count for p, agent in agents.items()},
     }
     if scratch is not None:
         best = measurements["loop, ratio 4, bfloat16"].median

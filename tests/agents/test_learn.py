@@ -1,0 +1,97 @@
+"""`learn`: several updates in one compiled call are those updates one after another."""
+
+import numpy as np
+import pytest
+
+from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
+from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.networks import Network
+from acer_tf.types import EnvironmentSpec, Trajectory
+from tests import oracles
+
+BATCH, ROWS = 2, 6
+FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
+IMAGES = EnvironmentSpec((5, 5, 2), "bool", stack=1, num_actions=3)
+
+
+def observed(make_observation):
+    def trajectories(seed):
+        rng = np.random.default_rng(seed)
+        flat = oracles.random_trajectory(rng, BATCH, ROWS, num_actions=3, observation_size=4)
+        return flat._replace(observation=make_observation(rng))
+
+    return trajectories
+
+
+def flat_of(seed):
+    return oracles.random_trajectory(np.random.default_rng(seed), BATCH, ROWS, num_actions=3, observation_size=4)
+
+
+def continuous_of(seed):
+    return oracles.random_continuous_trajectory(np.random.default_rng(seed), BATCH, ROWS, 2, 4)
+
+
+images_of = observed(lambda rng: rng.random((BATCH, ROWS + 1, 5, 5, 2)) < 0.3)
+frames_of = observed(lambda rng: rng.integers(256, size=(BATCH, 3 + ROWS + 1, 36, 36)).astype(np.uint8))
+
+
+@pytest.fixture(params=["mlp", "small", "nature", "acer_continuous", "trust_tis"])
+def pair(request, make_agent, make_continuous):
+    """Two equal agents, and what makes batches for them."""
+    discrete = {
+        "mlp": (lambda: make_agent(), flat_of),
+        "small": (lambda: make_agent(lambda: Network(IMAGES, architecture="small"), scale=0.1), images_of),
+        "nature": (lambda: make_agent(lambda: Network(FRAMES, architecture="nature"), scale=0.05), frames_of),
+    }
+    if request.param in discrete:
+        make, batch_of = discrete[request.param]
+        return make(), make(), batch_of
+    kind, hyperparameters, critic, given = {
+        "acer_continuous": (AcerContinuous, AcerContinuousHyperparameters, "dueling", {}),
+        "trust_tis": (ActorCritic, ActorCriticHyperparameters, "none", {"trajectory_weights": True}),
+    }[request.param]
+    return *(make_continuous(kind, hyperparameters, critic=critic, **given) for _ in range(2)), continuous_of
+
+
+def stacked(batches):
+    return Trajectory.of(map(np.stack, zip(*(batch.arrays() for batch in batches), strict=True)))
+
+
+def test_updates_in_one_call_are_those_one_after_another(pair):
+    together, alone, batch_of = pair
+    together.prepare(batch_of(0), 5)
+    done = 0
+    for count in (3, 5, 1):  # as many as fit in a call, or fewer
+        batches = [batch_of(seed) for seed in range(done, done + count)]
+        weight = np.random.default_rng(count).uniform(0.5, 2, (count, BATCH)).astype(np.float32)
+        found = together.learn(stacked(batches), weight)
+        for update, batch, w in zip(found, batches, weight, strict=True):
+            expected = alone.update(batch, w)
+            assert list(update.diagnostics) == list(expected.diagnostics) == list(together.diagnostic_names)
+            for name, value in expected.diagnostics.items():
+                assert update.diagnostics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+            np.testing.assert_allclose(update.errors, expected.errors, rtol=1e-3, atol=1e-5)
+        done += count
+        for name, variable in together.variables().items():
+            np.testing.assert_allclose(variable.numpy(), alone.variables()[name].numpy(), rtol=1e-3, atol=1e-5)
+    assert together._learn.trace_count == 1, "one trace, however many updates"
+    assert int(together.optimizer.iterations.numpy()) == done
+    moved = max(
+        np.abs(a - b).max()
+        for a, b in zip(*(n.model.get_weights() for n in (together.network, pair[1].average)), strict=True)
+    )
+    assert moved > 1e-2, "there was something to compare"
+
+
+def test_what_lies_behind_the_last_update_of_a_call_is_not_read(make_agent):
+    agents = [make_agent() for _ in range(2)]
+    for agent, behind in zip(agents, (0.0, np.nan), strict=True):
+        agent.prepare(flat_of(0), 3)
+        arrays = [
+            np.stack([array, array, np.full_like(array, behind if array.dtype.kind == "f" else 0)])
+            for array in flat_of(1).arrays()
+        ]
+        agent._learn(*arrays, np.ones((3, BATCH), np.float32), np.int32(2))
+    for name, variable in agents[0].variables().items():
+        assert np.array_equal(variable.numpy(), agents[1].variables()[name].numpy()), name
+    assert int(agents[0].optimizer.iterations.numpy()) == 2
