@@ -133,16 +133,15 @@ def off_policy_return(
     if bootstrap_value.shape.rank != 1:
         raise ValueError(f"bootstrap_value must be [B], not {bootstrap_value.shape}")
     _require_same_shape(**{"bootstrap_value": bootstrap_value, "reward[:, 0]": reward[:, 0]})
-    rewards, discounts, masks, qs, values, traces = (
-        tf.unstack(x, axis=1) for x in (reward, discount, mask, q, value, trace)
-    )
-    returns = []
-    upcoming = bootstrap_value
-    for r, d, m, q_t, v, c in zip(*(reversed(x) for x in (rewards, discounts, masks, qs, values, traces)), strict=True):
-        g = tf.where(m, r + gamma * tf.where(d > 0, d * upcoming, tf.zeros_like(upcoming)), v)
-        upcoming = tf.where(m, v + lambda_ * c * (g - q_t), v)
-        returns.append(g)
-    return tf.stack(returns[::-1], axis=1)
+
+    def row(upcoming: tuple[tf.Tensor, tf.Tensor], t: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
+        (r, d, m, q_t, v, c), (_, u) = t, upcoming
+        g = tf.where(m, r + gamma * tf.where(d > 0, d * u, tf.zeros_like(u)), v)
+        return g, tf.where(m, v + lambda_ * c * (g - q_t), v)
+
+    rows = tuple(map(tf.transpose, (reward, discount, mask, q, value, trace)))
+    returns, _ = tf.scan(row, rows, (bootstrap_value, bootstrap_value), reverse=True)
+    return tf.transpose(returns)
 
 
 def multi_step_return(
@@ -202,13 +201,14 @@ def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, 
     _require_same_shape(log_rho=log_rho, discount=discount, mask=mask)
     if log_rho.shape.rank != 2 or log_rho.shape[1] is None:
         raise ValueError(f"log_rho must be [B, T] with a static T, not {log_rho.shape}")
-    logs = []
-    upcoming = tf.zeros_like(log_rho[:, 0])
-    rows = zip(*(reversed(tf.unstack(x, axis=1)) for x in (log_rho, discount, mask)), strict=True)
-    for log_rho_t, d, m in rows:
-        upcoming = tf.where(m, log_rho_t + tf.where(d > 0, upcoming, tf.zeros_like(upcoming)), tf.zeros_like(upcoming))
-        logs.append(upcoming)
-    return tf.minimum(tf.exp(tf.minimum(tf.stack(logs[::-1], axis=1), _LARGEST_LOG)), c)
+
+    def row(upcoming: tf.Tensor, t: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        (log_rho_t, d, m), none = t, tf.zeros_like(upcoming)
+        return tf.where(m, log_rho_t + tf.where(d > 0, upcoming, none), none)
+
+    rows = tuple(map(tf.transpose, (log_rho, discount, mask)))
+    logs = tf.transpose(tf.scan(row, rows, tf.zeros_like(log_rho[:, 0]), reverse=True))
+    return tf.minimum(tf.exp(tf.minimum(logs, _LARGEST_LOG)), c)
 
 
 def dueling_q(value: tf.Tensor, advantage: tf.Tensor, sampled_advantages: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
 from acer_tf.types import Trajectory
 
@@ -65,7 +66,7 @@ class Acer(Agent):
             probabilities, q = self.network(*inputs)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
-        outputs = self.output_gradients(trajectory, probabilities, q, average, weight)
+        outputs = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
         gradients = tape.gradient(
             [phi, q_taken],
             self.network.model.trainable_variables,

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.types import Trajectory
 
@@ -73,7 +74,7 @@ class AcerContinuous(Agent):
             if h.dueling:
                 q = equations.dueling_q(value, q, of_actions[..., 2:])
                 q_drawn = equations.dueling_q(value, q_drawn, of_actions[..., 2:])
-        outputs = self.output_gradients(trajectory, phi, values, q, drawn, q_drawn, average, weight)
+        outputs = fused(self.output_gradients)(trajectory, phi, values, q, drawn, q_drawn, average, weight)
         gradients = tape.gradient(
             [phi, value, q],
             self.network.model.trainable_variables,

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.types import Trajectory
 
@@ -51,7 +52,7 @@ class ActorCritic(Agent):
         with tf.GradientTape() as tape:
             mean, values, _ = self.network(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
-        outputs = self.output_gradients(trajectory, phi, values, average, weight)
+        outputs = fused(self.output_gradients)(trajectory, phi, values, average, weight)
         gradients = tape.gradient(
             [phi, value], self.network.model.trainable_variables, output_gradients=[outputs.policy, outputs.value]
         )

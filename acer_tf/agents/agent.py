@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.agents.compiled import Compiled, Execution
+from acer_tf.agents.compiled import Compiled, Execution, fused
 from acer_tf.averaging import copy_weights, update_average
 from acer_tf.networks import Architecture, torso_of
 from acer_tf.types import Trajectory
@@ -141,8 +141,6 @@ class Agent:
         self._capacity = 1  # updates that one call makes, at most
         if network.normalization is not None:
             self._note = Compiled(network.normalization.note, "xla")
-        # This part of the update holds no convolution, whatever the network.
-        self._fused_apply = tf.function(self._apply, jit_compile=True)
 
     def act(
         self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
@@ -171,7 +169,7 @@ class Agent:
         """
         self._capacity = updates
         arrays = [np.broadcast_to(array, (updates, *array.shape)) for array in trajectory.arrays()]
-        self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.int32(updates))
+        self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.array(updates, np.int32))
 
     def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None) -> list[Update]:
         """M gradient steps, one after another, each with a trust region followed by one of the average network.
@@ -187,7 +185,7 @@ class Agent:
         if weight is None:
             weight = np.ones(trajectories.mask.shape[:2], np.float32)
         arrays = [_padded(array, self._capacity) for array in (*trajectories.arrays(), weight)]
-        diagnostics, errors = self._learn(*arrays, np.int32(updates))
+        diagnostics, errors = self._learn(*arrays, np.array(updates, np.int32))
         found = zip(diagnostics.numpy()[:updates].tolist(), errors.numpy(), strict=False)
         return [Update(dict(zip(self.diagnostic_names, values, strict=True)), error) for values, error in found]
 
@@ -243,7 +241,7 @@ class Agent:
         def update(i: tf.Tensor, diagnostics: tf.TensorArray, errors: tf.TensorArray) -> tuple[Any, ...]:
             trajectory = Trajectory.of(array[i] for array in arrays)
             gradients, values, error = self.parameter_gradients(trajectory, weights[i])
-            values["gradient_norm"] = self._fused_apply(gradients)
+            values["gradient_norm"] = fused(self._apply)(gradients)
             self.diagnostic_names = tuple(values)
             return i + 1, diagnostics.write(i, tf.stack(list(values.values()))), errors.write(i, error)
 

@@ -47,6 +47,14 @@ class Compiled:
         return self._function.experimental_get_tracing_count()
 
 
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part without convolutions of a step that is being compiled: XLA fuses it, whatever executes the rest.
+
+    Outside of a compiled step it is the function itself.
+    """
+    return tf.function(function, jit_compile=True) if tf.inside_function() else function
+
+
 def _serially(trace: Any) -> Callable[..., Any]:
     dtypes = [output.dtype for output in trace.outputs]
     structure = trace.structured_outputs
