@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.training.settings import SettingsError, setting_types
 from experiments import cli, sweep_flags
+
+Keep = Callable[[list[Cell]], list[Cell]]  # which cells are run
 
 
 def define(experiment: Experiment) -> flags.FlagValues:
@@ -55,12 +58,29 @@ def define(experiment: Experiment) -> flags.FlagValues:
     return values
 
 
-def main(values: flags.FlagValues, argv: list[str], doc: str | None, experiment: Experiment) -> int:
-    """The script: see its --help."""
+def main(
+    values: flags.FlagValues,
+    argv: list[str],
+    doc: str | None,
+    experiment: Experiment,
+    chosen: Callable[[flags.FlagValues], tuple[Experiment, Keep]] | None = None,
+) -> int:
+    """The script: see its --help.
+
+    Args:
+        values: from `define`.
+        argv: of the process.
+        doc: of the script.
+        experiment: what it makes.
+        chosen: where flags of its own decide what the experiment is: from them, and which of its cells to run.
+    """
     cli.parse(values, argv, _help(doc, experiment))
-    output, sweep_dir = Path(values.output), Path(values.sweep_dir)
+    keep: Keep = list
     try:
-        cells = _cells(values, experiment)
+        if chosen:
+            experiment, keep = chosen(values)
+        output, sweep_dir = Path(values.output), Path(values.sweep_dir)
+        cells = keep(_cells(values, experiment))
         known = own_evidence(output, experiment.name)
         asked = asked_for(cells)
         if values.skip_recorded:
@@ -127,7 +147,7 @@ def report(
 
 
 def _require_labels(known: Evidence | None, experiment: Experiment, output: Path) -> None:
-    labels = [method.label for method in experiment.methods.values()]
+    labels = _labels(experiment)
     if known and (unknown := [cell.method for cell in known.cells if cell.method not in labels]):
         raise EvidenceError(
             f"--output={output} has cells of '{unknown[0]}', which is none of {', '.join(labels)}: move it away"
@@ -142,7 +162,7 @@ def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
         raise SettingsError(f"--agents={unknown[0]}: must be of {', '.join(experiment.methods)}")
     methods = [experiment.methods[name] for name in values.agents or experiment.methods]
     over = dict(_setting(text) for text in values.setting)
-    for method in methods:
+    for method in itertools.chain.from_iterable(method.variants() for method in methods):
         if own := [name for name, value in over.items() if method.settings.get(name, value) != value]:
             raise SettingsError(
                 f"--setting={own[0]}={over[own[0]]}: '{method.label}' is defined by {own[0]} {method.settings[own[0]]}"
@@ -229,13 +249,16 @@ def _command(experiment: Experiment, argv: list[str]) -> str:
 
 
 def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:
-    labels = [method.label for method in experiment.methods.values()]
     envs = list(experiment.envs)
     return (
-        labels.index(cell.method),
+        _labels(experiment).index(cell.method),
         envs.index(cell.env) if cell.env in envs else len(envs),
         cell.seed,
     )
+
+
+def _labels(experiment: Experiment) -> list[str]:
+    return [variant.label for method in experiment.methods.values() for variant in method.variants()]
 
 
 def _family(experiment: Experiment) -> str:

@@ -29,11 +29,22 @@ class Method:
         label: for people: "ACER, replay 4".
         settings: flags of `experiments.train`, without task, seed and length.
         total_steps: agent steps of a whole run; where they are given by task, there are no runs in others.
+        draws: where it is a search over settings, what each of its runs has over `settings`, its seed too.
     """
 
     label: str
     settings: Mapping[str, Any]
     total_steps: int | Mapping[str, int]
+    draws: tuple[Mapping[str, Any], ...] = ()
+
+    def variants(self) -> list[Method]:
+        """One for each draw, numbered from 0, or the method itself."""
+        if not self.draws:
+            return [self]
+        return [
+            Method(f"{self.label}, draw {number}", {**self.settings, **draw}, self.total_steps)
+            for number, draw in enumerate(self.draws)
+        ]
 
     def steps(self, env: str) -> int | None:
         """Of a whole run in `env`; None where there is none."""
@@ -61,7 +72,7 @@ def make_cells(
         SettingsError: settings that cannot be.
     """
     cells = []
-    methods = list(methods)
+    methods = [variant for method in methods for variant in method.variants()]
     for seed in range(seeds):
         for env in envs:
             for method in methods:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from acer_tf.envs.names import ATARI_GAMES, MINATAR_GAMES
 from acer_tf.reproduction.experiment import Method
@@ -160,6 +163,27 @@ def figure3_continuous() -> dict[str, Method]:
         )
         for agent, label in labels.items()
     }
+
+
+def figure3_draws(count: int) -> dict[str, Method]:
+    """Figure 3's five methods by the paper's protocol: `count` draws of the learning rate and, if there is one, of δ.
+
+    The ranges are those of appendix E: the learning rate log-uniform in 10^-4 to 10^-3.3, δ uniform in 0.1 to 2. All
+    methods have the same draws, and fewer draws are the first of more.
+    """
+    generator = np.random.default_rng(0)
+    drawn = [
+        (float(f"{10 ** generator.uniform(-4, -3.3):.3e}"), round(generator.uniform(0.1, 2), 3)) for _ in range(count)
+    ]
+    found = {}
+    for name, method in figure3_continuous().items():
+        bounded = name in ("acer_continuous", "trust_tis", "trust_a3c")
+        draws = [
+            {"learning_rate": rate, "seed": seed, **({"trust_region_delta": delta} if bounded else {})}
+            for seed, (rate, delta) in enumerate(drawn)
+        ]
+        found[name] = dataclasses.replace(method, draws=tuple(draws))
+    return found
 
 
 def figure4_ablation() -> dict[str, Method]:

@@ -1,5 +1,6 @@
 """The scripts of figures and tables, from nothing to the page."""
 
+import csv
 import importlib
 import json
 import sys
@@ -93,6 +94,54 @@ def test_help_says_what_the_whole_takes(name, capsys):
     said = capsys.readouterr().out
     assert "Deviations" in said or "Nothing of this was published" in said
     assert "The whole: " in said and "report_only" in said
+
+
+DRAWS = ["--tasks=reacher3", "--agents=acer_continuous,tis", "--total_steps=2_000", "--processes=2"]
+
+
+def test_figure_3_by_draws_then_the_best_of_them_for_longer(script, tmp_path, capsys):
+    assert script("figure3_continuous", "--draws=3", "--best=2", *DRAWS) == 0
+    output = tmp_path / "results/figure3_continuous"
+    evidence = json.loads((output / "experiment.json").read_text())
+    settings = {cell["method"]: cell["settings"] for cell in evidence["cells"]}
+    assert list(settings) == [f"{method}, draw {n}" for method in ("ACER", "TIS") for n in range(3)]
+    for n in range(3):
+        acer, tis = settings[f"ACER, draw {n}"], settings[f"TIS, draw {n}"]
+        assert acer["seed"] == tis["seed"] == n
+        assert acer["learning_rate"] == tis["learning_rate"]
+        assert 1e-4 <= acer["learning_rate"] <= 10**-3.3
+        assert 0.1 <= acer["trust_region_delta"] <= 2 and tis["trust_region_delta"] == "inf"
+    returns = {row["draw"]: row["return"] for row in csv.DictReader((output / "draws.csv").open())}
+    assert len(returns) == 6 and "ACER" in (output / "table.csv").read_text()
+    longer = ["--draws=3", "--best=2", f"--best_of={output}", *DRAWS, "--total_steps=3_000"]
+    assert script("figure3_continuous", *longer, f"--output={tmp_path / 'best'}") == 0
+    cells = json.loads((tmp_path / "best/experiment.json").read_text())["cells"]
+    for method in ("ACER", "TIS"):
+        by_return = sorted((n for n in returns if n.startswith(f"{method},")), key=lambda n: -float(returns[n]))
+        assert {cell["method"] for cell in cells if cell["method"].startswith(f"{method},")} == set(by_return[:2])
+    assert all(cell["steps"] == 3000 and cell["state"] == "finished" for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--draws=3", "--best=4"], "--best=4: must be at most --draws=3"),
+        (["--draws=3", "--best=2", "--seeds=2"], "--seeds=2: not with --draws"),
+        (["--best_of=nowhere"], "--best_of=nowhere: it goes with --draws"),
+        (["--draws=3", "--best=2", "--best_of=nowhere"], "--best_of=nowhere: holds no evidence"),
+    ],
+)
+def test_flags_of_draws_that_cannot_be_are_refused(arguments, message, script, tmp_path, capsys):
+    assert script("figure3_continuous", *DRAWS, *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_the_best_of_draws_are_of_all_of_them(script, tmp_path, capsys):
+    assert script("figure3_continuous", "--draws=2", "--best=1", *DRAWS) == 0
+    more = ["--draws=3", "--best=2", f"--best_of={tmp_path / 'results/figure3_continuous'}", *DRAWS]
+    assert script("figure3_continuous", *more, f"--output={tmp_path / 'best'}") == 2
+    assert "2 of 3 draws of ACER in control/reacher3 are finished there" in capsys.readouterr().err
 
 
 def test_further_cells_join_the_evidence_and_an_unfinished_one_is_shown(script, tmp_path, capsys, monkeypatch):

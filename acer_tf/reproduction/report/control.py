@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from acer_tf.reproduction.aggregation import equally_long, final_return, reached
-from acer_tf.reproduction.experiment import Drawing, Outcome, Report
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.experiment import Drawing, Method, Outcome, Report
 from acer_tf.reproduction.grids import search_label
 from acer_tf.reproduction.published import (
     PublishedCurve,
@@ -31,6 +32,68 @@ _CAVEAT = (
 def figure3(outcome: Outcome) -> Report:
     """The paper's Figure 3: five methods by task."""
     return _curves(outcome, published_curves)
+
+
+def best_draws(outcome: Outcome, method: Method, env: str, best: int) -> list[tuple[Method, RunCurve]]:
+    """The draws of `method` with the highest returns in `env`, at the steps that all of them have done, best first."""
+    begun = [(draw, runs[0]) for draw in method.variants() if (runs := outcome.runs(draw.label, env))]
+    steps = reached([run for _, run in begun]) if begun else 0.0
+    scores = [final_return(run.until(steps)) for _, run in begun]
+    order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
+    return [begun[place] for place in order[:best]]
+
+
+def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
+    """The paper's Figure 3 by its own protocol: of each method's draws of the settings, the best ones."""
+    rows, all_rows = [], []
+    chosen: dict[str, dict[str, list[RunCurve]]] = {env: {} for env in outcome.envs}
+    for env in outcome.envs:
+        curves = {curve.method: curve for curve in published_curves(env)}
+        for method in methods:
+            found = best_draws(outcome, method, env, len(method.draws))
+            if not found:
+                continue
+            steps = reached([run for _, run in found])
+            scores = [final_return(run.until(steps)) for _, run in found]
+            chosen[env][method.label] = [run for _, run in found[:best]]
+            finished = sum(int(outcome.finished(draw.label, env)[0]) for draw in method.variants())
+            spread = float(np.std(scores[:best], ddof=1)) if len(scores[:best]) > 1 else np.nan
+            rows.append(
+                [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0),
+                 mean_with_error(float(np.mean(scores[:best])), spread), number(float(np.mean(scores))),
+                 number(curves[method.label].at(steps)),
+                 f"{curves[method.label].mean[-1]:,.2f} at {curves[method.label].steps[-1] / 1e6:,.0f}M"]
+            )  # fmt: skip
+            for (draw, _), score in zip(found, scores, strict=True):
+                delta = draw.settings.get("trust_region_delta")
+                rate = f"{draw.settings['learning_rate']:.3e}"
+                all_rows.append([env, draw.label, rate, number(delta, 3), number(steps, 0), number(score)])
+    head = [
+        "task",
+        "method",
+        "draws finished",
+        "steps",
+        f"best {best}",
+        "all",
+        "paper at equal steps",
+        "paper at its end",
+    ]
+    caption = (
+        f"Return: {_OURS}, at the steps that all draws have done. Best {best}: mean ± standard deviation of the "
+        f"{best} draws with the highest return, as in the paper; all: mean of those begun. {_CAVEAT}"
+    )
+    drawn = (
+        f"Lines: ours, the {best} best draws (thin), their mean and its standard error; dashed: the paper's, mean and "
+        f"standard deviation of its five best of thirty. {_CAVEAT}"
+    )
+    every = "Every draw, best first: its learning rate, δ, and return as above."
+    return Report(
+        {
+            "table": Table(caption, head, rows),
+            "draws": Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows),
+        },
+        {"figure": Drawing(drawn, learning_curves(chosen, published_curves))},
+    )
 
 
 def figure4(outcome: Outcome) -> Report:
