@@ -62,7 +62,8 @@ _HELP = {
     "entropy_weight": "β of the entropy bonus",
     "entropy_in_trust_region": "whether the entropy's gradient is projected with the rest",
     "critic_weight": "factor of ½ (Q_ret − Q)²",
-    "reduction": "mean over rows, or sum over rows and mean over trajectories",
+    "reduction": "mean over rows; sum over rows and mean over trajectories; or threads: so, with the learning rate and "
+    "the decays of as many updates as there are trajectories",
     "policy_std": "continuous actions: σ of the policy, fixed, in units in which actions lie in [-1, 1]",
     "advantage_samples": "acer_continuous: n of the stochastic dueling network",
     "normalize_observations": "continuous actions: normalise observations by their running mean and variance",

@@ -36,7 +36,8 @@ class Hyperparameters:
         trust_region_delta: δ > 0 per state; `inf` turns the trust region off.
         average_decay: α in [0, 1) of the average policy network.
         critic_weight: factor of the critic's ½ error².
-        reduction: "mean" over unmasked rows, or "sum" over rows and mean over trajectories.
+        reduction: "mean" over unmasked rows, or "sum" over rows and mean over trajectories; "threads" is the same here,
+            and has a learning rate and decays to match (`Settings.threads_per_update`).
         reward_clip: rewards are clipped to ± this for learning; `inf` leaves them raw.
         max_gradient_norm: the gradient's global norm is clipped to this; `inf` for none.
     """
@@ -45,7 +46,7 @@ class Hyperparameters:
     trust_region_delta: float = 1.0
     average_decay: float = 0.99
     critic_weight: float = 0.5
-    reduction: Literal["mean", "sum"] = "mean"
+    reduction: Literal["mean", "sum", "threads"] = "mean"
     reward_clip: float = math.inf
     max_gradient_norm: float = 10.0
 

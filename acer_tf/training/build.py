@@ -125,8 +125,8 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
     average = make_network(settings, spec, network.normalization)
     optimizer = rmsprop(
         network.model,
-        learning_rate=settings.learning_rate,
-        decay=settings.rmsprop_decay,
+        learning_rate=settings.learning_rate * settings.threads_per_update,
+        decay=settings.rmsprop_decay**settings.threads_per_update,
         epsilon=settings.rmsprop_epsilon,
         initial_accumulator=settings.rmsprop_initial_accumulator,
         centered=settings.rmsprop_centered,

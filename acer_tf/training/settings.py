@@ -138,13 +138,29 @@ class Settings:
                 f"--replay_start={self.replay_start}: replay would never start; must be at most "
                 f"--replay_capacity={self.replay_capacity} (both in steps per environment)"
             )
+        if self.reduction == "threads" and self.replay_batch not in (0, self.threads_per_update):
+            raise SettingsError(
+                f"--replay_batch={self.replay_batch}: must be 0 or {self.threads_per_update} with --reduction=threads, "
+                "where every update stands for as many threads'"
+            )
         if self.recurrent:
             self._check_recurrent()
 
     def hyperparameters(self, kind: type[Kind]) -> Kind:
         """The part that an update rule reads: an instance of its dataclass `kind`."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        return kind(**values | {"reward_clip": self.effective_reward_clip})
+        decay = self.average_decay**self.threads_per_update
+        effective = {"reward_clip": self.effective_reward_clip, "average_decay": decay}
+        return kind(**values | effective)
+
+    @property
+    def threads_per_update(self) -> int:
+        """How many of the paper's threads, whose updates come one after another, one update stands for.
+
+        To first order in the step, B of their updates move θ by B times the learning rate along the mean of their
+        gradients, and leave α^B of what was in θ_a, and decay^B of what was in RMSProp's accumulator.
+        """
+        return (self.trajectories_per_update or self.num_envs) if self.reduction == "threads" else 1
 
     @property
     def recurrent(self) -> bool:
@@ -237,14 +253,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     # OpenAI baselines' ACER, the public implementation to match.
     "baselines": {},
     # The paper's §4, and where it is silent A3C as its authors described it (RMSProp ε 0.1 presumes summed gradients).
+    # Four threads share an update: it costs less, and moves θ as theirs do. The clip is the usual one of others' A3C.
     "paper": {
+        "trajectories_per_update": 4,
         "entropy_weight": 0.001,
         "rmsprop_epsilon": 0.1,
         "rmsprop_initial_accumulator": 0.0,
-        "max_gradient_norm": math.inf,
+        "max_gradient_norm": 40.0,
         "critic_weight": 1.0,
         "initialization": "fan_in",
-        "reduction": "sum",
+        "reduction": "threads",
         "replay_start": 0,
     },
     # The paper's §6 and appendix E; learning rate and δ are among the good ones of its Figures 5 and 6.
@@ -422,7 +440,7 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "average_decay": _BELOW_ONE,
     "entropy_weight": _at_least(0),
     "critic_weight": _at_least(0),
-    "reduction": _one_of("mean", "sum"),
+    "reduction": _one_of("mean", "sum", "threads"),
     "reward_clip": ((lambda x: x is None or x > 0), "above 0 (inf turns clipping off)"),
     "policy_std": _POSITIVE,
     "advantage_samples": _at_least(1),

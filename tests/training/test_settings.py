@@ -90,10 +90,11 @@ PAPER = BASELINES | {
     "entropy_weight": 0.001,
     "rmsprop_epsilon": 0.1,
     "rmsprop_initial_accumulator": 0.0,
-    "max_gradient_norm": INF,
+    "trajectories_per_update": 4,
+    "max_gradient_norm": 40.0,
     "critic_weight": 1.0,
     "initialization": "fan_in",
-    "reduction": "sum",
+    "reduction": "threads",
     "replay_start": 0,
 }
 PAPER_CONTINUOUS = BASELINES | {
