@@ -3,6 +3,10 @@
 python -m experiments.benchmark --output=results/benchmark
 
 Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg.
+python -m experiments.benchmark --against=../older --output=results/benchmark/older
+
+does so for the whole loop of this checkout and of another, in turn.
+
 Leave the machine alone meanwhile: whatever else runs is measured too. At most 10 minutes on 2 cores.
 """
 
@@ -33,6 +37,9 @@ flags.DEFINE_string(
     "output", None, "folder for tables, JSON and figures; by default runs/benchmark, or in it one named after --only",
     flag_values=FLAGS,
 )  # fmt: skip
+flags.DEFINE_string(
+    "against", None, "folder of another checkout: the loops of both, and nothing else; half an hour", flag_values=FLAGS
+)
 flags.DEFINE_string("json", None, "write the JSON here, not into --output", flag_values=FLAGS)
 flags.DEFINE_string(
     "scratch", "runs", "folder on the disk whose speed is to be measured; 12 GB there are used and freed again",
@@ -52,6 +59,8 @@ def main(argv: list[str]) -> int:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             return cli.fail(2, f"{folder} cannot be made: {error}")
+    if FLAGS.against is not None:
+        return _compare(Path(FLAGS.against), output, path)
     names = FLAGS.only or _GROUPS
     try:
         _require_no_loss(path, names)
@@ -73,6 +82,25 @@ def main(argv: list[str]) -> int:
     for suffix in ("png", "svg"):
         report.draw(groups, output / f"figure.{suffix}")
     print(f"JSON in {path}; tables and figure in {output}")
+    return 0
+
+
+def _compare(other: Path, output: Path, path: Path) -> int:
+    from acer_tf.reproduction.benchmark.checkouts import compare, table
+    from acer_tf.training.records import run_document, write_json
+
+    if path.exists():
+        return cli.fail(2, f"{path} exists: move it away, or give another --output")
+    compared: dict[str, Any] = {}
+    try:
+        for name, ours, theirs in compare(other, FLAGS.repetitions):
+            compared[name] = [ours, theirs]
+            print(table({name: (ours, theirs)}).splitlines()[-1], flush=True)
+    except ValueError as error:
+        return cli.fail(2, error)
+    write_json(path, run_document({"repetitions": FLAGS.repetitions}, {"against": compared}))
+    (output / "benchmark.md").write_text(table(compared))
+    print(f"\nJSON and table in {output}")
     return 0
 
 

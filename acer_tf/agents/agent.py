@@ -139,7 +139,6 @@ class Agent:
         self.diagnostic_names: tuple[str, ...] = ()
         self._act = Compiled(self.choose, "serial" if torso_of(network.architecture) == "nature" else "xla")
         self._learn = Compiled(self._updates, _UPDATE_EXECUTION[network.architecture])
-        self._capacity = 1  # updates that one call makes, at most
         if network.normalization is not None:
             self._note = Compiled(network.normalization.note, "xla")
 
@@ -164,20 +163,20 @@ class Agent:
         return action.numpy(), statistics.numpy(), next_state.numpy()
 
     def prepare(self, trajectory: Trajectory, updates: int = 1) -> None:
-        """Compiles `learn` for up to so many updates on trajectories of these shapes [B, T, ...].
+        """Compiles `learn` for at most so many updates on trajectories of these shapes [B, T, ...].
 
         From then on `diagnostic_names` is known.
         """
-        self._capacity = updates
         arrays = [np.broadcast_to(array, (updates, *array.shape)) for array in trajectory.arrays()]
         self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.array(updates, np.int32))
 
-    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None) -> list[Update]:
+    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None, at_most: int = 1) -> list[Update]:
         """M gradient steps, one after another, each with a trust region followed by one of the average network.
 
         Args:
             trajectories: [M, B, T, ...].
             weight: [M, B] float32, factors of the trajectories' gradients; None for 1.
+            at_most: calls of up to so many updates share one trace.
 
         Returns:
             What they found. The steps have been taken whatever that is: the caller stops on a value that is not finite.
@@ -185,7 +184,7 @@ class Agent:
         updates = len(trajectories.mask)
         if weight is None:
             weight = np.ones(trajectories.mask.shape[:2], np.float32)
-        arrays = [_padded(array, self._capacity) for array in (*trajectories.arrays(), weight)]
+        arrays = [_padded(array, at_most) for array in (*trajectories.arrays(), weight)]
         diagnostics, errors = self._learn(*arrays, np.array(updates, np.int32))
         found = zip(diagnostics.numpy()[:updates].tolist(), errors.numpy(), strict=False)
         return [Update(dict(zip(self.diagnostic_names, values, strict=True)), error) for values, error in found]

@@ -39,9 +39,9 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
     network = default_architecture(spec) if settings.network == "auto" else settings.network
     precision = settings.precision
     if precision == "auto":
-        # It pays where the products are those of convolutions and the processor has them in hardware, and it costs no
-        # learning: results/precision.
-        precision = "bfloat16" if torso_of(network) != "mlp" and _has_fast_bfloat16() else "float32"
+        # It pays where large convolutions take the time and the processor has their products in hardware; it costs no
+        # learning (results/precision).
+        precision = "bfloat16" if torso_of(network) == "nature" and _has_fast_bfloat16() else "float32"
     settings = dataclasses.replace(settings, network=network, precision=precision)
     usual = make_settings({"env": settings.env, "agent": settings.agent, "preset": settings.preset})
     for name in sorted(_without_effect(settings, spec)):

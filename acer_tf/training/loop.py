@@ -121,7 +121,7 @@ class Loop:
 
     def _learn(self, kinds: Sequence[str], draw: Draw) -> np.ndarray:
         """Makes the updates; returns the errors [M, B] that they found."""
-        updates = self.agent.learn(draw.trajectory, draw.weight)
+        updates = self.agent.learn(draw.trajectory, draw.weight, self._updates_per_call)
         for kind, update in zip(kinds, updates, strict=True):
             self.updates[kind] += 1
             for name, value in update.diagnostics.items():

@@ -64,7 +64,7 @@ def test_updates_in_one_call_are_those_one_after_another(pair):
     for count in (3, 5, 1):  # as many as fit in a call, or fewer
         batches = [batch_of(seed) for seed in range(done, done + count)]
         weight = np.random.default_rng(count).uniform(0.5, 2, (count, BATCH)).astype(np.float32)
-        found = together.learn(stacked(batches), weight)
+        found = together.learn(stacked(batches), weight, 5)
         for update, batch, w in zip(found, batches, weight, strict=True):
             expected = alone.update(batch, w)
             assert list(update.diagnostics) == list(expected.diagnostics) == list(together.diagnostic_names)

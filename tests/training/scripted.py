@@ -127,7 +127,7 @@ class LightAgent:
         self.diagnostic_names = tuple(diagnostics)
         return Update(diagnostics, np.zeros(len(trajectory.mask), np.float32))
 
-    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None) -> list[Update]:
+    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None, at_most: int = 1) -> list[Update]:
         arrays, count = trajectories.arrays(), len(trajectories.mask)
         weights = [None] * count if weight is None else weight
         return [self.update(Trajectory.of(array[i] for array in arrays), weights[i]) for i in range(count)]

@@ -26,7 +26,7 @@ def settings_of(env="CartPole-v1", **given):
 def test_auto_is_decided_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
     monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: fast)
     resolved = build.resolve(settings_of(), spec)
-    precision = "bfloat16" if fast and network != "mlp" else "float32"
+    precision = "bfloat16" if fast and network == "nature" else "float32"
     assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
 
 

@@ -217,9 +217,9 @@ def test_an_iteration_hands_over_its_updates_at_once_or_as_many_as_a_call_takes(
     loop = loop_of(ratio=4.0, num_envs=4, group=group)
     calls, learn = [], loop.agent.learn
 
-    def counted(trajectories, weight=None):
+    def counted(trajectories, weight, at_most):
         calls[-1].append(len(trajectories.mask))
-        return learn(trajectories, weight)
+        return learn(trajectories, weight, at_most)
 
     monkeypatch.setattr(loop.agent, "learn", counted)
     for _ in range(200):

@@ -48,7 +48,6 @@ def changes(group, reduction="threads"):
     """Of θ and of θ_a, by an iteration of all windows, for each of `STEPS`."""
     agent = agent_of(group, reduction)
     batches = Trajectory.of(x.reshape(-1, group, *x.shape[1:]) for x in windows().arrays())
-    agent.prepare(Trajectory.of(x[0] for x in batches.arrays()), WINDOWS // group)
     for variable in agent.average.model.trainable_variables:
         variable.assign(np.random.default_rng(1).normal(size=variable.shape))
     at_first = {name: variable.numpy() for name, variable in agent.variables().items()}
@@ -59,7 +58,7 @@ def changes(group, reduction="threads"):
             variable.assign(at_first[name])
         agent.optimizer.learning_rate.assign(step * learning_rate)
         before = [flat(model) for model in models]
-        agent.learn(batches)
+        agent.learn(batches, at_most=WINDOWS // group)
         found.append([flat(model) - old for model, old in zip(models, before, strict=True)])
     return found
 

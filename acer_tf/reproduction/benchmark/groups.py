@@ -30,6 +30,7 @@ from acer_tf.types import EnvironmentSpec, TimeStep
 ENVIRONMENTS = (4, 16, 64)
 RATIOS = (0, 1, 4, 8)
 PRECISIONS = ("float32", "bfloat16")
+TRAJECTORIES = (4, 1)  # per update, where not all environments share one
 REPLAY_ROWS = (1_000, 10_000, 50_000)
 MEMORY_POINTS = 10
 CHECKPOINT_MINUTES = 10.0
@@ -86,24 +87,27 @@ def control(repetitions: int, scratch: Path) -> Group:
     actor = Actor(env, agent.act, ring, seed=0)
     loop = make_loop(settings, actor, agent, ring)
     loop.iterate()
-    batch, seed = ring.sample(slice(settings.trajectories_per_update)), np.zeros(2, np.int32)
+    seed = np.zeros(2, np.int32)
+    turns = np.arange(settings.num_envs).reshape(-1, settings.trajectories_per_update)
+    envs_of = np.repeat(turns, int(settings.replay_ratio), axis=0)
+    drawn = ring.batches(np.zeros(len(envs_of), bool), envs_of).trajectory
     state = np.zeros((settings.num_envs, 0), np.float32)
     observation = ring.latest().observation[:, 0]
     name = f"loop, ratio {settings.replay_ratio:g}"
     workloads = {
         "environments": _environment(settings.env, settings.num_envs, threads["emulators"]),
         "act": milliseconds(functools.partial(agent.act, observation, seed, state), 200),
-        "update": milliseconds(functools.partial(agent.update, batch), 40),
+        "updates of an iteration": milliseconds(functools.partial(agent.learn, drawn, None, len(envs_of)), 2),
         name: Workload("steps/s", lambda: steps_per_second(loop, 20)),
     }
     measurements = interleaved(workloads, repetitions)
     env.close()
     speed = measurements[name].median
-    rows = settings.trajectories_per_update * settings.unroll_length
+    rows = settings.num_envs * settings.unroll_length
     shares = {
         "physics": speed / measurements["environments"].median,
         "act": speed * 1e-3 * measurements["act"].median / settings.num_envs,
-        "update": speed * 1e-3 * measurements["update"].median * settings.replay_ratio / rows,
+        "updates": speed * 1e-3 * measurements["updates of an iteration"].median / rows,
     }
     return Group(measurements, {"threads": threads, "shares": shares})
 
@@ -174,8 +178,9 @@ def _learning(
     acting = agents["float32"]  # of the loop that runs
     actor = Actor(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
 
-    def loop(precision: str, ratio: int) -> Workload:
-        this = make_loop(settings[precision], actor, agents[precision], ring, replay_ratio=ratio)
+    def loop(precision: str, ratio: int, trajectories: int = 0) -> Workload:
+        sizes = {"replay_ratio": ratio, "trajectories_per_update": trajectories}
+        this = make_loop(settings[precision], actor, agents[precision], ring, **sizes)
 
         def run() -> float:
             nonlocal acting
@@ -194,6 +199,10 @@ def _learning(
     for ratio in RATIOS:
         for precision in PRECISIONS:
             workloads[f"loop, ratio {ratio}, {precision}"] = loop(precision, ratio)
+    for precision in PRECISIONS:
+        for trajectories in TRAJECTORIES:
+            name = f"loop, ratio 4, {precision}, {trajectories} trajectories per update"
+            workloads[name] = loop(precision, 4, trajectories)
     measurements = interleaved(workloads, repetitions)
     model = agents["float32"].network.model
     facts: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib
 
-from acer_tf.reproduction.benchmark.groups import ENVIRONMENTS, PRECISIONS, RATIOS, REPLAY_ROWS
+from acer_tf.reproduction.benchmark.groups import ENVIRONMENTS, PRECISIONS, RATIOS, REPLAY_ROWS, TRAJECTORIES
 from acer_tf.reproduction.benchmark.operations import roofline
 from acer_tf.reproduction.benchmark.priorities import SIZES, STORED, STRUCTURES
 from acer_tf.reproduction.benchmark.recurrent import PAIRS, RATIO
@@ -37,6 +37,7 @@ def summary(groups: Mapping[str, Any]) -> str:
         for ratio, precision, speed, limit in _loops(groups.get(group, {})):
             cells = f"{_number(speed)} steps/s | {_number(limit)} | {speed / limit:.2f}"
             lines.append(f"| {game}, replay ratio {ratio}, {precision} | {cells} |")
+        lines += _by_trajectories(game, groups.get(group, {}).get("measurements", {}))
     if "control" in groups:
         outcome = groups["control"]
         speed = outcome["measurements"]["loop, ratio 4"]["median"]
@@ -73,6 +74,18 @@ def summary(groups: Mapping[str, Any]) -> str:
             f"{100 * share:.1f} % of the time |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _by_trajectories(game: str, measurements: Mapping[str, Any]) -> Iterator[str]:
+    for precision in PRECISIONS:
+        for trajectories in TRAJECTORIES:
+            few = measurements.get(f"loop, ratio 4, {precision}, {trajectories} trajectories per update")
+            if few is not None:
+                share = few["median"] / measurements[f"loop, ratio 4, {precision}"]["median"]
+                yield (
+                    f"| {game}, replay ratio 4, {precision}, trajectories per update: {trajectories} | "
+                    f"{_number(few['median'])} steps/s | | {share:.2f} of all 16's |"
+                )
 
 
 def draw(groups: Mapping[str, Any], path: Path) -> None:

@@ -21,13 +21,17 @@ def test_the_replay_group_measures_every_size_in_memory_and_in_a_file_and_leaves
 def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch):
     monkeypatch.setattr(groups, "REPLAY_ROWS", (60, 90))
     monkeypatch.setattr(groups, "_affordable_rows", lambda spec: 90)
-    ratios = {0: 1, 1: 1, 4: 1, 8: 1}
+    ratios = {0: 1, 4: 1}
+    monkeypatch.setattr(groups, "RATIOS", tuple(ratios))
+    monkeypatch.setattr(groups, "TRAJECTORIES", (4,))
     measurements, facts = groups._learning("CartPole-v1", 1, None, updates=1, iterations=ratios)
     both = ("float32", "bfloat16")
     parts = {f"{part}, {p}" for part in ("matrix product", "act", "update") for p in both} | {"environments", "sample"}
-    assert set(measurements) == parts | {f"loop, ratio {r}, {p}" for r in ratios for p in both}
+    loops = {f"loop, ratio {ratio}, {p}" for ratio in ratios for p in both}
+    loops |= {f"loop, ratio 4, {p}, 4 trajectories per update" for p in both}
+    assert set(measurements) == parts | loops
     assert all(min(m.values) > 0 for m in measurements.values())
-    assert facts["traces"] == {"float32": 1, "bfloat16": 1}, "every update of a run is of one shape"
+    assert facts["traces"] == {"float32": 3, "bfloat16": 3}, "one for each number of updates in an iteration"
     assert facts["stored_steps"] == 16 * 90
     assert facts["operations_per_step"]["4"] > facts["operations_per_step"]["1"] > 0
 
