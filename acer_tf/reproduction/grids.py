@@ -44,8 +44,9 @@ ABLATION_TASKS = ("control/fish", "control/walker2d", "control/humanoid")  # of 
 
 ATARI_DEVIATIONS = (
     "Deviations: the paper does not state its learning rate, RMSProp's ε, start states or seeds; preset paper takes "
-    "A3C's. Updates are synchronous over 16 environments instead of 16 asynchronous threads. Start states have up to "
-    "30 no-ops; human-normalised scores use the no-op references."
+    "A3C's. Instead of 16 asynchronous threads there are 16 environments in lockstep, groups of which take turns, four "
+    "to an update that moves the weights as far as four threads' would; the gradient's norm is bounded by 40. Start "
+    "states have up to 30 no-ops; human-normalised scores use the no-op references."
 )
 CONTROL_DEVIATIONS = (
     "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; tasks are "
@@ -57,8 +58,12 @@ CONTROL_SETTING = (
 )
 
 MINATAR_STEPS = 1_000_000
-# Atari's step sizes and memories at the scale of games that are learned in a million steps.
-_MINATAR_ACER = {"preset": "baselines", "learning_rate": 0.003, "replay_start": 1_000}
+# Of preset baselines, step sizes and memories at the scale of games that are learned in a million steps; the paper's as
+# they are.
+_MINATAR_ACER: dict[str, dict[str, Any]] = {
+    "baselines": {"preset": "baselines", "learning_rate": 0.003, "replay_start": 1_000},
+    "paper": {"preset": "paper"},
+}
 _MINATAR_DQN = {
     "agent": "dqn",
     "num_envs": 16,
@@ -90,11 +95,11 @@ def figure1_atari() -> dict[str, Method]:
     }
 
 
-def figure1_minatar() -> dict[str, Method]:
-    """The same design on MinAtar."""
+def figure1_minatar(preset: str = "baselines") -> dict[str, Method]:
+    """The same design on MinAtar, ACER with the settings of "baselines" or of "paper"."""
     dqn = minatar_priorities()
     return {
-        **_figure1(_MINATAR_ACER, dict.fromkeys(_FIGURE1_FRAMES, MINATAR_STEPS)),
+        **_figure1(_MINATAR_ACER[preset], dict.fromkeys(_FIGURE1_FRAMES, MINATAR_STEPS)),
         "ddqn": dqn["ddqn"],
         "prioritized": dqn["ddqn_proportional"],
     }
@@ -102,7 +107,7 @@ def figure1_minatar() -> dict[str, Method]:
 
 def minatar_priorities() -> dict[str, Method]:
     """Double DQN and ACER, each with uniform, proportional and rank-based replay."""
-    acer = _figure1(_MINATAR_ACER, {4: MINATAR_STEPS})["replay4_trust"]
+    acer = _figure1(_MINATAR_ACER["baselines"], {4: MINATAR_STEPS})["replay4_trust"]
     rank = {"priority_exponent": 0.7, "priority_exponent_final": 0.7, "importance_exponent": 0.5}
     dqn = {
         "ddqn": ("Double DQN", "ddqn_tuned"),

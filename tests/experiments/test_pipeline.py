@@ -96,6 +96,17 @@ def test_help_says_what_the_whole_takes(name, capsys):
     assert "The whole: " in said and "report_only" in said
 
 
+def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
+    part = ["--games=breakout", "--agents=replay4_trust", "--seeds=1", "--total_steps=2_000"]
+    for preset, reduction in (("baselines", "mean"), ("paper", "threads")):
+        output = tmp_path / preset
+        assert script("figure1_minatar", *part, f"--preset={preset}", f"--output={output}") == 0
+        (cell,) = json.loads((output / "experiment.json").read_text())["cells"]
+        assert (cell["settings"]["preset"], cell["settings"]["reduction"]) == (preset, reduction)
+    assert script("figure1_minatar", *part, "--preset=paper", f"--output={tmp_path / 'baselines'}") == 2
+    assert "with other settings" in capsys.readouterr().err
+
+
 DRAWS = ["--tasks=reacher3", "--agents=acer_continuous,tis", "--total_steps=2_000", "--processes=2"]
 
 
