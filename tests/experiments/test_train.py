@@ -140,7 +140,7 @@ def test_the_flags_become_the_settings(ran):
         "rmsprop_decay": 0.9,
         "rmsprop_epsilon": 0.01,
         "rmsprop_initial_accumulator": 0.5,
-        "max_gradient_norm": 40.0,
+        "max_gradient_norm": 30.0,
         "gamma": 0.995,
         "retrace_lambda": 0.9,
         "importance_truncation": math.inf,
