@@ -19,6 +19,8 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.types import Draw
 
+MOST_TRAJECTORIES = 512  # that one call learns from: of Atari, 90 MB
+
 
 class Loop:
     """One iteration is one unroll of every environment with the updates that follow it.
@@ -62,7 +64,8 @@ class Loop:
         usual = len(self._groups) * replay_ratio
         # Of most Poisson draws this is enough; what is more makes a call of its own.
         most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
-        self._updates_per_call = max(1, most) if replay.draws_together else 1
+        most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
+        self._updates_per_call = max(1, most)
         agent.prepare(replay.blank(self._groups[0]), self._updates_per_call)
         self._generator = np.random.default_rng(seed)
         self.updates = {"on_policy": 0, "replay": 0}

@@ -28,8 +28,8 @@ WORLDS: dict[str, tuple[World, int | None]] = {  # with their time limits
     "TinyRoomsCut-v0": (rooms(HOURS, ends=False), HOURS),
     "TinyRoomsEnding-v0": (rooms(HOURS, ends=True), None),
 }
-# `baselines` would wait for 10,000 rows per environment; `paper` replays at once. An update of `paper` moves the weights
-# as far as each of 16 environments' by itself, where `baselines` takes the mean of 16: a 16th of the rate is as far.
+# `baselines` would wait for 10,000 rows per environment; `paper` replays at once. There 16 windows move the weights one
+# after another, or as far as that, where `baselines` takes their mean: a 16th of the rate is as far.
 PRESETS = {
     "baselines": {"preset": "baselines", "replay_start": 20},
     "paper": {"preset": "paper", "learning_rate": 3e-3 / 16},

@@ -197,6 +197,14 @@ def test_an_interrupted_interval_goes_on_where_it_stopped():
     assert resumed.updates["replay"] == expected
 
 
+@pytest.mark.parametrize(("group", "most"), [(1, 512), (2, 256)])
+def test_what_one_call_takes_is_bounded_whatever_the_replay_ratio(group, most):
+    loop = loop_of(ratio=2000.0, group=group)
+    assert loop.agent.updates_per_call == most
+    loop.iterate()
+    assert loop.updates["replay"] > 1500
+
+
 def test_the_batches_of_an_iteration_are_those_drawn_one_after_the_other():
     loop = loop_of(ratio=4.0)
     for _ in range(20):
