@@ -100,7 +100,7 @@ class Network:
 
     @property
     def convolutional(self) -> bool:
-        """Whether the torso has convolutions, which XLA computes slowly on the CPU."""
+        """Whether the torso has convolutions. To act on a few images, XLA is slower than operation by operation."""
         return torso_of(self.architecture) != "mlp"
 
     def planes(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from acer_tf.agents.compiled import Compiled, Execution, fused
 from acer_tf.averaging import copy_weights, update_average
-from acer_tf.networks import Architecture, torso_of
+from acer_tf.networks import Architecture
 from acer_tf.types import Trajectory
 
 # The average network's forward pass beside the online one's pays only where both are large. XLA would compile the rows
@@ -137,7 +137,7 @@ class Agent:
         self.hyperparameters = hyperparameters
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
-        self._act = Compiled(self.choose, "serial" if torso_of(network.architecture) == "nature" else "xla")
+        self._act = Compiled(self.choose, "serial" if network.convolutional else "xla")
         self._learn = Compiled(self._updates, _UPDATE_EXECUTION[network.architecture])
         if network.normalization is not None:
             self._note = Compiled(network.normalization.note, "xla")
