@@ -62,7 +62,17 @@ def test_every_function_in_the_equation_table_exists():
 
 
 def test_every_flag_that_a_readme_names_exists():
-    names = "benchmark demo evaluate export figure_cliffwalk learning_curves peers train table_control".split()
+    names = [
+        "benchmark",
+        "demo",
+        "evaluate",
+        "export",
+        "figure_cliffwalk",
+        "learning_curves",
+        "peers",
+        "train",
+        "table_control",
+    ]
     names += ["figure1_minatar", "figure3_continuous"]  # with flags of their own
     scripts = [importlib.import_module(f"experiments.{name}") for name in names]
     known = {name for script in scripts for name in script.FLAGS}
