@@ -1,0 +1,96 @@
+"""Reduction "threads": an update of B trajectories moves all as B updates of one do, to first order in the step."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from acer_tf.training.build import make_agent, resolve
+from acer_tf.training.settings import SettingsError, make_settings
+from acer_tf.types import EnvironmentSpec, Trajectory
+from tests import oracles
+
+SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
+WINDOWS = 16
+STEPS = (1.0, 0.3, 0.1)
+
+
+def agent_of(group, reduction="threads"):
+    """Preset paper's, but where what the updates of a group do not know of each other is of another order than theirs.
+
+    Gradients hardly move the accumulator (ε), and no state is at the trust region's bound, which moves with θ_a.
+    """
+    given = {
+        "env": "CartPole-v1",
+        "preset": "paper",
+        "trajectories_per_update": group,
+        "reduction": reduction,
+        "learning_rate": 1.0,
+        "rmsprop_epsilon": 1e8,
+        "max_gradient_norm": np.inf,
+        "average_decay": 0.9,
+        "trust_region_delta": 1e6,
+    }
+    return make_agent(resolve(make_settings(given), SPEC), SPEC)
+
+
+@functools.cache
+def windows():
+    return oracles.random_trajectory(np.random.default_rng(0), WINDOWS, 20, num_actions=3, observation_size=4)
+
+
+def flat(model):
+    return np.concatenate([w.ravel() for w in model.get_weights()]).astype(np.float64)
+
+
+@functools.cache
+def changes(group, reduction="threads"):
+    """Of θ and of θ_a, by an iteration of all windows, for each of `STEPS`."""
+    agent = agent_of(group, reduction)
+    batches = Trajectory.of(x.reshape(-1, group, *x.shape[1:]) for x in windows().arrays())
+    for variable in agent.average.model.trainable_variables:
+        variable.assign(np.random.default_rng(1).normal(size=variable.shape))
+    at_first = {name: variable.numpy() for name, variable in agent.variables().items()}
+    learning_rate = float(agent.optimizer.learning_rate.numpy())
+    models, found = (agent.network.model, agent.average.model), []
+    for step in STEPS:
+        for name, variable in agent.variables().items():
+            variable.assign(at_first[name])
+        agent.optimizer.learning_rate.assign(step * learning_rate)
+        before = [flat(model) for model in models]
+        agent.learn(batches, at_most=WINDOWS // group)
+        found.append([flat(model) - old for model, old in zip(models, before, strict=True)])
+    return found
+
+
+def relative(change, expected):
+    return np.linalg.norm(change - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("group", [4, 16])
+def test_an_iteration_moves_both_networks_as_far_as_the_threads_updates_one_after_another(group):
+    differences = []
+    for (theta, average), (joined_theta, joined_average) in zip(changes(1), changes(group), strict=True):
+        differences.append(relative(joined_theta, theta))
+        assert relative(joined_average, average) < 0.02
+    # In proportion to the step, down to nothing.
+    assert differences[0] > 1.8 * differences[1] > 1.8**2 * differences[2]
+    assert differences[2] < 0.02
+
+
+def test_the_mean_over_trajectories_alone_moves_a_fraction_as_far():
+    theta, joined = changes(1)[-1][0], changes(4, "sum")[-1][0]
+    assert relative(joined, theta / 4) < 0.02
+
+
+def test_the_accumulator_forgets_as_much_as_by_the_threads_updates():
+    joined, single = agent_of(4).optimizer, agent_of(1).optimizer
+    assert (single.rho, float(single.learning_rate.numpy())) == (0.99, 1.0)
+    assert (joined.rho, float(joined.learning_rate.numpy())) == (pytest.approx(0.99**4), 4.0)
+
+
+def test_a_batch_by_priority_of_another_size_is_refused():
+    given = {"env": "CartPole-v1", "preset": "paper", "replay_priority": "proportional"}
+    assert make_settings({**given, "replay_batch": 4}).threads_per_update == 4
+    with pytest.raises(SettingsError, match="--replay_batch=32: must be 0 or 4 with --reduction=threads"):
+        make_settings({**given, "replay_batch": 32})
