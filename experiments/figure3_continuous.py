@@ -97,7 +97,7 @@ def _best_cells(experiment: Experiment, folder: Path, best: int, cells: list[Cel
             draws = {variant.label for variant in method.variants()}
             if not any(cell.method in draws for cell in cells):
                 continue
-            found = control.best_draws(outcome, method, env, len(draws))
+            found = control.ranked_draws(outcome, method, env)
             if len(found) < len(draws):
                 raise SettingsError(
                     f"--best_of={folder}: {len(found)} of {len(draws)} draws of {method.label} in {env} are finished "

@@ -62,19 +62,11 @@ def test_every_function_in_the_equation_table_exists():
 
 
 def test_every_flag_that_a_readme_names_exists():
-    names = [
-        "benchmark",
-        "demo",
-        "evaluate",
-        "export",
-        "figure_cliffwalk",
-        "learning_curves",
-        "peers",
-        "train",
-        "table_control",
-    ]
-    names += ["figure1_minatar", "figure3_continuous"]  # with flags of their own
-    scripts = [importlib.import_module(f"experiments.{name}") for name in names]
+    names = (
+        "benchmark demo evaluate export figure_cliffwalk figure1_minatar figure3_continuous learning_curves peers "
+        "table_control train"
+    )
+    scripts = [importlib.import_module(f"experiments.{name}") for name in names.split()]
     known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     named = set(re.findall(r"--(\w+)", README + RESULTS))

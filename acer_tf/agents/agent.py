@@ -263,7 +263,7 @@ class Agent:
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:
-    """`array` with whatever behind it up to this length, so that one compiled function serves all shorter ones."""
+    """`array` extended to `length` rows, of which the compiled function does not read the added ones."""
     if len(array) >= length:
         return array
     padded = np.empty((length, *array.shape[1:]), array.dtype)

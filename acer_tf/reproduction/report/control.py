@@ -34,13 +34,13 @@ def figure3(outcome: Outcome) -> Report:
     return _curves(outcome, published_curves)
 
 
-def best_draws(outcome: Outcome, method: Method, env: str, best: int) -> list[tuple[Method, RunCurve]]:
-    """The draws of `method` with the highest returns in `env`, at the steps that all of them have done, best first."""
+def ranked_draws(outcome: Outcome, method: Method, env: str) -> list[tuple[Method, RunCurve]]:
+    """The draws of `method` that have begun in `env`, the highest return at the steps that all have done first."""
     begun = [(draw, runs[0]) for draw in method.variants() if (runs := outcome.runs(draw.label, env))]
     steps = reached([run for _, run in begun]) if begun else 0.0
     scores = [final_return(run.until(steps)) for _, run in begun]
     order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
-    return [begun[place] for place in order[:best]]
+    return [begun[place] for place in order]
 
 
 def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
@@ -50,13 +50,15 @@ def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
     for env in outcome.envs:
         curves = {curve.method: curve for curve in published_curves(env)}
         for method in methods:
-            found = best_draws(outcome, method, env, len(method.draws))
+            found = ranked_draws(outcome, method, env)
             if not found:
                 continue
             steps = reached([run for _, run in found])
             scores = [final_return(run.until(steps)) for _, run in found]
             chosen[env][method.label] = [run for _, run in found[:best]]
-            finished = sum(int(outcome.finished(draw.label, env)[0]) for draw in method.variants())
+            labels = {draw.label for draw in method.variants()}
+            cells = [cell for cell in outcome.cells if cell.env == env and cell.method in labels]
+            finished = sum(cell.state == "finished" for cell in cells)
             spread = float(np.std(scores[:best], ddof=1)) if len(scores[:best]) > 1 else np.nan
             rows.append(
                 [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0),
