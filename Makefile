@@ -23,7 +23,7 @@ help:  ## this list
 install: $(STAMP)  ## set up .venv from requirements.lock (again only when that or setup.py has changed)
 
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: at most 8 minutes on 2 cores
-	$(RUN) -m experiments.demo
+	$(RUN) -m acer_tf demo
 
 test: $(STAMP)  ## all tests but the long ones: 13 minutes on 2 cores
 	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder

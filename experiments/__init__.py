@@ -1,6 +1,1 @@
-"""The scripts: each is a thin page of absl flags over acer_tf, run as `python -m experiments.<name>`."""
-
-import os
-
-# TensorFlow reads this when it is first imported, and its start-up notices would bury what a script says.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+"""A page per figure and table of the papers, and one per command: what each makes, and what runs it."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from absl import flags
 
-from experiments import cli
+from acer_tf.commands import cli
 
 _GROUPS = (
     *("machine", "environments", "atari", "minatar", "control", "replay", "priorities"),

@@ -1,73 +1,11 @@
 """The whole way in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
 
-python -m experiments.demo
-
-An interrupted demo continues where it stopped; a finished one only evaluates and draws again.
+`python -m experiments.demo --help` says how; it is `python -m acer_tf demo`.
 """
 
-from __future__ import annotations
-
 import sys
-import time
-from pathlib import Path
-from typing import Any
 
-from absl import flags
-
-from acer_tf.reproduction.report.page import write_page
-from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import load_policy
-from acer_tf.training.settings import make_settings
-from experiments import cli, learning_curves, train
-
-FLAGS = cli.new_flags()
-flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)
-flags.DEFINE_integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "games per evaluation", lower_bound=1, flag_values=FLAGS)
-
-# Preset `baselines`, but its replay would start after these runs' end, and its step size is slow on MinAtar's network.
-_RUNS: dict[str, dict[str, Any]] = {
-    "minatar_breakout": {"env": "minatar/breakout", "replay_start": 1_000, "learning_rate": 3e-3},
-    "pong": {"env": "atari/Pong", "replay_start": 500},
-}
-
-
-def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__)
-    began = time.monotonic()
-    output = Path(FLAGS.output)
-    steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
-    made, run_dirs = [], []
-    for name, values in _RUNS.items():
-        print(f"\n== {values['env']}, {steps[name]:,} steps", flush=True)
-        log_interval = max(1, steps[name] // 40)
-        settings = make_settings({**values, "total_steps": steps[name], "log_interval": log_interval})
-        run_dir = learning_curves.run_folder(output / name, "ACER", settings.seed)
-        if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
-            return status
-        run_dirs.append(run_dir)
-        result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
-        error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
-        text = f"The exported policy scores {result.mean:.2f}{error} over {result.episodes} games."
-        print(text)
-        learning_curves.show(
-            {"ACER": [run_dir]},
-            output / name,
-            title=f"ACER on {values['env']}, replay ratio 4",
-            text=[text],
-            command="make demo",
-        )
-        made += [
-            f"{output / name}/figure.png  learning curve",
-            f"{run_dir}/policy  SavedModel",
-            f"{run_dir}/progress.csv  what was logged; TensorBoard reads {run_dir}/tensorboard",
-        ]
-    made.append(f"{write_page(output)}  all of it on one page, for a browser")
-    print(f"\nmade in {(time.monotonic() - began) / 60:.1f} minutes:\n  " + "\n  ".join(made))
-    print(f"evaluate again: .venv/bin/python -m experiments.evaluate --policy={run_dirs[0]}/policy")
-    return 0
-
+from acer_tf.commands.demo import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from acer_tf.commands import cli
 from acer_tf.training.records import run_document, write_json
-from experiments import cli
 
 PROGRAMS = Path(__file__).with_name("peer_programs")
 OURS = "acer_tf"

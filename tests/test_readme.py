@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acer_tf.reproduction.experiment import make_cells
-from acer_tf.training.settings import DQN_PRESETS, PRESETS, Settings, make_settings
+from acer_tf.settings import DQN_PRESETS, PRESETS, Settings, make_settings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,7 +66,9 @@ def test_every_flag_that_a_readme_names_exists():
         "benchmark demo evaluate export figure_cliffwalk figure1_minatar figure3_continuous learning_curves peers "
         "table_control train"
     )
-    scripts = [importlib.import_module(f"experiments.{name}") for name in names.split()]
+    apart = ("benchmark", "peers")
+    folders = {name: "experiments" if name in apart else "acer_tf.commands" for name in names.split()}
+    scripts = [importlib.import_module(f"{folder}.{name}") for name, folder in folders.items()]
     known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     named = set(re.findall(r"--(\w+)", README + RESULTS))
@@ -94,7 +96,7 @@ def _cell(value: object) -> str:
 
 
 def test_the_table_of_scripts_is_complete_and_counts_their_runs():
-    from experiments import pipeline
+    from acer_tf.commands import pipeline
 
     rows = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| (\d+) runs \|$", README, re.MULTILINE))
     folder = Path(pipeline.__file__).parent
@@ -102,6 +104,6 @@ def test_the_table_of_scripts_is_complete_and_counts_their_runs():
     assert all(f"`{name}`" in README for name in scripts)
     assert len(rows) >= 8
     for name, count in rows.items():
-        experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+        experiment = importlib.import_module(f"acer_tf.commands.{name}").EXPERIMENT
         cells = make_cells(experiment.methods.values(), experiment.envs, experiment.seeds)
         assert len(cells) == int(count), name

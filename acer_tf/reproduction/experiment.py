@@ -11,7 +11,7 @@ from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
 from acer_tf.reproduction.report.evidence import CellEvidence, Evidence, EvidenceError, write_evidence
 from acer_tf.reproduction.report.tables import Table, write_table
 from acer_tf.reproduction.sweep.cells import Cell
-from acer_tf.training.settings import make_settings
+from acer_tf.settings import make_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ class Method:
 
     Attributes:
         label: for people: "ACER, replay 4".
-        settings: flags of `experiments.train`, without task, seed and length.
+        settings: flags of `acer_tf train`, without task, seed and length.
         total_steps: agent steps of a whole run; where they are given by task, there are no runs in others.
         draws: where it is a search over settings, what each of its runs has over `settings`, its seed too.
     """

@@ -1,4 +1,4 @@
-"""The methods of each figure and table, as flags of `experiments.train`, and how they deviate from the papers."""
+"""The methods of each figure and table, as flags of `acer_tf train`, and how they deviate from the papers."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from acer_tf.layers import RunningNormalization
 from acer_tf.networks import ContinuousNetwork, Critic, Network, default_architecture, torso_of
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
+from acer_tf.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError, make_settings
 from acer_tf.training.actor import Actor
 from acer_tf.training.loop import Loop
-from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError, make_settings
 from acer_tf.types import EnvironmentSpec
 
 # The process without its replay: TensorFlow, networks, environments and the batches in flight.

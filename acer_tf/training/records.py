@@ -21,7 +21,7 @@ import psutil
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from acer_tf.training.settings import jsonable
+from acer_tf.settings import jsonable
 
 _PACKAGES = ("acer_tf", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "ale-py", "minatar", "numpy")
 

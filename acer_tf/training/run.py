@@ -22,6 +22,7 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
+from acer_tf.settings import Settings, differences, settings_document, settings_from
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.training.build import derive_seed, make_agent, make_loop, make_network, make_replay, resolve
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
@@ -36,7 +37,6 @@ from acer_tf.training.records import (
     run_document,
     write_json,
 )
-from acer_tf.training.settings import Settings, differences, settings_document, settings_from
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 

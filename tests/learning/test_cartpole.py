@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
-from acer_tf.training.settings import make_settings
 
 SOLVED = 475.0
 

@@ -15,9 +15,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from acer_tf.settings import make_settings
 from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
-from acer_tf.training.settings import make_settings
 from tests.learning.worlds import World, bandit, chain, rooms
 
 GAMMA = 0.9

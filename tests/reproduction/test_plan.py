@@ -17,9 +17,9 @@ from acer_tf.reproduction.plan.estimate import START_SECONDS
 from acer_tf.reproduction.plan.speed import Pace
 from acer_tf.reproduction.plan.work import Work, makespan, replays_per_step, work_left
 from acer_tf.reproduction.sweep import Cell, SweepError
+from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_loop, make_replay, replay_rows, resolve
 from acer_tf.training.run import train
-from acer_tf.training.settings import make_settings
 from tests.training.scripted import LightAgent, small_settings, tree
 
 GB = 10**9

@@ -15,8 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from acer_tf.agents.agent import Update
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.settings import Settings, make_settings
 from acer_tf.training import run
-from acer_tf.training.settings import Settings, make_settings
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)

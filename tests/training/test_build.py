@@ -7,8 +7,8 @@ import pytest
 
 from acer_tf.agents.acer import AcerHyperparameters
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.settings import AGENTS, DQN_PRESETS, PRESETS, SettingsError, make_settings
 from acer_tf.training import build
-from acer_tf.training.settings import AGENTS, DQN_PRESETS, PRESETS, SettingsError, make_settings
 from acer_tf.types import EnvironmentSpec
 
 PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)

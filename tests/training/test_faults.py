@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from acer_tf import load_policy
+from acer_tf.commands.train import run as run_script
 from acer_tf.training import run
 from acer_tf.training.checkpoint import Checkpoints
 from acer_tf.training.records import Lock, Progress
 from acer_tf.training.run import export_run, train
-from experiments.train import run as run_script
 from tests.training.scripted import check_progress, rows_of, small_settings, tree, use_light_agents
 from tests.training.test_checkpoint import files_at_most
 
@@ -282,7 +282,7 @@ FLAGS = {**KILLED, "log_interval": 100, "replay_ratio": 1, "replay_start": 10, "
 
 
 def start(run_dir, **flags):
-    command = [sys.executable, "-m", "experiments.train", f"--run_dir={run_dir}", "--threads=1"]
+    command = [sys.executable, "-m", "acer_tf", "train", f"--run_dir={run_dir}", "--threads=1"]
     command += [f"--{name}={value}" for name, value in {**FLAGS, "checkpoint_minutes": 0.002, **flags}.items()]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

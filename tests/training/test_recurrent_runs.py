@@ -18,6 +18,7 @@ from acer_tf import envs
 from acer_tf.networks import Network
 from acer_tf.recurrent import UNITS, RecurrentNetwork
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training import evaluation
 from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
@@ -26,7 +27,6 @@ from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import export_run, train
-from acer_tf.training.settings import SettingsError, make_settings
 from tests.training import test_evaluation
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of
 from tests.training.test_export import make_metadata

@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.settings import make_settings
 from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import _assign
-from acer_tf.training.settings import make_settings
 from acer_tf.types import Trajectory
 from tests.replay.twin import World, spec_of
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, replay_of

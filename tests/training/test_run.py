@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from acer_tf import load_policy
+from acer_tf.commands.train import run as run_script
 from acer_tf.training import build, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.records import Lock, RunFolderError
 from acer_tf.training.run import Interrupted, export_run, train
-from experiments.train import run as run_script
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
 from tests.training.test_records import HOLDER
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.reproduction.plan.measure import Speed
-from acer_tf.training.settings import changed, make_settings
+from acer_tf.settings import changed, make_settings
 
 HERE = Path(__file__).resolve().parents[3]
 _SMALL = {"network": "small", "env": "minatar/breakout"}

@@ -72,9 +72,9 @@ def minatar(repetitions: int, scratch: Path) -> Group:
 def control(repetitions: int, scratch: Path) -> Group:
     """Continuous ACER on the paper's cheetah, as preset `paper_continuous` has it."""
     from acer_tf import envs
+    from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop, make_replay, resolve
-    from acer_tf.training.settings import make_settings
     from acer_tf.training.threads import use_threads
 
     given = {"env": "control/cheetah", "agent": "acer_continuous", "preset": "paper_continuous"}
@@ -157,9 +157,9 @@ def _learning(
     """One game's figures; `updates` and, by ratio, `iterations` are how many are timed together."""
     from acer_tf import envs
     from acer_tf.reproduction.benchmark.operations import step_operations
+    from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop, resolve
-    from acer_tf.training.settings import make_settings
     from acer_tf.training.threads import use_threads
 
     spec = envs.spec(env_id)

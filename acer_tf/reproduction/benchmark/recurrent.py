@@ -41,9 +41,9 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
 def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any]:
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
+    from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop, make_replay, resolve
-    from acer_tf.training.settings import make_settings
 
     # Nothing is to be learned here, and nothing may diverge.
     small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}

@@ -5,7 +5,7 @@ import os
 import sys
 
 from acer_tf.reproduction.plan.measure import time_loop
-from acer_tf.training.settings import settings_from
+from acer_tf.settings import settings_from
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from acer_tf.reproduction.plan.work import Work, work_left
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import memory_of
-from acer_tf.training.settings import Settings
+from acer_tf.settings import Settings
 from acer_tf.types import EnvironmentSpec
 
 

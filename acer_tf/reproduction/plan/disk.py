@@ -13,9 +13,9 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.replay.trajectories import CHUNK_BYTES
 from acer_tf.reproduction.plan.cells import PlannedCell
 from acer_tf.reproduction.plan.speed import Pace
+from acer_tf.settings import Settings
 from acer_tf.training.build import make_agent, replay_bytes, replay_rows
 from acer_tf.training.checkpoint import KEPT
-from acer_tf.training.settings import Settings
 from acer_tf.types import EnvironmentSpec
 
 # A row of progress.csv, and the same as TensorBoard events.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from acer_tf.reproduction.benchmark.timing import Workload, interleaved
 from acer_tf.reproduction.sweep.cells import SweepError
-from acer_tf.training.settings import Settings, settings_document
+from acer_tf.settings import Settings, settings_document
 
 REPETITIONS = 5
 # Of timing, behind warm-up. Iterations of the large network take a second, those of the others milliseconds.

@@ -15,7 +15,7 @@ from acer_tf import envs
 from acer_tf.reproduction.plan.cells import PlannedCell
 from acer_tf.reproduction.plan.measure import Speed
 from acer_tf.reproduction.plan.work import Work, replays_per_step, work_left
-from acer_tf.training.settings import Settings
+from acer_tf.settings import Settings
 
 # Resolved settings, threads, and processes at once, to what one of these takes.
 Measure = Callable[[Settings, int, int], Speed]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from acer_tf.training.settings import Settings
+from acer_tf.settings import Settings
 
 
 class Work(NamedTuple):

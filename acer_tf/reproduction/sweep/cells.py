@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from acer_tf.training.settings import Settings, changed, make_settings
+from acer_tf.settings import Settings, changed, make_settings
 
 # What a run decides for itself where it begins, by environment and machine.
 DECIDED_BY_RUN = ("network", "precision")
@@ -61,7 +61,7 @@ def require_distinct(cells: Sequence[Cell]) -> None:
 
 
 def flags_of(settings: Settings) -> list[str]:
-    """The shortest flags of `experiments.train` that give `settings`."""
+    """The shortest flags of `acer_tf train` that give `settings`."""
     given: dict[str, Any] = {name: getattr(settings, name) for name in ("env", "agent", "preset", "seed")}
     given["total_steps"] = settings.total_steps
     base = make_settings(given)

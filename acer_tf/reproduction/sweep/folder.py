@@ -20,9 +20,9 @@ from typing import Any
 from acer_tf.reproduction.curves import read_progress
 from acer_tf.reproduction.sweep.attempt import Outcome
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
+from acer_tf.settings import SettingsError, differences, settings_document, settings_from
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.records import Lock, RunFolderError, write_json
-from acer_tf.training.settings import SettingsError, differences, settings_document, settings_from
 
 FORMAT = 1
 # A row of progress.csv is far shorter.

@@ -9,7 +9,7 @@ from typing import Protocol
 from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import Job, Outcome
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.training.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, SettingsError
+from acer_tf.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, SettingsError
 from acer_tf.types import EnvironmentSpec
 
 

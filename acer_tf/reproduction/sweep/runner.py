@@ -68,7 +68,7 @@ def run_sweep(
         cells: to run, in this order.
         sweep_dir: the sweep's folder; made where it does not exist.
         launcher: where the cells run. Closed at the end.
-        program: the command that runs one cell, given the flags of `experiments.train`.
+        program: the command that runs one cell, given the flags of `acer_tf train`.
         cwd: where it is run.
         retries: further attempts at a cell that failed.
         stall_minutes: without progress, after which a cell is stopped, and the attempt has failed.

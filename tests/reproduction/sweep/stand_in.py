@@ -1,4 +1,4 @@
-"""Stands in for experiments.train where a test is about the sweep: a run of a second, that misbehaves on demand.
+"""Stands in for acer_tf train where a test is about the sweep: a run of a second, that misbehaves on demand.
 
 Its face is that of a run: the lock, run.json, progress.csv, policy/, and a checkpoint to continue from.
 """

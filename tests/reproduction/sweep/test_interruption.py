@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acer_tf.commands import sweep_flags
 from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep
-from experiments import sweep_flags
 from tests.reproduction.sweep.tiny_sweep import main
 from tests.training.scripted import check_progress, rows_of, small_settings
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
+from acer_tf.commands.sweep_flags import PROGRAM, ROOT
 from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, ray_cluster, run_sweep
-from experiments.sweep_flags import PROGRAM, ROOT
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 

@@ -8,9 +8,9 @@ import pytest
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, read_cells, runner
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
+from acer_tf.settings import make_settings
 from acer_tf.training import run
 from acer_tf.training.records import Lock
-from acer_tf.training.settings import make_settings
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import tree, use_light_agents
 

@@ -7,8 +7,8 @@ import sys
 
 from absl import flags
 
+from acer_tf.commands import cli, sweep_flags
 from acer_tf.reproduction.sweep import Cell
-from experiments import cli, sweep_flags
 from tests.training.scripted import small_settings
 
 FLAGS = cli.new_flags()

@@ -11,8 +11,7 @@ from acer_tf.agents.acer import AcerHyperparameters
 from acer_tf.agents.acer_continuous import AcerContinuousHyperparameters
 from acer_tf.agents.actor_critic import ActorCriticHyperparameters
 from acer_tf.agents.dqn import DqnHyperparameters
-from acer_tf.training import settings as module
-from acer_tf.training.settings import (
+from acer_tf.settings import (
     Settings,
     SettingsError,
     changed,
@@ -22,6 +21,7 @@ from acer_tf.training.settings import (
     settings_document,
     settings_from,
 )
+from acer_tf.training import settings as module
 
 TRAINING = Path(module.__file__).parent
 INF, NAN = math.inf, math.nan

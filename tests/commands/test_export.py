@@ -1,7 +1,7 @@
+from acer_tf.commands import export
+from acer_tf.settings import make_settings
 from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
-from acer_tf.training.settings import make_settings
-from experiments import export
 
 
 def test_a_policy_of_the_newest_checkpoint_is_exported(tmp_path, capsys):

@@ -11,6 +11,7 @@ from typing import Any
 
 from absl import flags
 
+from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.names import env_family
 from acer_tf.reproduction.experiment import Experiment, Outcome, make_cells, write_report
 from acer_tf.reproduction.game_sets import atari_games
@@ -28,8 +29,7 @@ from acer_tf.reproduction.report.evidence import (
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
-from acer_tf.training.settings import SettingsError, setting_types
-from experiments import cli, sweep_flags
+from acer_tf.settings import SettingsError, setting_types
 
 Keep = Callable[[list[Cell]], list[Cell]]  # which cells are run
 
@@ -44,7 +44,7 @@ def define(experiment: Experiment) -> flags.FlagValues:
     flags.DEFINE_integer("seeds", experiment.seeds, "runs of each agent and task", lower_bound=1, flag_values=values)
     flags.DEFINE_integer("total_steps", None, "agent steps of every run, instead of the whole", 1, flag_values=values)
     flags.DEFINE_multi_string(
-        "setting", [], "NAME=VALUE: a flag of experiments.train, for every run; may be repeated", flag_values=values
+        "setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated", flag_values=values
     )
     flags.DEFINE_bool(
         "skip_recorded", False, "run only what --output has no finished record of, wherever it ran", flag_values=values
@@ -207,7 +207,7 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     types = setting_types()
     if not equals or name not in types or name in ("env", "agent", "preset", "seed", "total_steps"):
-        raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that experiments.train --help lists")
+        raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that acer_tf train --help lists")
     kind = types[name]
     try:
         if kind is bool:
@@ -245,7 +245,7 @@ def _help(doc: str | None, experiment: Experiment) -> str:
 def _command(experiment: Experiment, argv: list[str]) -> str:
     """That made the cells."""
     given = [text for text in argv[1:] if text.lstrip("-").partition("=")[0] != "report_only"]
-    return shlex.join(["python", "-m", f"experiments.{experiment.name}", *given])
+    return shlex.join(["python", "-m", "acer_tf", experiment.name, *given])
 
 
 def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from experiments import learning_curves
+from acer_tf.commands import learning_curves
 
 
 def write_run(folder, seed, last):

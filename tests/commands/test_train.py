@@ -8,8 +8,8 @@ import pytest
 from absl.testing import flagsaver
 
 from acer_tf import load_policy
-from acer_tf.training.settings import Settings, make_settings
-from experiments import train
+from acer_tf.commands import train
+from acer_tf.settings import Settings, make_settings
 from tests.training.scripted import timeless
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
 
 
 def test_help_is_answered_at_once_and_without_tensorflow():
-    command = [sys.executable, "-X", "importtime", "-m", "experiments.train", "--help"]
+    command = [sys.executable, "-X", "importtime", "-m", "acer_tf", "train", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Trains one agent in one environment")
     for name in train.FLAGS:
@@ -75,7 +75,7 @@ def test_help_is_answered_at_once_and_without_tensorflow():
 
 
 def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
-    command = [sys.executable, "-m", "experiments.train", f"--run_dir={tmp_path}/run", "--env=atari/Pong"]
+    command = [sys.executable, "-m", "acer_tf", "train", f"--run_dir={tmp_path}/run", "--env=atari/Pong"]
     done = subprocess.run([*command, "--unroll_length=0"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --unroll_length=0: must be at least 1 and finite\n"
@@ -223,7 +223,7 @@ def test_one_seed_on_one_thread_gives_one_progress_file(env, precision, tmp_path
     flags += ["--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
     # A replay in a file changes nothing either.
     for name, place in (("one", []), ("two", [f"--replay_file={tmp_path}/replay"])):
-        command = [sys.executable, "-m", "experiments.train", *flags, *place, f"--run_dir={tmp_path}/{name}"]
+        command = [sys.executable, "-m", "acer_tf", "train", *flags, *place, f"--run_dir={tmp_path}/{name}"]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     one, two = timeless(tmp_path / "one"), timeless(tmp_path / "two")
     assert one == two

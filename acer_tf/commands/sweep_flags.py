@@ -8,11 +8,10 @@ from pathlib import Path
 
 from absl import flags
 
+from acer_tf.commands import cli
 from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SweepError, run_sweep
-from experiments import cli
 
-ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = (sys.executable, "-m", "experiments.train")
+PROGRAM = (sys.executable, "-m", "acer_tf", "train")
 
 
 def define(values: flags.FlagValues, experiment: str) -> None:
@@ -76,7 +75,7 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tup
             Path(values.sweep_dir),
             _launcher(values),
             program=PROGRAM,
-            cwd=ROOT,
+            cwd=Path.cwd(),
             retries=values.retries,
             stall_minutes=values.stall_minutes,
             checkpoint_minutes=values.checkpoint_minutes,
@@ -101,4 +100,4 @@ def _launcher(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
         raise SweepError(
             f"--processes={values.processes}: it goes with --launcher=local; a Ray cluster runs what it has room for"
         )
-    return RayLauncher(values.ray_address or "auto", threads=values.threads, executable=PROGRAM[0], cwd=ROOT)
+    return RayLauncher(values.ray_address or "auto", threads=values.threads, executable=PROGRAM[0], cwd=Path.cwd())

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
+from acer_tf.commands import figure_cliffwalk
 from acer_tf.reproduction.report.evidence import Evidence, write_evidence
-from experiments import figure_cliffwalk
 
 
 def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsys):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
 from acer_tf.reproduction.experiment import make_cells
 from acer_tf.training.build import resolve
-from experiments import pipeline, sweep_flags
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 DQN = ("--setting=replay_capacity=1000", "--setting=replay_start=100")
@@ -36,7 +36,7 @@ def script(tmp_path, monkeypatch):
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
 
     def run(name, *arguments):
-        module = importlib.import_module(f"experiments.{name}")
+        module = importlib.import_module(f"acer_tf.commands.{name}")
         folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
         return module.main([name, *folders, *arguments])
 
@@ -64,7 +64,7 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
     assert {"table"} <= set(evidence["tables"]) and {"figure"} <= set(evidence["figures"])
     page = (tmp_path / "results" / "index.html").read_text()
     assert evidence["title"].replace("'", "&#39;") in page
-    assert f"python -m experiments.{name} " in evidence["command"]
+    assert f"python -m acer_tf {name} " in evidence["command"]
     count = len(evidence["cells"])
     assert f"{count} of {count} cells are finished" in said
     # Again: nothing runs anew, and all comes out the same; also where the sweep is gone.
@@ -81,7 +81,7 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
 
 @pytest.mark.parametrize("name", PARTS)
 def test_no_method_has_a_setting_that_nothing_would_read(name):
-    experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+    experiment = importlib.import_module(f"acer_tf.commands.{name}").EXPERIMENT
     for cell in make_cells(experiment.methods.values(), experiment.envs[:1], 1):
         resolve(cell.settings, spec(cell.settings.env, atari_preset=cell.settings.atari_preset))
 
@@ -89,7 +89,7 @@ def test_no_method_has_a_setting_that_nothing_would_read(name):
 @pytest.mark.parametrize("name", PARTS)
 def test_help_says_what_the_whole_takes(name, capsys):
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"experiments.{name}").main([name, "--help"])
+        importlib.import_module(f"acer_tf.commands.{name}").main([name, "--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "Deviations" in said or "Nothing of this was published" in said
@@ -295,7 +295,7 @@ def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_pa
     ],
 )
 def test_a_script_trains_for_real(name, part, tmp_path, capsys):
-    module = importlib.import_module(f"experiments.{name}")
+    module = importlib.import_module(f"acer_tf.commands.{name}")
     folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
     assert module.main([name, *folders, *part, "--seeds=1", "--total_steps=1_200", "--threads=1"]) == 0
     (cell,) = json.loads((tmp_path / "results" / name / "experiment.json").read_text())["cells"]

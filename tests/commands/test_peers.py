@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from acer_tf.commands.peers import PeerError, Row
 
 from experiments import peers
-from experiments.peers import PeerError, Row
 
 GOOD = """
 import argparse, json

@@ -11,10 +11,10 @@ import pytest
 from absl import flags
 
 from acer_tf import envs
+from acer_tf.commands import evaluate
 from acer_tf.networks import Network, default_architecture
 from acer_tf.training import evaluation
 from acer_tf.training.export import export_policy
-from experiments import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,7 +193,7 @@ def test_an_interruption_gives_no_score(
 
 def test_a_bad_flag_is_answered_without_loading_tensorflow() -> None:
     code = (
-        "import sys; from experiments.evaluate import main; status = main(['evaluate', '--episodes=0'])\n"
+        "import sys; from acer_tf.commands.evaluate import main; status = main(['evaluate', '--episodes=0'])\n"
         "sys.exit(3 if 'tensorflow' in sys.modules else status)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -202,7 +202,7 @@ def test_a_bad_flag_is_answered_without_loading_tensorflow() -> None:
 
 
 def test_as_a_program() -> None:
-    command = [sys.executable, "-m", "experiments.evaluate", "--episodes=3"]
+    command = [sys.executable, "-m", "acer_tf", "evaluate", "--episodes=3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --policy is required; --help says what it takes\n"

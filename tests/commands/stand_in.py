@@ -1,4 +1,4 @@
-"""Stands in for experiments.train where a test is about what comes after it: a run without any learning."""
+"""Stands in for acer_tf train where a test is about what comes after it: a run without any learning."""
 
 import argparse
 import csv

@@ -20,7 +20,7 @@ class SettingsError(ValueError):
 class Settings:
     """Everything that decides what a run computes. A run folder belongs to one such value.
 
-    The names are those of the flags of `experiments.train`. Steps are agent decisions, counted over all environments
+    The names are those of the flags of `acer_tf train`. Steps are agent decisions, counted over all environments
     unless said otherwise.
     """
 

@@ -1,0 +1,44 @@
+"""python -m acer_tf COMMAND [flags]"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+# By module of `acer_tf.commands`. The summaries stand here so that the list of commands imports none of them.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("train", "train one agent in one environment, or continue the run"),
+    "evaluate": ("evaluate", "play whole episodes with an exported policy"),
+    "export": ("export", "export the policy of a run's newest checkpoint"),
+    "curves": ("learning_curves", "lay the learning curves of runs beside each other and beside published ones"),
+    "demo": ("demo", "train on MinAtar and, briefly, on Pong; export, evaluate and plot"),
+    "figure1_atari57": ("figure1_atari57", "ACER, Figure 1: replay ratios on 57 Atari games"),
+    "figure1_minatar": ("figure1_minatar", "the design of Figure 1 on five MinAtar games"),
+    "figure3_continuous": ("figure3_continuous", "ACER, Figure 3: five methods on six control tasks"),
+    "figure4_ablation": ("figure4_ablation", "ACER, Figure 4: continuous ACER without one of its parts"),
+    "figure5_sensitivity": ("figure5_sensitivity", "ACER, Figures 5 and 6: learning rate and δ"),
+    "figure_cliffwalk": ("figure_cliffwalk", "prioritized replay, Figures 1 and 2: the Blind Cliffwalk"),
+    "table1_prioritized": ("table1_prioritized", "prioritized replay, Table 1: DQN's family on 57 Atari games"),
+    "table_atari49": ("table_atari49", "ACER and A3C on 49 Atari games at 40M frames"),
+    "table_atari57": ("table_atari57", "the runs of Figure 1, by game"),
+    "table_control": ("table_control", "the runs of Figure 3 as numbers"),
+    "table_minatar_priorities": ("table_minatar_priorities", "prioritized replay on five MinAtar games"),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command that `argv` names after the program, and returns its exit status."""
+    name = argv[1] if len(argv) > 1 else "--help"
+    if name in COMMANDS:
+        module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
+        return module.main([f"acer_tf {name}", *argv[2:]])
+    usage = "\n".join(f"  {command:26}{summary}" for command, (_, summary) in COMMANDS.items())
+    if name in ("help", "-h", "-help", "--help"):
+        print(f"usage: python -m acer_tf COMMAND [flags]; COMMAND --help lists its flags\n\n{usage}")
+        return 0
+    print(f"error: there is no command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

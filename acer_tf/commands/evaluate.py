@@ -1,0 +1,117 @@
+"""Evaluates an exported policy: whole games, raw score, and on Atari the human-normalised score.
+
+python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
+
+It needs the policy's directory alone: environment, preset and preprocessing are in its metadata.
+Exit status: 0 done, 1 failed while running, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from acer_tf.commands import cli
+
+if TYPE_CHECKING:
+    from acer_tf.training.evaluation import EvaluationResult
+
+
+FLAGS = cli.new_flags()
+flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
+flags.DEFINE_integer("episodes", 30, "number of whole games", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "num_envs", 16, "environments side by side; at most one per game", lower_bound=1, flag_values=FLAGS
+)
+flags.DEFINE_string("video", None, ".mp4 file for the first game of the first environment", flag_values=FLAGS)
+flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
+
+
+def main(argv: list[str]) -> int:
+    """Runs the script with `argv` (the program's name first) and returns its exit status."""
+    cli.parse(FLAGS, argv, __doc__, required=("policy",))
+    try:
+        return _evaluate(FLAGS)
+    except KeyboardInterrupt:
+        # The games that have ended so far are the shorter ones: their mean would mislead.
+        print("interrupted before the last game ended: no score", file=sys.stderr)
+        return 130
+
+
+def _evaluate(args: flags.FlagValues) -> int:
+    # Loaded here, because it takes seconds: bad flags and --help are answered at once.
+    from acer_tf.envs import InvalidEnvironment
+    from acer_tf.training.evaluation import EvaluationError, evaluate
+    from acer_tf.training.export import PolicyError, load_policy
+
+    try:
+        policy = load_policy(args.policy)
+        result = evaluate(
+            policy,
+            episodes=args.episodes,
+            greedy=args.greedy,
+            seed=args.seed,
+            num_envs=args.num_envs,
+            video=Path(args.video) if args.video is not None else None,
+            report=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except (PolicyError, InvalidEnvironment, EvaluationError) as error:
+        return cli.fail(2, error)
+    except OSError as error:
+        return cli.fail(1, error)
+    summary = summarize(result, policy.metadata)
+    print(json.dumps(summary, indent=2, allow_nan=False) if args.json else _text(summary, args.video))
+    return 0
+
+
+def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What --json prints. "human_normalized" is of the mean, and None where it is not defined."""
+    from acer_tf.reproduction.scores import human_normalized
+
+    atari = metadata["atari_preset"] is not None
+    return {
+        "env": result.env,
+        "atari_preset": metadata["atari_preset"],
+        "episodes": result.episodes,
+        "greedy": result.greedy,
+        "seed": result.seed,
+        "num_envs": result.num_envs,
+        "mean": result.mean,
+        "standard_error": result.standard_error,
+        "median": result.median,
+        "min": min(result.returns),
+        "max": max(result.returns),
+        "human_normalized": human_normalized(result.env, result.mean) if atari else None,
+        "returns": result.returns,
+        "steps": result.steps,
+        "frames": result.frames,
+        "policy": {name: metadata[name] for name in ("agent", "preset", "steps", "frames", "commit")},
+    }
+
+
+def _text(summary: dict[str, Any], video: str | None) -> str:
+    error = summary["standard_error"]
+    lines = [
+        "{env}, {games}, {actions} actions, seed {seed}".format(
+            env=" ".join(filter(None, (summary["env"], summary["atari_preset"]))),
+            games="1 game" if summary["episodes"] == 1 else f"{summary['episodes']} games",
+            actions="greedy" if summary["greedy"] else "sampled",
+            seed=summary["seed"],
+        ),
+        f"  return  {summary['mean']:.2f}" + (f" ± {error:.2f} (mean ± standard error)" if error is not None else ""),
+        "          median {median:.2f}, min {min:.2f}, max {max:.2f}".format_map(summary),
+        f"  length  {sum(summary['steps']) / summary['episodes']:,.0f} steps, "
+        f"{sum(summary['frames']) / summary['episodes']:,.0f} frames (mean)",
+    ]
+    if summary["human_normalized"] is not None:
+        lines.append(f"  human-normalised  {summary['human_normalized']:.3f} (0 random, 1 human)")
+    if video is not None:
+        lines.append(f"  video   {video}")
+    return "\n".join(lines)

@@ -1,0 +1,139 @@
+r"""Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et al., 2016): Figures 1 and 2, whole.
+
+python -m acer_tf figure_cliffwalk --output=results/cliffwalk
+
+Q-learning updates to convergence against the number of states n = 2 ... 16, tabular and linear, under uniform, greedy
+TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes results.csv (a row per
+run), table.csv, table.md, figure.png, figure.svg, run.json and experiment.json. One process: 34 minutes on a busy
+machine of 2 cores, most of them for n = 16 and 15; the same command continues behind the last point that was done.
+
+Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), and
+greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD error.
+What else the paper leaves open is listed in acer_tf/reproduction/cliffwalk.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from acer_tf.commands import cli
+from acer_tf.reproduction.cliffwalk import (
+    REPLAYS,
+    REPRESENTATIONS,
+    Result,
+    read_results,
+    run,
+    write_results,
+)
+from acer_tf.reproduction.experiment import write_report
+from acer_tf.reproduction.report.cliffwalk import report
+from acer_tf.reproduction.report.evidence import Evidence, EvidenceError, own_evidence
+from acer_tf.reproduction.report.tables import markdown
+
+_TEXT = (
+    """Q-learning updates to convergence in the small world of Schaul et al. 2016 (Figures 1 and 2, Appendix B.1): two
+    actions in each of n states in a row, of which one is right; the memory holds the transitions of all 2^n action
+    sequences, of which one is rewarded.""",
+    """Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear),
+    and greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD
+    error.""",
+)
+
+FLAGS = cli.new_flags()
+flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20", flag_values=FLAGS)
+flags.DEFINE_integer("runs", 10, "per point", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
+flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_string("output", "runs/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
+flags.DEFINE_bool("report_only", False, "make table and figure anew from results.csv", flag_values=FLAGS)
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__)
+    output = Path(FLAGS.output)
+    try:
+        sizes = _sizes(FLAGS.sizes)
+        own_evidence(output, "figure_cliffwalk")
+        if FLAGS.report_only:
+            show(read_results(output / "results.csv"), output)
+            return 0
+        settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
+        document, results = _begun(output, settings)
+    except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
+        return cli.fail(2, error)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return cli.fail(2, f"--output={output} cannot be made: {error}")
+    from acer_tf.training.records import run_document, write_json
+
+    document = document or run_document(settings, {"seconds": 0})
+    began = time.monotonic() - document["seconds"]
+    points = [
+        (states, representation, replay) for states in sizes for representation in REPRESENTATIONS for replay in REPLAYS
+    ]
+    try:
+        for states, representation, replay in points[len(results) // FLAGS.runs :]:
+            results += _runs(representation, replay, states)
+            write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
+            write_results(results, output / "results.csv")
+    except KeyboardInterrupt:
+        return cli.fail(130, "stopped; the same command continues")
+    show(results, output)
+    return 0
+
+
+def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
+    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far.
+
+    Raises:
+        ValueError: there is something else.
+    """
+    record, table = output / "run.json", output / "results.csv"
+    if not record.exists():
+        if table.exists():
+            raise ValueError(f"--output={output} holds a results.csv without its run.json: choose another")
+        return None, []
+    document, results = json.loads(record.read_text()), read_results(table) if table.exists() else []
+    if document["settings"] != settings:
+        raise ValueError(f"--output={output} holds results of other settings, {document['settings']}: choose another")
+    if len(results) == len(settings["sizes"]) * len(REPRESENTATIONS) * len(REPLAYS) * settings["runs"]:
+        raise ValueError(f"--output={output} holds these results already: choose another, or --report_only")
+    return document, results
+
+
+def show(results: Sequence[Result], output: Path) -> None:
+    """Table and figure, from `results` and the run.json beside them."""
+    command = shlex.join(json.loads((output / "run.json").read_text())["command"])
+    made = report(results)
+    text = tuple(" ".join(paragraph.split()) for paragraph in _TEXT)
+    title = "The Blind Cliffwalk of prioritized experience replay"
+    write_report(Evidence("figure_cliffwalk", title, text, command), made, output)
+    print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}")
+
+
+def _runs(representation: str, replay: str, states: int) -> list[Result]:
+    began = time.monotonic()
+    results = [
+        run(representation, replay, states, number, seed=FLAGS.seed, limit=FLAGS.limit) for number in range(FLAGS.runs)
+    ]
+    median = np.median([result.updates for result in results])
+    unfinished = sum(not result.converged for result in results)
+    note = f", {unfinished} not converged" if unfinished else ""
+    seconds = time.monotonic() - began
+    print(f"n={states} {representation}, {replay}: {median:,.0f} updates{note} ({seconds:.1f} s)", flush=True)
+    return results
+
+
+def _sizes(texts: list[str]) -> list[int]:
+    if not texts or not all(text.isdecimal() and 2 <= int(text) <= 20 for text in texts):
+        raise ValueError(f"--sizes={','.join(texts)}: must be numbers from 2 to 20, as in 2,4,8")
+    return sorted({int(text) for text in texts})

@@ -1,0 +1,185 @@
+r"""Lays the learning curves of runs in one environment beside each other, and beside what was published of it.
+
+python -m acer_tf curves --output=results/minatar_breakout \
+    --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
+
+Writes table.csv, table.md, figure.png, figure.svg and experiment.json, keeps each run's progress.csv and run.json
+beside them, and makes the page of all results anew: index.html in the folder that --page names.
+"""
+
+from __future__ import annotations
+
+import collections
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+
+from acer_tf.commands import cli
+from acer_tf.reproduction.aggregation import equally_long, final_return
+from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
+from acer_tf.reproduction.experiment import Drawing, Report, write_report
+from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe, own_evidence
+from acer_tf.reproduction.report.figures import learning_curves
+from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
+from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
+from acer_tf.settings import differences
+
+FLAGS = cli.new_flags()
+flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
+flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
+flags.DEFINE_multi_integer(
+    "at_steps", [], "also tabulate the mean of the last 100 games at this step", flag_values=FLAGS
+)
+flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
+flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
+flags.DEFINE_string("page", "results", "folder of the page, made anew where --output lies in it", flag_values=FLAGS)
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__, required=("runs", "output"))
+    output = Path(FLAGS.output)
+    command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
+    try:
+        folders = _labelled(FLAGS.runs)
+        own_evidence(output, "learning_curves")
+        made = show(
+            folders,
+            output,
+            title=FLAGS.title,
+            text=FLAGS.text,
+            command=command,
+            at_steps=FLAGS.at_steps,
+        )
+    except (CurveError, EvidenceError) as error:
+        return cli.fail(2, error)
+    print(markdown(made))
+    print(f"table, figure and records in {output}")
+    if Path(FLAGS.page).resolve() in output.resolve().parents:
+        print(f"page: {write_page(Path(FLAGS.page))}")
+    return 0
+
+
+def show(
+    folders: Mapping[str, Sequence[Path]],
+    output: Path,
+    *,
+    title: str,
+    text: Sequence[str],
+    command: str,
+    at_steps: Sequence[int] = (),
+) -> Table:
+    """Makes the evidence of runs in one environment.
+
+    Args:
+        folders: of the runs, by label. What lies in `output` already, in its place, is not copied.
+        output: the evidence's folder.
+        title: by default the environment.
+        text: paragraphs.
+        command: that makes it.
+        at_steps: where the mean of the last 100 games is tabulated too.
+
+    Returns:
+        The table.
+
+    Raises:
+        CurveError: a run cannot be read, or they are of several environments; nothing has changed.
+        EvidenceError: a record cannot be read, or would take the place of another run's; nothing has changed.
+    """
+    groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
+    env = environment_of(groups)
+    places = collections.Counter(run_folder(output, label, run.seed) for label, runs in groups.items() for run in runs)
+    if twice := [place for place, count in places.items() if count > 1]:
+        raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
+    for label, paths in folders.items():
+        for folder, run in zip(paths, groups[label], strict=True):
+            _require_same_run(run_folder(output, label, run.seed), folder, label)
+    title = title or env
+    cells = []
+    for label, paths in folders.items():
+        for folder, run in zip(paths, groups[label], strict=True):
+            kept = run_folder(output, label, run.seed)
+            if kept.resolve() != folder.resolve():
+                kept.mkdir(parents=True, exist_ok=True)
+                for name in RECORDS:
+                    shutil.copyfile(folder / name, kept / name)
+            cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
+    published = published_curves(env)
+    made = table(groups, published, at_steps)
+    figure = learning_curves({env: groups}, published_curves, titles={env: title})
+    caption = "Means over seeds with standard errors, each run thin" + ("; dashed: published." if published else ".")
+    evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
+    write_report(evidence, Report({"table": made}, {"figure": Drawing(caption, figure)}), output)
+    return made
+
+
+def run_folder(output: Path, label: str, seed: int) -> Path:
+    """Where the evidence in `output` keeps a run."""
+    return output / "runs" / f"{_slug(label)}-seed{seed}"
+
+
+def table(
+    groups: Mapping[str, Sequence[RunCurve]], published: Sequence[PublishedCurve], at_steps: Sequence[int]
+) -> Table:
+    """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %].
+
+    These are of the runs as far as the shortest of the group has come. Where a step is asked for, a row per published
+    curve that reaches one.
+    """
+    head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
+    rows: list[list[str]] = []
+    for label, runs in groups.items():
+        for run in runs:
+            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(number, _returns(run, at_steps))])
+        if len(runs) > 1:
+            values = np.array([_returns(run, at_steps) for run in equally_long(runs)])
+            means = (mean_with_error(*mean_and_error(column)) for column in values.T)
+            steps = f"{min(run.steps[-1] for run in runs):,.0f}"
+            rows.append([label, f"{len(runs)} seeds, mean", steps, *means])
+            if np.isfinite(values).all():
+                middles = (str(interquartile_mean(column)) for column in values.T)
+                rows.append([label, f"{len(runs)} seeds, IQM", steps, *middles])
+    for curve in published:
+        values = np.array([curve.at(step) for step in at_steps])
+        if np.isfinite(values).any():
+            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(number, values), ""])
+    return Table("Mean raw return of training games; at a step, of the 100 before it.", head, rows)
+
+
+def _returns(run: RunCurve, at_steps: Sequence[int]) -> list[float]:
+    return [*(return_at(run, step) for step in at_steps), final_return(run)]
+
+
+def _require_same_run(kept: Path, folder: Path, label: str) -> None:
+    """Refuses to lay a run's records over those of a run with other settings, or of one that came further."""
+    if not (kept / "run.json").exists():
+        return
+    old, new = describe(kept, kept.name, label), describe(folder, kept.name, label)
+    different = differences(old.settings, new.settings)
+    if old.steps > new.steps:
+        different.append(f"{old.steps:,} steps there, {new.steps:,} here")
+    if different:
+        raise EvidenceError(
+            f"{kept} holds another run ({different[0]}) than {folder}: give that another label, or move {kept} away"
+        )
+
+
+def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for text in texts:
+        label, separator, paths = text.partition("=")
+        if not separator or not paths:
+            raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
+        if label in found:
+            raise CurveError(f"--runs={text}: there are runs of '{label}' already; name them all in one flag")
+        found[label] = [Path(path) for path in paths.split(",")]
+    return found
+
+
+def _slug(label: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in label.lower())
