@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import Network, default_architecture
+from acer_tf.networks import Network
+from acer_tf.torsos import default_network
 from acer_tf.types import EnvironmentSpec
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6)
@@ -263,5 +264,5 @@ def test_an_architecture_that_cannot_read_the_observations_is_refused(architectu
 
 
 @pytest.mark.parametrize("architecture", SPECS)
-def test_default_architecture(architecture):
-    assert default_architecture(SPECS[architecture]) == architecture
+def test_default_network(architecture):
+    assert default_network(SPECS[architecture]) == architecture

@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
-from acer_tf.envs import ATARI_PRESETS, env_family
+from acer_tf.envs import ATARI_PRESETS, family_of
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.types import EnvironmentSpec
@@ -188,7 +188,7 @@ def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any])
     if missing := [name for name in _GIVEN if name not in metadata]:
         raise ValueError(f"the policy's metadata lacks {missing}")
     preset, values = metadata["atari_preset"], None
-    if env_family(metadata["env"]) == "atari":
+    if family_of(metadata["env"]).atari:
         if preset not in ATARI_PRESETS:
             raise ValueError(f"the policy's atari_preset is {preset!r}, not one of {', '.join(ATARI_PRESETS)}")
         # By value: a later version may mean something else by the name.

@@ -24,7 +24,15 @@ from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.settings import Settings, differences, settings_document, settings_from
 from acer_tf.training.actor import Actor, NonFiniteError
-from acer_tf.training.build import derive_seed, make_agent, make_loop, make_network, make_replay, resolve
+from acer_tf.training.build import (
+    derive_seed,
+    make_agent,
+    make_loop,
+    make_network,
+    make_replay,
+    require_effect,
+    resolve,
+)
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.export import export_policy
 from acer_tf.training.records import (
@@ -57,6 +65,7 @@ def train(
     threads: int = 0,
     replay_file: Path | None = None,
     quiet: bool = False,
+    env: envs.EnvFactory | None = None,
 ) -> Path:
     """Trains to `settings.total_steps`, or continues the run in `run_dir` up to there.
 
@@ -67,6 +76,7 @@ def train(
         threads: of TensorFlow and of ALE's emulators, as `use_threads` says; 0 for what fits the machine.
         replay_file: a new file to hold the replay while the process runs, for one larger than memory.
         quiet: no progress lines.
+        env: makes one gymnasium environment of the caller's own, which `settings.env` then only names.
 
     Returns:
         The folder of the exported policy.
@@ -79,11 +89,13 @@ def train(
         CheckpointError: none could be written, or none read.
         OSError: something else could not be written (disk full); the last checkpoint is whole.
     """
-    spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+    spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
     settings = resolve(settings, spec)
+    # What an older version let pass goes on.
+    if not _require_same_run(settings, run_dir):
+        require_effect(settings, spec)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
-    _require_same_run(settings, run_dir)
     replay = make_replay(settings, spec, replay_file)
     lock = Lock(run_dir)
     try:
@@ -92,7 +104,7 @@ def train(
             _say(quiet, f"{run_dir} holds this run, finished already")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
-        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use)
+        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use, env)
         try:
             with StopRequest("writing a checkpoint, then stopping") as stop:
                 run.advance(stop, checkpoint_minutes * 60.0, quiet)
@@ -139,6 +151,7 @@ class _Run:
         replay: Any,
         checkpoints: Checkpoints,
         threads: dict[str, int],
+        factory: envs.EnvFactory | None,
     ) -> None:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
         self._checkpoints = checkpoints
@@ -151,7 +164,7 @@ class _Run:
             if (folder / "run.json").exists():
                 print(f"{folder} has no checkpoint yet: starting from the first step", file=sys.stderr)
             details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
-            if settings.env.startswith("atari/"):
+            if settings.family.atari:
                 details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
             write_json(folder / "run.json", run_document(dataclasses.asdict(settings), details))
         self._progress = Progress(folder, steps, state["position"])
@@ -161,6 +174,7 @@ class _Run:
             (settings.seed, steps),
             atari_preset=settings.atari_preset,
             threads=threads["emulators"],
+            factory=factory,
         )
         actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
         self._loop = make_loop(settings, actor, agent, replay)
@@ -296,7 +310,7 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
 def _policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
     return {
         "env": settings.env,
-        "atari_preset": settings.atari_preset if settings.env.startswith("atari/") else None,
+        "atari_preset": settings.atari_preset if settings.family.atari else None,
         "agent": settings.agent,
         "preset": settings.preset,
         "steps": steps,

@@ -36,7 +36,7 @@ def per_state(probabilities, q, trajectory, h):
     take = trajectory.action[..., None]
     rho_taken = np.take_along_axis(rho, take, axis=-1)[..., 0]
     q_ret = oracles.off_policy_return(
-        np.clip(trajectory.reward, -h.reward_clip, h.reward_clip),
+        np.clip(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip),
         trajectory.discount,
         trajectory.mask,
         np.take_along_axis(q[:, :-1], take, axis=-1)[..., 0],
@@ -74,7 +74,7 @@ def mlp(weights, observation):
 
 
 def gradients_by_autodiff(agent, trajectory):
-    h = agent.hyperparameters
+    h = agent.settings
     online, average = (
         [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
         for network in (agent.network, agent.average)
@@ -154,7 +154,7 @@ def linear(parameters, observation):
 
 
 def gradients_by_finite_differences(agent, trajectory):
-    h = agent.hyperparameters
+    h = agent.settings
     flat, flat_average = (
         np.concatenate([v.numpy().ravel() for v in network.model.trainable_variables]).astype(np.float64)
         for network in (agent.network, agent.average)

@@ -14,7 +14,8 @@ import pytest
 import tensorflow as tf
 
 import acer_tf
-from acer_tf.networks import Network, default_architecture
+from acer_tf.networks import Network
+from acer_tf.torsos import default_network
 from acer_tf.training import export
 from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
 from acer_tf.types import EnvironmentSpec
@@ -27,7 +28,7 @@ SPECS = {
 
 
 def make_network(env: str, **arguments: Any) -> Network:
-    return Network(SPECS[env], architecture=default_architecture(SPECS[env]), seed=1, **arguments)
+    return Network(SPECS[env], architecture=default_network(SPECS[env]), seed=1, **arguments)
 
 
 def make_metadata(env: str, **changes: Any) -> dict[str, Any]:
