@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 # AVX-512 or more; with AVX2 alone they are a third faster too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["__version__", "load_policy"]
 
 
