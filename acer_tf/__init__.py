@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from acer_tf.training.export import load_policy
+    from acer_tf.policy import load_policy
 
 # TensorFlow reads it once, when it is first used. By itself it takes oneDNN's convolutions only where the processor has
 # AVX-512 or more; with AVX2 alone they are a third faster too.
@@ -17,7 +17,7 @@ __all__ = ["__version__", "load_policy"]
 def __getattr__(name: str) -> Any:
     # Not imported above: acer_tf.envs and acer_tf.replay must be usable without TensorFlow being loaded.
     if name == "load_policy":
-        from acer_tf.training.export import load_policy
+        from acer_tf.policy import load_policy
 
         return load_policy
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
