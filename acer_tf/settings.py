@@ -21,7 +21,7 @@ class Settings:
     """Everything that decides what a run computes. A run folder belongs to one such value.
 
     The names are those of the flags of `acer_tf train`. Steps are agent decisions, counted over all environments
-    unless said otherwise.
+    unless said otherwise. `make_settings` makes one from a preset; `dataclasses.replace` changes one.
     """
 
     env: str
@@ -319,12 +319,21 @@ RECURRENT_AGENTS = ("acer", "a3c", "trust_a3c")  # with discrete actions
 CONTINUOUS_AGENTS = ("acer_continuous", "a3c", "trust_a3c", "tis", "trust_tis")
 
 
-def make_settings(given: Mapping[str, Any]) -> Settings:
+def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
     """Settings from the preset, then the agent, then what was given by name, the later over the earlier.
+
+    >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
+    >>> settings.entropy_weight, settings.seed
+    (0.001, 3)
+
+    Args:
+        given: values by name, as a mapping.
+        values: more of them, as keywords; they count where both give one.
 
     Raises:
         SettingsError: an unknown name, preset or agent, or a value out of range.
     """
+    given = {**(given or {}), **values}
     defaults = {f.name: f.default for f in dataclasses.fields(Settings)}
     if unknown := set(given) - set(defaults):
         raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(defaults)}")

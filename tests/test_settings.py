@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf import settings as module
 from acer_tf.agents.acer import AcerHyperparameters
 from acer_tf.agents.acer_continuous import AcerContinuousHyperparameters
 from acer_tf.agents.actor_critic import ActorCriticHyperparameters
@@ -21,9 +22,8 @@ from acer_tf.settings import (
     settings_document,
     settings_from,
 )
-from acer_tf.training import settings as module
 
-TRAINING = Path(module.__file__).parent
+TRAINING = Path(module.__file__).parent / "training"
 INF, NAN = math.inf, math.nan
 
 # Typed from the design, not from the code: each preset in full.
@@ -227,6 +227,14 @@ def test_what_is_given_comes_before_the_agent_and_the_agent_before_the_preset(mo
     assert pong(preset="odd").replay_ratio == 2.0
     settings = pong(preset="odd", agent="trust_a3c", gamma=0.8)
     assert (settings.replay_ratio, settings.entropy_weight, settings.gamma) == (0.0, 0.5, 0.8)
+
+
+def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_both_are_given():
+    given = {"env": "CartPole-v1", "seed": 1, "gamma": 0.9}
+    assert make_settings(given) == make_settings(**given) == make_settings({"env": "CartPole-v1", "seed": 1}, gamma=0.9)
+    assert make_settings(given, seed=2) == make_settings(given | {"seed": 2})
+    with pytest.raises(SettingsError, match="unknown settings .'gama'"):
+        make_settings(env="CartPole-v1", gama=0.9)
 
 
 NOT_POSITIVE = "above 0 and finite"
