@@ -27,6 +27,7 @@ class Settings:
 
     The names are those of the flags of `acer_tf train`. Steps are agent decisions, counted over all environments
     unless said otherwise. A default never changes, so that records which lack a setting keep their meaning.
+    `make_settings` makes one from a preset; `dataclasses.replace` changes one.
     """
 
     # fmt: off
@@ -334,12 +335,17 @@ class Settings:
             )
 
 
-def make_settings(given: Mapping[str, Any] | None = None, **values: Any) -> Settings:
+def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
     """Settings from the preset, then the agent, then what was given by name, the later over the earlier.
 
+    >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
+    >>> settings.entropy_weight, settings.seed
+    (0.001, 3)
+
     Args:
-        given: settings by name. "preset" may be "auto", as it is without one: what suits the environment and the agent.
-        values: more of them: `make_settings(env="CartPole-v1", seed=1)`.
+        given: values by name, as a mapping. "preset" may be "auto", as it is without one: what suits the environment
+            and the agent.
+        values: more of them, as keywords; they count where both give one.
 
     Raises:
         SettingsError: an unknown name, preset or agent, or a value out of range.

@@ -224,6 +224,14 @@ def test_what_is_given_comes_before_the_agent_and_the_agent_before_the_preset(mo
     assert (settings.replay_ratio, settings.entropy_weight, settings.gamma) == (0.0, 0.5, 0.8)
 
 
+def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_both_are_given():
+    given = {"env": "CartPole-v1", "seed": 1, "gamma": 0.9}
+    assert make_settings(given) == make_settings(**given) == make_settings({"env": "CartPole-v1", "seed": 1}, gamma=0.9)
+    assert make_settings(given, seed=2) == make_settings(given | {"seed": 2})
+    with pytest.raises(SettingsError, match="unknown settings .'gama'"):
+        make_settings(env="CartPole-v1", gama=0.9)
+
+
 NOT_POSITIVE = "above 0 and finite"
 BAD_VALUES = [
     ("unroll_length", 0, "at least 1"),

@@ -14,10 +14,10 @@ from typing import Any
 from absl import flags
 
 from acer_tf.commands import cli, learning_curves, train
+from acer_tf.policy import load_policy
 from acer_tf.reproduction.report.page import write_page
 from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import load_policy
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)

@@ -16,7 +16,7 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.envs import AtariPreset, VectorEnvironment, family_of
-from acer_tf.training.export import Policy, PolicyError
+from acer_tf.policy import Policy, PolicyError
 
 # The protocol of Mnih et al. (2015), for which the human and random scores of the 57 games are known.
 MAX_NO_OPS = 30
@@ -79,11 +79,14 @@ def evaluate(
     greedy: bool = False,
     seed: int = 0,
     num_envs: int = DEFAULT_NUM_ENVS,
-    video: Path | None = None,
+    video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
     env: envs.EnvFactory | None = None,
 ) -> EvaluationResult:
     """Plays whole games in the environment that the policy's metadata names, and returns their raw scores.
+
+    >>> result = acer_tf.evaluate(acer_tf.load_policy("runs/cartpole/policy"), episodes=10)
+    >>> print(f"{result.mean:.1f} ± {result.standard_error:.1f}")
 
     Lost lives do not end a game. On Atari a game starts with up to 30 no-ops and is cut at 108,000 frames; frame skip,
     stickiness, action set and preprocessing are those that the policy was trained with. Elsewhere the environment's own
@@ -120,7 +123,7 @@ def evaluate(
     games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
-        recorder = stack.enter_context(_Video(video)) if video is not None else None
+        recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
         playing = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
         stack.callback(playing.close)
         if recorder is not None:

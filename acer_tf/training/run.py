@@ -15,6 +15,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ from acer_tf.training.records import (
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 
+Row = dict[str, float | int | None]  # of progress.csv, by its columns; None for an empty cell
+
 
 class Interrupted(Exception):
     """Ctrl-C or SIGTERM stopped the run, behind a checkpoint; the same command continues it."""
@@ -59,15 +62,19 @@ class Interrupted(Exception):
 
 def train(
     settings: Settings,
-    run_dir: Path,
+    run_dir: str | Path,
     *,
     checkpoint_minutes: float = 10.0,
     threads: int = 0,
-    replay_file: Path | None = None,
+    replay_file: str | Path | None = None,
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
+    on_row: Callable[[Row], None] | None = None,
 ) -> Path:
     """Trains to `settings.total_steps`, or continues the run in `run_dir` up to there.
+
+    >>> settings = acer_tf.make_settings(env="CartPole-v1", total_steps=30_000, replay_start=100)
+    >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row: print(row["mean_return"]))
 
     Args:
         settings: what to compute.
@@ -77,6 +84,9 @@ def train(
         replay_file: a new file to hold the replay while the process runs, for one larger than memory.
         quiet: no progress lines.
         env: makes one gymnasium environment of the caller's own, which `settings.env` then only names.
+        on_row: receives each row of progress.csv as soon as it is written: a dict by column, of Python numbers and
+            None. What it raises stops the run after a checkpoint that holds the row. Each row is given once; a run
+            that continues computes the rows after its checkpoint again, and gives them again.
 
     Returns:
         The folder of the exported policy.
@@ -88,7 +98,9 @@ def train(
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: none could be written, or none read.
         OSError: something else could not be written (disk full); the last checkpoint is whole.
+        Exception: what `on_row` raised.
     """
+    run_dir = Path(run_dir)
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
     settings = resolve(settings, spec)
     # What an older version let pass goes on.
@@ -96,7 +108,7 @@ def train(
         require_effect(settings, spec)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
-    replay = make_replay(settings, spec, replay_file)
+    replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
     lock = Lock(run_dir)
     try:
         # Once more behind the lock: another process may have begun a run here in the meantime.
@@ -107,7 +119,7 @@ def train(
         run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use, env)
         try:
             with StopRequest("writing a checkpoint, then stopping") as stop:
-                run.advance(stop, checkpoint_minutes * 60.0, quiet)
+                run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
             return run.finish()
         finally:
             run.close()
@@ -189,7 +201,9 @@ class _Run:
     def steps(self) -> int:
         return self._loop.actor.steps
 
-    def advance(self, stop: StopRequest, checkpoint_seconds: float, quiet: bool) -> None:
+    def advance(
+        self, stop: StopRequest, checkpoint_seconds: float, quiet: bool, on_row: Callable[[Row], None] | None
+    ) -> None:
         settings = self._settings
         if self.steps:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
@@ -205,6 +219,12 @@ class _Run:
                 row = self._row()
                 self._progress.write(row)
                 _say(quiet, progress_line(row, settings.total_steps))
+                if on_row is not None:
+                    try:
+                        on_row(row)
+                    except Exception:
+                        self._save()
+                        raise
             if stop.signal_number is not None:
                 self._save()
                 raise Interrupted(stop.signal_number)
@@ -240,7 +260,7 @@ class _Run:
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
         self._checkpoints.save(Snapshot(arrays, state), self._replay if with_replay else None, self.steps)
 
-    def _row(self) -> dict[str, float | int | None]:
+    def _row(self) -> Row:
         actor, (steps, seconds) = self._loop.actor, self._logged
         self._logged = (self.steps, self._seconds())
         diagnostics = self._loop.take_diagnostics()

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from acer_tf.policy import Policy, load_policy
 from acer_tf.rules import rules_for
 from acer_tf.settings import make_settings
-from acer_tf.training.export import Policy, load_policy
 from acer_tf.training.run import train
 from tests.learning.worlds import LinearQuadratic
 

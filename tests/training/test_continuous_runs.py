@@ -14,10 +14,11 @@ import tensorflow as tf
 from acer_tf import envs
 from acer_tf.envs import InvalidEnvironment
 from acer_tf.networks import ContinuousNetwork
+from acer_tf.policy import Policy, PolicyError, load_policy
 from acer_tf.rules import rules_for
 from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.training.export import export_policy
 from acer_tf.training.run import train
 from tests.training.scripted import rows_of
 

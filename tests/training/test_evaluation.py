@@ -13,10 +13,11 @@ import pytest
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
 from acer_tf.networks import Network
+from acer_tf.policy import Policy, PolicyError, load_policy
 from acer_tf.torsos import default_network
 from acer_tf.training import evaluation
 from acer_tf.training.evaluation import EvaluationError, EvaluationResult, evaluate
-from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.training.export import export_policy
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 SPEC = EnvironmentSpec((1,), "float32", 1, 2, 3)
