@@ -36,7 +36,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(RUN) -m mypy
 
 benchmark: $(STAMP)  ## speed of the parts and of the whole loop beside the limits of this machine: under 10 minutes
-	$(RUN) -m experiments.benchmark
+	$(RUN) -m benchmarks
 
 clean:  ## remove caches, build leftovers and demo_output; .venv and runs/ stay
 	rm -rf build dist demo_output .mypy_cache .pytest_cache .ruff_cache

@@ -63,12 +63,10 @@ def test_every_function_in_the_equation_table_exists():
 
 def test_every_flag_that_a_readme_names_exists():
     names = (
-        "benchmark demo evaluate export figure_cliffwalk figure1_minatar figure3_continuous learning_curves peers "
-        "table_control train"
+        "demo evaluate export figure_cliffwalk figure1_minatar figure3_continuous learning_curves table_control train"
     )
-    apart = ("benchmark", "peers")
-    folders = {name: "experiments" if name in apart else "acer_tf.commands" for name in names.split()}
-    scripts = [importlib.import_module(f"{folder}.{name}") for name, folder in folders.items()]
+    modules = [*(f"acer_tf.commands.{name}" for name in names.split()), "benchmarks.__main__", "benchmarks.peers"]
+    scripts = [importlib.import_module(module) for module in modules]
     known = {name for script in scripts for name in script.FLAGS}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     named = set(re.findall(r"--(\w+)", README + RESULTS))
