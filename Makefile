@@ -36,7 +36,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(RUN) -m mypy
 
 benchmark: $(STAMP)  ## speed of the parts and of the whole loop beside the limits of this machine: under 10 minutes
-	$(RUN) -m experiments.benchmark
+	$(RUN) -m benchmarks
 
 docs:  ## write the generated tables of docs/ anew
 	$(RUN) docs/presets.py

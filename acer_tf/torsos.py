@@ -104,9 +104,13 @@ def architecture_of(network: str) -> Architecture:
     """The architecture that `--network` names.
 
     Raises:
-        KeyError: neither of `ARCHITECTURES` nor of the form "module:NAME".
+        ValueError: neither of `ARCHITECTURES` nor of the form "module:NAME".
     """
-    return Architecture(network) if is_reference(network) else ARCHITECTURES[network]
+    if is_reference(network):
+        return Architecture(network)
+    if network not in ARCHITECTURES:
+        raise ValueError(f"there is no network {network!r}; there are {', '.join(ARCHITECTURES)}, and module:NAME")
+    return ARCHITECTURES[network]
 
 
 def torso_of(network: str) -> Torso:

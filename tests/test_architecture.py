@@ -20,7 +20,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 
 # The parts of the package from the ground up. A part imports any part of an earlier layer; within a layer only those of
-# its own group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it.
+# its own group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it. OUTSIDE lies
+# beside the package, not in it.
 LAYERS: list[list[set[str]]] = [
     [{"types"}],
     [{"equations", "distributions"}, {"policy"}],
@@ -31,8 +32,9 @@ LAYERS: list[list[set[str]]] = [
     [{"reproduction"}],
     [{"commands"}],
     [{"__main__"}],
-    [{"experiments"}],
+    [{"experiments"}, {"benchmarks"}],
 ]
+OUTSIDE = ("experiments", "benchmarks")
 
 # Narrower than the layers: these import nothing of the package but what is named here.
 ONLY: dict[str, set[str]] = {
@@ -62,7 +64,7 @@ class Import(NamedTuple):
 
 
 def sources() -> list[Path]:
-    return sorted(path for folder in ("acer_tf", "experiments") for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path for folder in ("acer_tf", *OUTSIDE) for path in (ROOT / folder).rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
@@ -89,8 +91,8 @@ def imports(source: str, package: str) -> Iterator[Import]:
 def part_of(module: str) -> str | None:
     """The part a module belongs to; "" for the front door, None for what is not ours."""
     top, *rest = module.split(".")
-    if top == "experiments":
-        return "experiments"
+    if top in OUTSIDE:
+        return top
     if top == "acer_tf":
         return rest[0] if rest else ""
     return None
@@ -123,7 +125,7 @@ def import_violations(source: str, module: str, is_package: bool = False) -> lis
         top, target_part = target.split(".")[0], part_of(target)
         if target_part is not None:
             front_door = target_part not in everything
-            if front_door and part != "experiments" and target != "acer_tf.__version__":
+            if front_door and part not in OUTSIDE and target != "acer_tf.__version__":
                 found.append(f"{where}: a part imports parts, not the front door")
             elif not front_door and target_part not in allowed:
                 found.append(f"{where}: {part} may import {sorted(allowed - {part})}")
@@ -168,7 +170,7 @@ def repository_files() -> list[Path]:
 
 
 def test_imports_run_downwards():
-    # experiments/peer_programs/ run in other projects' environments, by files: no part of ours, and they import none.
+    # benchmarks/peer_programs/ run in other projects' environments, by files: no part of ours, and they import none.
     ours = [path for path in sources() if path.parent.name != "peer_programs"]
     modules = [(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py") for path in ours]
     assert len(modules) > 20
@@ -197,6 +199,8 @@ def test_imports_run_downwards():
         ("acer_tf.training.loop", "import acer_tf.commands.train", "training may import"),
         ("acer_tf.training.loop", "from acer_tf import load_policy", "front door"),
         ("acer_tf.training.loop", "import acer_tf", "front door"),
+        ("acer_tf.reproduction.plan", "from benchmarks import timing", "reproduction may import"),
+        ("experiments.train", "import benchmarks.peers", "experiments may import"),
         ("acer_tf.surprise", "", "no place in LAYERS"),
     ],
 )
@@ -221,6 +225,7 @@ def test_a_relative_import_in_a_package_file_is_resolved():
         ("acer_tf.replay.trajectories", "import numpy\nfrom acer_tf.types import Trajectory\nfrom . import chunks"),
         ("acer_tf.training.run", "from acer_tf import __version__, agents, envs, replay"),
         ("acer_tf.commands.train", "from acer_tf.settings import Settings\nfrom acer_tf.reproduction import report"),
+        ("benchmarks.checkouts", "from acer_tf.commands import cli\nfrom benchmarks.peers import speed"),
     ],
 )
 def test_a_downward_import_is_not(module, source):

@@ -255,12 +255,16 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
         ("small", ATARI, r"\['nature'\]"),
         ("mlp", ATARI, r"\['nature'\]"),
         ("small", EnvironmentSpec((2, 10, 3), "bool", 1, 2), r"\['mlp'\]"),
-        ("resnet", SPECS["mlp"], r"\['mlp'\]"),
     ],
 )
 def test_an_architecture_that_cannot_read_the_observations_is_refused(architecture, spec, readers):
     with pytest.raises(ValueError, match=rf"network '{architecture}' cannot read .*these can: {readers}"):
         Network(spec, architecture=architecture)
+
+
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(ValueError, match="there is no network 'resnet'; there are nature, small, mlp, nature_lstm"):
+        Network(SPECS["mlp"], architecture="resnet")
 
 
 @pytest.mark.parametrize("architecture", SPECS)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results/README.md"]
 TEXT = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(PAGES)}
 EVERYTHING = "\n".join(TEXT.values())
-OTHER_PROGRAMS = ("experiments.benchmark", "experiments.peers")  # what is no command of acer_tf
+OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.peers")  # what is no command of acer_tf
 
 
 def test_the_readme_is_short():
@@ -76,7 +76,7 @@ def test_every_column_of_the_records_is_described():
 
 def test_every_command_and_flag_that_is_named_exists():
     named = set(re.findall(r"python -m acer_tf ([a-z]\w*)", EVERYTHING))
-    assert {"train", "evaluate", "curves", "figure1_atari57"} <= named <= set(COMMANDS)
+    assert {"train", "evaluate", "curves", "figure1_atari57"} <= named <= {*COMMANDS, "benchmark"}
     programs = [*(f"acer_tf.commands.{module}" for module, _ in COMMANDS.values()), *OTHER_PROGRAMS]
     known = {name for program in programs for name in getattr(importlib.import_module(program), "FLAGS", ())}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
