@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.networks import Network
+from acer_tf.torsos import TORSOS
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 
@@ -23,7 +24,7 @@ class LinearNetwork(Network):
     """softmax(x W + b) and x W' + b'."""
 
     def __init__(self):
-        self.spec, self.architecture = SPEC, "mlp"
+        self.spec, self.architecture, self.torso = SPEC, "mlp", TORSOS["mlp"]
         x = keras.Input((SIZE,))
         logits = keras.layers.Dense(ACTIONS, name="policy")(x)
         self.model = keras.Model(x, (keras.layers.Softmax()(logits), keras.layers.Dense(ACTIONS, name="q")(x)))
