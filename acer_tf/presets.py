@@ -65,6 +65,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "classic_continuous": {
         "num_envs": 8,
         "unroll_length": 20,
+        "trajectories_per_update": 2,
         "on_policy_updates": False,
         "replay_start": 0,
         "replay_capacity": 5_000,
