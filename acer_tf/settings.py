@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from acer_tf.envs import ATARI_PRESETS
+from acer_tf.envs import ATARI_PRESETS, env_family
 
 Kind = TypeVar("Kind")
 
@@ -450,3 +450,26 @@ _CHECKS: dict[str, tuple[Any, str]] = {
     "exploration_steps": _at_least(0),
     "evaluation_epsilon": _UNIT_INTERVAL,
 }
+
+
+def speed_key(settings: Settings) -> tuple[Any, ...]:
+    """What decides how fast resolved `settings` run, and how large their checkpoints are: runs of equal keys are alike.
+
+    One Atari game stands for all.
+    """
+    family = env_family(settings.env)
+    return (
+        family if family == "atari" else settings.env,
+        # The others have one update rule, with or without two parts: the average network and the trajectory weights.
+        settings.agent if settings.agent in ("dqn", "acer_continuous") else None,
+        math.isfinite(settings.trust_region_delta),
+        settings.replay_ratio > 0 and settings.replay_start * settings.num_envs < settings.total_steps,
+        *(getattr(settings, name) for name in _DECIDES_SPEED),
+    )
+
+
+_DECIDES_SPEED = (
+    "atari_preset", "trajectory_weights", "network", "precision", "num_envs", "unroll_length",
+    "trajectories_per_update", "on_policy_updates", "replay_ratio", "replay_poisson", "replay_priority", "replay_batch",
+    "burn_in", "rmsprop_centered", "advantage_samples", "normalize_observations", "dueling", "retrace", "double_q",
+)  # fmt: skip

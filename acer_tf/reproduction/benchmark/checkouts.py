@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from acer_tf.reproduction.plan.measure import Speed
 from acer_tf.settings import changed, make_settings
 
 HERE = Path(__file__).resolve().parents[3]
@@ -83,7 +82,10 @@ def _rates(checkout: Path, given: Mapping[str, Any]) -> dict[str, float]:
     if answer.returncode:
         said = answer.stderr.strip().splitlines() or ["nothing said"]
         raise ValueError(f"{checkout} cannot be measured: {said[-1]}")
-    speed = Speed(*json.loads(answer.stdout.splitlines()[-1]))
-    rows = (settings.trajectories_per_update or settings.num_envs) * settings.unroll_length
-    rates = {"4": 1.0 / (speed.step + 4 * speed.replay / rows)}
-    return {"0": 1.0 / speed.step, **rates} if settings.on_policy_updates else rates
+    found = json.loads(answer.stdout.splitlines()[-1])
+    if isinstance(found, dict):
+        before, after = found["before"], found["after"]
+    else:  # an older checkout says seconds per step, and per replayed update
+        rows = (settings.trajectories_per_update or settings.num_envs) * settings.unroll_length
+        before, after = found[0], found[0] + 4 * found[1] / rows
+    return {"0": 1.0 / before, "4": 1.0 / after} if settings.on_policy_updates else {"4": 1.0 / after}
