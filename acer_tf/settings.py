@@ -71,7 +71,7 @@ class Settings:
     )
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson), or is always the replay ratio",
-        d.REPLAY,
+        d.REPLAY, speed=True,
     )
     replay_start: int = setting(10_000, d.at_least(0), "steps per environment before replay begins")
     replay_capacity: int = setting(50_000, d.at_least(1), "steps per environment that replay keeps")
@@ -128,7 +128,7 @@ class Settings:
     rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
     rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
     rmsprop_centered: bool = setting(
-        False, d.TRUTH, "take the square of the gradient's running mean off under RMSProp's root",
+        False, d.TRUTH, "take the square of the gradient's running mean off under RMSProp's root", speed=True,
     )
     rmsprop_initial_accumulator: float = setting(1.0, d.at_least(0), "start of RMSProp's mean square")
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
@@ -163,7 +163,7 @@ class Settings:
         5, d.at_least(1), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True,
     )
     normalize_observations: bool = setting(
-        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS,
+        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True,
     )
     dueling: bool = setting(
         True, d.TRUTH, "stochastic dueling network; without it V and Q are separate (ablation)", rules=_CONTINUOUS,
@@ -368,12 +368,12 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
 
 
 def speed_key(settings: Settings) -> tuple[Any, ...]:
-    """Runs of equal keys take the same time per step: resolved settings in, something hashable out."""
+    """What decides how fast resolved `settings` run, and how large their checkpoints are: equal keys are alike."""
     deciding = [name for name, declared in declarations(Settings).items() if declared.speed]
     env = settings.family if settings.family.alike else settings.env
+    rule = settings.rule.discrete, settings.rule.continuous, settings.rule.trajectory_weights
     replays = settings.replay_ratio > 0 and settings.replay_start * settings.num_envs < settings.total_steps
-    values = (getattr(settings, name) for name in deciding)
-    return env, settings.rule, settings.trust_region, replays, *values
+    return env, rule, settings.trust_region, replays, *(getattr(settings, name) for name in deciding)
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from acer_tf.rules import is_reference
 from acer_tf.types import EnvironmentSpec
 
-if TYPE_CHECKING:
-    from acer_tf.networks import Layers
-
+Layers = Any  # networks.Layers, which this must not import
 # See agents.compiled.
 Execution = Literal["xla", "serial", "parallel"]
 

@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # its own group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it. OUTSIDE lies
 # beside the package, not in it.
 LAYERS: list[list[set[str]]] = [
-    [{"types"}],
-    [{"equations", "distributions"}, {"policy"}],
+    [{"types"}, {"rules"}, {"declaration"}],
+    [{"torsos"}, {"equations", "distributions"}, {"policy"}],
     [{"networks", "recurrent", "layers", "averaging"}, {"replay"}, {"envs"}],
-    [{"settings"}],
+    [{"presets", "settings"}],
     [{"agents"}],
     [{"training"}],
     [{"reproduction"}],
@@ -43,6 +43,9 @@ ONLY: dict[str, set[str]] = {
     "policy": {"types"},
     "replay": {"types"},
     "envs": {"types"},
+    "rules": set(),
+    "declaration": set(),
+    "torsos": {"types", "rules"},
 }
 
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "keras", "tensorboard"}
@@ -52,6 +55,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "replay": TENSORFLOW,
     "envs": TENSORFLOW,
     "policy": TENSORFLOW - {"tensorflow"},
+    **dict.fromkeys(("rules", "declaration", "torsos", "presets", "settings"), TENSORFLOW),
 }
 EQUATIONS_MAY_IMPORT = {"tensorflow", "__future__", "typing", "collections"}
 

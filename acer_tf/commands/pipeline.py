@@ -218,20 +218,20 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
-    from acer_tf.reproduction.plan import lines, plan
+    from acer_tf.reproduction.plan import plan
 
     if not cells:
         return 0
     if values.launcher != "local":
         raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
-    made = plan(
+    lines = plan(
         cells,
         Path(values.sweep_dir),
         processes=values.processes or 1,
         threads=values.threads,
         checkpoint_minutes=values.checkpoint_minutes,
     )
-    print("\n".join(lines(made)))
+    print("\n".join(lines))
     return 0
 
 

@@ -148,7 +148,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
     agent = make_agent(settings, envs.spec(settings.env, atari_preset=settings.atari_preset))
     _assign(agent, snapshot.arrays)
     steps = snapshot.state["actor"]["steps"]
-    export_policy(agent.network, directory, _policy_metadata(settings, steps))
+    export_policy(agent.network, directory, policy_metadata(settings, steps))
     return steps
 
 
@@ -235,7 +235,7 @@ class _Run:
     def finish(self) -> Path:
         self._save(with_replay=False)
         policy = self._folder / "policy"
-        export_policy(self._agent.network, policy, _policy_metadata(self._settings, self.steps))
+        export_policy(self._agent.network, policy, policy_metadata(self._settings, self.steps))
         document = _read_document(self._folder) or {}
         write_json(
             self._folder / "run.json",
@@ -327,7 +327,8 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
         variable.assign(arrays[name])
 
 
-def _policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
+def policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
+    """What `export_policy` records of a policy trained for `steps` steps with resolved `settings`."""
     return {
         "env": settings.env,
         "atari_preset": settings.atari_preset if settings.family.atari else None,

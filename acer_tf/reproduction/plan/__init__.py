@@ -1,7 +1,6 @@
 """What a sweep would take of time, disk and memory on this machine, before it is started."""
 
-from acer_tf.reproduction.plan.estimate import Plan, Row, plan
-from acer_tf.reproduction.plan.measure import Speed, measured
-from acer_tf.reproduction.plan.table import lines
+from acer_tf.reproduction.plan.estimate import plan
+from acer_tf.reproduction.plan.measure import Measured, measured
 
-__all__ = ["Plan", "Row", "Speed", "lines", "measured", "plan"]
+__all__ = ["Measured", "measured", "plan"]

@@ -1,105 +1,50 @@
-"""What a sweep would take of time, disk and memory, before it is started."""
+"""From what was measured of each kind of cell to a plan of the sweep."""
 
 from __future__ import annotations
 
 import dataclasses
+import heapq
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from acer_tf.reproduction.plan.cells import PlannedCell, planned
-from acer_tf.reproduction.plan.measure import measured
-from acer_tf.reproduction.plan.speed import Measure, paces
-from acer_tf.reproduction.plan.work import makespan
+from acer_tf.reproduction.plan.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.sweep.cells import Cell, require_distinct
+from acer_tf.reproduction.sweep.folder import CellFolder
+from acer_tf.reproduction.sweep.launcher import memory_of, resolved
 from acer_tf.reproduction.sweep.local import LocalLauncher
+from acer_tf.settings import Settings, speed_key
+from acer_tf.types import EnvironmentSpec
 
 # Of every process, besides its steps: imports, compilation, export. It differs by machine, and matters to short cells.
 START_SECONDS = 15.0
+# A row of progress.csv, and the same as TensorBoard events; run.json and logs.
+_ROW_BYTES, _RECORD_BYTES = 1_700, 20_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """The cells of one method.
+class Run(NamedTuple):
+    """A cell that is not finished."""
 
-    Attributes:
-        method: their label.
-        cells: how many.
-        finished: how many of these are finished.
-        envs: how many different environments.
-        steps: of one cell: the fewest and the most.
-        steps_left: of all.
-        steps_per_second: of one process, over the steps that are left; None where none is.
-        seconds_left: of one process that runs them one after the other.
-    """
-
-    method: str
-    cells: int
-    finished: int
-    envs: int
-    steps: tuple[int, int]
-    steps_left: int
-    steps_per_second: float | None
-    seconds_left: float
+    folder: CellFolder
+    settings: Settings  # resolved
+    spec: EnvironmentSpec
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a sweep would take. Times in seconds, disk and memory in bytes.
+class Rest(NamedTuple):
+    """What an unfinished cell still takes: times in seconds, sizes in bytes."""
 
-    Attributes:
-        sweep_dir: its folder.
-        rows: its cells by method.
-        steps: of all cells.
-        processes: side by side.
-        threads: of each.
-        seconds: until all cells are finished.
-        longest_cell: seconds of the longest one.
-        sources: where the rates come from, in sentences.
-        disk_kept: that finished cells add to what is there.
-        disk_peak: that is added while cells run, their checkpoints included.
-        disk_free: at `disk_place`.
-        disk_place: the sweep's folder, or the nearest one above that exists.
-        memory: of the largest cells that may run together, their replay full.
-        memory_available: of the machine.
-        load: the machine's average over the minute before.
-        cores: that this process may use.
-    """
-
-    sweep_dir: Path
-    rows: tuple[Row, ...]
     steps: int
-    processes: int
-    threads: int
-    seconds: float
-    longest_cell: float
-    sources: tuple[str, ...]
-    disk_kept: int
-    disk_peak: int
-    disk_free: int
-    disk_place: Path
+    stepping: float
+    kept: int  # that the finished run adds to what is on disk now; below 0 where an earlier attempt left more
+    passing: int  # that is there beyond these while it runs, at most
     memory: int
-    memory_available: int
-    load: float
-    cores: int
 
     @property
-    def cells(self) -> int:
-        return sum(row.cells for row in self.rows)
-
-    @property
-    def finished(self) -> int:
-        return sum(row.finished for row in self.rows)
-
-    @property
-    def steps_left(self) -> int:
-        return sum(row.steps_left for row in self.rows)
-
-    @property
-    def seconds_alone(self) -> float:
-        """Of one process that runs all cells, as fast as one of `processes`."""
-        return sum(row.seconds_left for row in self.rows)
+    def seconds(self) -> float:
+        return START_SECONDS + self.stepping
 
 
 def plan(
@@ -109,10 +54,10 @@ def plan(
     processes: int = 1,
     threads: int = 0,
     checkpoint_minutes: float = 10.0,
-    measure: Measure = measured,
+    measure: Callable[[Settings, int, int], Measured] = measured,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
-) -> Plan:
-    """What `run_sweep` of `cells` by a `LocalLauncher` would take. No run is started, and nothing written.
+) -> list[str]:
+    """What `run_sweep` of `cells` by a `LocalLauncher` would take; starts no run, and writes nothing to `sweep_dir`.
 
     An interrupted cell counts from its last row of progress.csv; it goes on from its last checkpoint, which may be an
     interval earlier. Times leave out what `measured` does, and failures; a process's start counts `START_SECONDS`.
@@ -123,77 +68,151 @@ def plan(
         processes: cells side by side.
         threads: of each; 0 for an even share of the cores.
         checkpoint_minutes: between the checkpoints of each run.
-        measure: gives the speed of cells that are alike, where no cell of this sweep has recorded it; takes half
-            a minute for each such group.
+        measure: called with settings, threads and processes, once for all unfinished cells of equal `speed_key`.
         say: takes a line before each measurement.
+
+    Returns:
+        Lines: an aligned table by method, totals, what they rest on, and a warning for what would not suffice.
 
     Raises:
         SweepError: cells that cannot be run, or whose speed cannot be measured.
     """
     require_distinct(cells)
-    load = os.getloadavg()[0]
-    threads = LocalLauncher(processes, threads).threads
-    all_cells = planned(cells, sweep_dir)
-    from acer_tf.reproduction.plan.disk import Footprints, bytes_in, existing
-    from acer_tf.training.build import PROCESS_BYTES, available_memory  # see launcher.memory_of
+    load, cores, threads = os.getloadavg()[0], len(os.sched_getaffinity(0)), LocalLauncher(processes, threads).threads
+    kinds = _kinds(cells, sweep_dir)
+    from acer_tf.training.build import PROCESS_BYTES, available_memory  # see launcher.resolved
 
     available = available_memory()
-    unfinished = [cell for cell in all_cells if not cell.finished]
-    pace, sources = paces(
-        all_cells,
-        threads=threads,
-        copies=max(1, min(processes, len(unfinished), available // PROCESS_BYTES)),
-        measure=measure,
-        say=say,
-    )
-    stepping = {cell.folder.cell.name: own.seconds(cell.work) for cell, own in zip(unfinished, pace, strict=True)}
-    seconds = {name: START_SECONDS + own for name, own in stepping.items()}
-    footprints = Footprints(checkpoint_minutes)
-    disk = [footprints.of(cell, own) for cell, own in zip(unfinished, pace, strict=True)]
-    present = sum(
-        min(bytes_in(cell.folder.path), size.kept + size.passing) for cell, size in zip(unfinished, disk, strict=True)
-    )
-    kept = sum(size.kept for size in disk)
-    place = existing(sweep_dir)
-    return Plan(
-        sweep_dir=sweep_dir,
-        rows=tuple(
-            _row(method, [cell for cell in all_cells if cell.folder.cell.method == method], stepping)
-            for method in dict.fromkeys(cell.method for cell in cells)
-        ),
-        steps=sum(cell.settings.total_steps for cell in cells),
-        processes=processes,
-        threads=threads,
-        seconds=makespan(seconds.values(), processes),
-        longest_cell=max(seconds.values(), default=0.0),
-        sources=tuple(sources),
-        disk_kept=max(0, kept - present),
-        disk_peak=max(0, kept + _largest((size.passing for size in disk), processes) - present),
-        disk_free=shutil.disk_usage(place).free,
-        disk_place=place,
-        memory=_largest((cell.memory for cell in unfinished), processes),
-        memory_available=available,
-        load=load,
-        cores=len(os.sched_getaffinity(0)),
+    copies = max(1, min(processes, sum(map(len, kinds)), available // PROCESS_BYTES))
+    rest: dict[str, Rest] = {}
+    rates = []
+    for number, kind in enumerate(kinds, 1):
+        model = kind[0].settings
+        what = (
+            f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.network}, "
+            f"{model.precision}, replay ratio {model.replay_ratio:g}"
+        )
+        say(f"measuring {number} of {len(kinds)}: {what} ...")
+        found = measure(model, threads, copies)
+        rest |= {run.folder.cell.name: rest_of(run, found, checkpoint_minutes) for run in kind}
+        methods = "; ".join(dict.fromkeys(run.folder.cell.method for run in kind))
+        together = f"in {copies} processes at once" if copies > 1 else "in one process"
+        others = len({run.settings.env for run in kind}) - 1
+        differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
+        rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
+    steps, left = sum(cell.settings.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
+    finished = len(cells) - len(rest)
+    head = f"{len(cells)} cells in {sweep_dir}, {finished} finished; {steps:,} steps, {left:,} of them left"
+    if not rest:
+        return [head, *_table(cells, rest), "all cells are finished: nothing would be run"]
+    seconds = [rest[cell.name].seconds for cell in cells if cell.name in rest]
+    span, each = makespan(seconds, processes), _counted(threads, "thread")
+    days = f" ({span / 86400:,.0f} days)" if span >= 48 * 3600 else ""
+    side_by_side = f"{processes} processes of {each} each, side by side" if processes > 1 else "one process"
+    kept = sum(cell.kept for cell in rest.values())
+    peak = max(0, kept + _largest((cell.passing for cell in rest.values()), processes))
+    memory = _largest((cell.memory for cell in rest.values()), processes)
+    place = next(path for path in (sweep_dir.absolute(), *sweep_dir.absolute().parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    warnings = {
+        f"memory does not suffice for --processes={processes}: the sweep would refuse to start; fewer processes, or a "
+        "smaller replay, need less": memory > available,
+        "disk may not suffice: cells would fail at a checkpoint": peak > free,
+        f"{processes} × {threads} threads share {cores} cores": processes * threads > cores,
+        f"this machine is busy (load {load:.1f} on {cores} cores): rates measured now are low, and times too long "
+        "where that ends": load > cores / 2,
+    }
+    return [
+        head,
+        *_table(cells, rest),
+        f"time: {_hours(span)} hours{days} by {side_by_side}; the longest cell takes {_hours(max(seconds))}",
+        f"steps/s and hours left of a method are those of one process of {each}: {_hours(sum(seconds))} hours for all; "
+        "checkpoints (about 2 %) and failures are not counted",
+        *rates,
+        f"disk: at most about {_gigabytes(peak)} more while cells run, of which {_gigabytes(max(0, kept))} stay; "
+        f"{_gigabytes(free)} are free at {place}",
+        f"memory: up to {_gigabytes(memory)}; {_gigabytes(available)} are available",
+        *(f"warning: {text}" for text, holds in warnings.items() if holds),
+    ]
+
+
+def _kinds(cells: Sequence[Cell], sweep_dir: Path) -> list[list[Run]]:
+    """The cells that are not finished, those of one `speed_key` together."""
+    folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
+    # What an earlier attempt decided holds where it goes on.
+    begun = [dataclasses.replace(f.cell, settings=dataclasses.replace(f.cell.settings, **f.decided())) for f in folders]
+    kinds: dict[Any, list[Run]] = {}
+    for folder, (settings, spec) in zip(folders, resolved(begun), strict=True):
+        if not folder.finished:
+            kinds.setdefault(speed_key(settings), []).append(Run(folder, settings, spec))
+    return list(kinds.values())
+
+
+def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
+    """What `run` still takes, from what was measured of its kind."""
+    from acer_tf.replay import TrajectoryReplay
+    from acer_tf.training.build import replay_bytes, replay_rows
+    from acer_tf.training.checkpoint import KEPT
+
+    settings, spec = run.settings, run.spec
+    total, num_envs, done = settings.total_steps, settings.num_envs, run.folder.latest()[0]
+    steps = max(0, total - done)
+    replay_start = settings.replay_start * num_envs if settings.replay_ratio else total
+    before = min(steps, max(0, replay_start - done))
+    curve = _ROW_BYTES * math.ceil(total / max(settings.log_interval, num_envs * settings.unroll_length))
+    kept = found.checkpoint + found.policy + curve + _RECORD_BYTES
+    # A row stays on disk while a checkpoint needs it, or another row of its file. Just before the oldest checkpoint
+    # goes there is one more than are kept, each with all states that are stored for a recurrent network.
+    capacity = replay_rows(settings, spec)
+    interval = min(capacity, 60.0 * checkpoint_minutes / min(found.before, found.after) / num_envs)
+    rows = math.ceil(min(total / num_envs, capacity + (KEPT + 1) * interval))
+    states = replay_bytes(settings, spec, capacity) - TrajectoryReplay.required_bytes(spec, num_envs, capacity)
+    passing = KEPT * (found.checkpoint + states) + replay_bytes(settings, spec, rows)
+    return Rest(
+        steps=steps,
+        stepping=before * found.before + (steps - before) * found.after,
+        kept=kept - min(bytes_in(run.folder.path), kept + passing),
+        passing=passing,
+        memory=memory_of(settings, spec),
     )
 
 
-def _row(method: str, cells: Sequence[PlannedCell], stepping: Mapping[str, float]) -> Row:
-    steps = [cell.settings.total_steps for cell in cells]
-    steps_left = sum(cell.work.steps for cell in cells)
-    seconds = [stepping[cell.folder.cell.name] for cell in cells if not cell.finished]
-    return Row(
-        method=method,
-        cells=len(cells),
-        finished=sum(cell.finished for cell in cells),
-        envs=len({cell.settings.env for cell in cells}),
-        steps=(min(steps), max(steps)),
-        steps_left=steps_left,
-        steps_per_second=steps_left / sum(seconds) if steps_left else None,
-        seconds_left=sum(seconds) + START_SECONDS * len(seconds),
-    )
+def makespan(seconds: Iterable[float], processes: int) -> float:
+    """Seconds until all are done, each in its turn begun by the first of `processes` that is free: as a sweep does."""
+    busy = [0.0] * processes
+    for duration in seconds:
+        heapq.heapreplace(busy, busy[0] + duration)
+    return max(busy)
+
+
+def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("method", "cells", "finished", "envs", "steps per cell", "steps/s", "hours left")]
+    for method in dict.fromkeys(cell.method for cell in cells):
+        own = [cell for cell in cells if cell.method == method]
+        left = [rest[cell.name] for cell in own if cell.name in rest]
+        lengths = sorted({cell.settings.total_steps for cell in own})
+        steps, stepping = sum(cell.steps for cell in left), sum(cell.stepping for cell in left)
+        counts = len(own), len(own) - len(left), len({cell.settings.env for cell in own})
+        length = f"{lengths[0]:,}" + f" to {lengths[-1]:,}" * (len(lengths) > 1)
+        rate = f"{steps / stepping:,.0f}" if steps else "-"
+        rows.append((method, *map(str, counts), length, rate, _hours(sum(cell.seconds for cell in left))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
 def _largest(sizes: Iterable[int], count: int) -> int:
     """The sum of the largest `count`: any may run together."""
     return sum(sorted(sizes, reverse=True)[:count])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count > 1)}"
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600.0
+    return f"{hours:,.1f}" if hours >= 10 or hours == 0 else f"{hours:.2g}"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e9:.2g} GB"

@@ -9,7 +9,7 @@ from typing import Protocol
 from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import Job, Outcome
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.settings import SettingsError
+from acer_tf.settings import Settings, SettingsError
 from acer_tf.types import EnvironmentSpec
 
 
@@ -51,17 +51,17 @@ class Launcher(Protocol):
         """Kills what still runs."""
 
 
-def memory_of(cells: Sequence[Cell]) -> list[int]:
-    """Bytes of memory that each cell's process needs, replay included.
+def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
+    """The settings that each cell would run with on this machine, and its environment.
 
     Raises:
         SweepError: a cell's environment cannot be used, or does not suit its agent, or a setting would have no effect.
     """
     # TensorFlow comes with it: seconds that bad flags should not wait for.
-    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows, require_effect, resolve
+    from acer_tf.training.build import require_effect, resolve
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
-    needed = []
+    found = []
     for cell in cells:
         settings = cell.settings
         key = settings.env, settings.atari_preset
@@ -70,8 +70,14 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
                 specs[key] = envs.spec(settings.env, atari_preset=settings.atari_preset)
             settings = resolve(settings, specs[key])
             require_effect(settings, specs[key])
+            found.append((settings, specs[key]))
         except (envs.InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
-        replay = replay_bytes(settings, specs[key], replay_rows(settings, specs[key]))
-        needed.append(PROCESS_BYTES + replay)
-    return needed
+    return found
+
+
+def memory_of(settings: Settings, spec: EnvironmentSpec) -> int:
+    """Bytes of memory that the process of a run with resolved `settings` needs, replay included."""
+    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows  # see resolved
+
+    return PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))

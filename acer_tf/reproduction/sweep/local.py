@@ -26,7 +26,7 @@ class LocalLauncher:
         self._attempts: dict[str, Attempt] = {}
 
     def check(self, memory: Sequence[int]) -> None:
-        from acer_tf.training.build import available_memory  # see launcher.memory_of
+        from acer_tf.training.build import available_memory  # see launcher.resolved
 
         available = available_memory() if self._available is None else self._available
         # Any of them may run together: the largest must.

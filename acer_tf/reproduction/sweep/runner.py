@@ -12,7 +12,7 @@ from pathlib import Path
 from acer_tf.reproduction.sweep.attempt import Job, Outcome
 from acer_tf.reproduction.sweep.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder, SweepFolder
-from acer_tf.reproduction.sweep.launcher import Launcher, memory_of
+from acer_tf.reproduction.sweep.launcher import Launcher, memory_of, resolved
 from acer_tf.reproduction.sweep.progress import State, SweepProgress
 from acer_tf.training.signals import StopRequest
 
@@ -84,7 +84,7 @@ def run_sweep(
     """
     try:
         require_distinct(cells)
-        memory = dict(zip((cell.name for cell in cells), memory_of(cells), strict=True))
+        memory = {cell.name: memory_of(*run) for cell, run in zip(cells, resolved(cells), strict=True)}
         open_cells = [c for c in cells if not CellFolder(sweep_dir / "cells" / c.name, c).finished]
         if open_cells:
             launcher.check([memory[cell.name] for cell in open_cells])
