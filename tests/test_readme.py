@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.methods import make_cells
 from acer_tf.settings import DQN_PRESETS, PRESETS, Settings, make_settings
 
 ROOT = Path(__file__).parents[1]
