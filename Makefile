@@ -12,7 +12,7 @@ EXTRAS := control,minatar,ray,reproduction,dev
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: help install demo test learning lint benchmark lock clean distclean
+.PHONY: help install demo test learning lint benchmark docs lock clean distclean
 
 help:  ## this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3.11]'
@@ -36,7 +36,10 @@ lint: $(STAMP)  ## ruff and mypy
 	$(RUN) -m mypy
 
 benchmark: $(STAMP)  ## speed of the parts and of the whole loop beside the limits of this machine: under 10 minutes
-	$(RUN) -m experiments.benchmark
+	$(RUN) -m benchmarks
+
+docs:  ## write the generated tables of docs/ anew
+	$(RUN) docs/presets.py
 
 clean:  ## remove caches, build leftovers and demo_output; .venv and runs/ stay
 	rm -rf build dist demo_output .mypy_cache .pytest_cache .ruff_cache

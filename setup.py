@@ -75,7 +75,7 @@ EXTRAS_REQUIRE = {
     "ray": ["ray>=2.60,<3"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8", "jinja2>=3.1,<4"],
-    # cpprb is what the benchmark lays its priorities beside.
+    # cpprb is what benchmarks/ lays our priorities beside.
     "dev": [
         "cpprb>=11,<12",
         "selenium>=4.30,<5",
@@ -97,6 +97,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
+    # Neither experiments/ nor benchmarks/: they belong to the repository.
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
     package_data={
         "acer_tf": ["py.typed"],

@@ -1,23 +1,62 @@
-"""acer_tf: Sample Efficient Actor-Critic with Experience Replay (ACER) in TensorFlow 2 and Keras 3."""
+"""acer_tf: Sample Efficient Actor-Critic with Experience Replay (ACER) in TensorFlow 2 and Keras 3.
 
+>>> settings = acer_tf.make_settings(env="CartPole-v1", total_steps=30_000, replay_start=100)
+>>> policy = acer_tf.load_policy(acer_tf.train(settings, "runs/cartpole"))
+>>> result = acer_tf.evaluate(policy, episodes=10)
+>>> curve = acer_tf.read_run("runs/cartpole")
+"""
+
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from acer_tf.training.export import load_policy
+if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
+    from acer_tf.policy import Policy as Policy
+    from acer_tf.policy import PolicyError as PolicyError
+    from acer_tf.policy import load_policy as load_policy
+    from acer_tf.reproduction.curves import RunCurve as RunCurve
+    from acer_tf.reproduction.curves import read_run as read_run
+    from acer_tf.reproduction.published import published_curves as published_curves
+    from acer_tf.reproduction.published_scores import published_agents as published_agents
+    from acer_tf.reproduction.published_scores import published_scores as published_scores
+    from acer_tf.settings import Settings as Settings
+    from acer_tf.settings import SettingsError as SettingsError
+    from acer_tf.settings import make_settings as make_settings
+    from acer_tf.training.evaluation import EvaluationResult as EvaluationResult
+    from acer_tf.training.evaluation import evaluate as evaluate
+    from acer_tf.training.run import train as train
 
 # TensorFlow reads it once, when it is first used. By itself it takes oneDNN's convolutions only where the processor has
 # AVX-512 or more; with AVX2 alone they are a third faster too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "load_policy"]
+__version__ = "0.2.0"
+
+# Imported when first used: `import acer_tf` loads neither TensorFlow nor a simulator, and each name only what it needs.
+_MODULES = {
+    "EvaluationResult": "acer_tf.training.evaluation",
+    "Policy": "acer_tf.policy",
+    "PolicyError": "acer_tf.policy",
+    "RunCurve": "acer_tf.reproduction.curves",
+    "Settings": "acer_tf.settings",
+    "SettingsError": "acer_tf.settings",
+    "evaluate": "acer_tf.training.evaluation",
+    "load_policy": "acer_tf.policy",
+    "make_settings": "acer_tf.settings",
+    "published_agents": "acer_tf.reproduction.published_scores",
+    "published_curves": "acer_tf.reproduction.published",
+    "published_scores": "acer_tf.reproduction.published_scores",
+    "read_run": "acer_tf.reproduction.curves",
+    "train": "acer_tf.training.run",
+}
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    # Not imported above: acer_tf.envs and acer_tf.replay must be usable without TensorFlow being loaded.
-    if name == "load_policy":
-        from acer_tf.training.export import load_policy
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
-        return load_policy
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

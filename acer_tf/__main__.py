@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+from pathlib import Path
 
 # By module of `acer_tf.commands`. The summaries stand here so that the list of commands imports none of them.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -24,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "table_control": ("table_control", "the runs of Figure 3 as numbers"),
     "table_minatar_priorities": ("table_minatar_priorities", "prioritized replay on five MinAtar games"),
 }
+_BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
 
 def main(argv: list[str]) -> int:
@@ -32,12 +35,25 @@ def main(argv: list[str]) -> int:
     if name in COMMANDS:
         module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
         return module.main([f"acer_tf {name}", *argv[2:]])
-    usage = "\n".join(f"  {command:26}{summary}" for command, (_, summary) in COMMANDS.items())
+    if name == "benchmark":
+        return _benchmark(argv[2:])
+    summaries = {command: summary for command, (_, summary) in COMMANDS.items()} | {"benchmark": _BENCHMARK}
+    usage = "\n".join(f"  {command:26}{summary}" for command, summary in summaries.items())
     if name in ("help", "-h", "-help", "--help"):
         print(f"usage: python -m acer_tf COMMAND [flags]; COMMAND --help lists its flags\n\n{usage}")
         return 0
     print(f"error: there is no command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
     return 2
+
+
+def _benchmark(flags: list[str]) -> int:
+    # By origin: whatever else is called benchmarks where a wheel is used is not ours.
+    spec = importlib.util.find_spec("benchmarks")
+    if spec is None or spec.origin != str(Path(__file__).parents[1] / "benchmarks" / "__init__.py"):
+        print("error: benchmark comes with the repository: run it in the folder of a checkout", file=sys.stderr)
+        return 2
+    module = importlib.import_module("benchmarks.__main__")
+    return module.main(["acer_tf benchmark", *flags])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# The Nature CNN's first layer has 8×8 kernels at stride 4: a 2×2 convolution at stride 1 over patches of 4×4 pixels.
-PATCH = 4
+from acer_tf.torsos import PATCH
 
 
 class RunningNormalization(keras.layers.Layer):

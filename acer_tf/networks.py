@@ -22,7 +22,6 @@ import tensorflow as tf
 from acer_tf.averaging import copy_weights
 from acer_tf.distributions import Categorical, Gaussian
 from acer_tf.layers import (
-    PATCH,
     EpsilonGreedy,
     Lstm,
     PatchConvolution,
@@ -30,9 +29,9 @@ from acer_tf.layers import (
     RunningNormalization,
     SharedBias,
 )
+from acer_tf.torsos import ARCHITECTURES, PATCH, TORSOS, Torso, architecture_of, torso_of
 from acer_tf.types import EnvironmentSpec, Memory
 
-Architecture = Literal["nature", "small", "mlp", "nature_lstm", "small_lstm", "mlp_lstm"]
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16"]
 Policy = Literal["softmax", "epsilon_greedy"]
@@ -44,9 +43,8 @@ class Network:
 
     Args:
         spec: the environment's observations and number of actions.
-        architecture: "nature": 84×84 uint8 frames, convolutions 32-64-64 and 512 units (Mnih et al. 2015);
-            "small": [H, W, C] images such as MinAtar's, one 3×3 convolution of 16 and 128 units (Young & Tian 2019);
-            "mlp": flat observations, two layers of 64 tanh units. All scale uint8 to [0, 1], and read bool as 0 and 1.
+        architecture: of `torsos.ARCHITECTURES`, or "module:NAME" of a torso of one's own. All of them scale uint8 to
+            [0, 1], and read bool as 0 and 1.
         initialization: "orthogonal": √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
         precision: of the torso's products; heads, softmax and all that follows are float32.
@@ -66,7 +64,7 @@ class Network:
         self,
         spec: EnvironmentSpec,
         *,
-        architecture: Architecture,
+        architecture: str,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
         policy: Policy = "softmax",
@@ -74,17 +72,15 @@ class Network:
         shared_bias: bool = False,
         seed: int = 0,
     ) -> None:
-        _check_readable(architecture, spec)
-        if (architecture != torso_of(architecture)) != (self.state_size > 0):
+        self.torso = _readable(architecture, spec)
+        if architecture_of(architecture).recurrent != (self.state_size > 0):
             raise ValueError(f"network {architecture!r} is not of class {type(self).__name__}")
         self.spec = spec
         self.architecture = architecture
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
-        layers = Layers(initialization, precision, seed)
-        planes = keras.Input(_plane_shape(architecture, spec), dtype=precision, name="planes")
-        features = layers.torso(
-            torso_of(architecture), planes, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0
-        )
+        layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
+        planes = keras.Input(_plane_shape(self.torso, spec), dtype=precision, name="planes")
+        features = self.torso.build(layers, planes)
         self.exploration: EpsilonGreedy | None = None
         self.model = self._assemble(layers, planes, features)
 
@@ -98,11 +94,6 @@ class Network:
         copy_weights(self.model, twin.model)
         return twin
 
-    @property
-    def convolutional(self) -> bool:
-        """Whether the torso has convolutions. To act on a few images, XLA is slower than operation by operation."""
-        return torso_of(self.architecture) != "mlp"
-
     def planes(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:
         """Stacks each row's frame behind the S−1 before it, in the layout that `model` reads.
 
@@ -113,7 +104,7 @@ class Network:
         Returns:
             [B, R, *plane] of the torso's dtype, not yet scaled.
         """
-        if torso_of(self.architecture) == "nature":
+        if self.torso.patches:
             batch, count = tf.shape(frames)[0], frames.shape[1]
             patches = _patches(tf.reshape(frames, [batch * count, 1, *frames.shape[2:]]))
             frames = tf.reshape(patches, [batch, count, *patches.shape[1:]])
@@ -140,7 +131,7 @@ class Network:
     def _shown(self, observation: tf.Tensor) -> tf.Tensor:
         """The planes [N, *plane] of whole observations."""
         planes = observation
-        if torso_of(self.architecture) == "nature":
+        if self.torso.patches:
             stacks = [tf.shape(observation)[0], self.spec.stack, *self.spec.frame_shape]
             planes = _patches(tf.reshape(observation, stacks))
         return tf.cast(planes, self.model.inputs[0].dtype)
@@ -185,8 +176,8 @@ class ContinuousNetwork:
         ValueError: the observations are stacked frames.
     """
 
-    architecture: Architecture = "mlp"
-    convolutional = False
+    architecture = "mlp"
+    torso = TORSOS["mlp"]  # which it is compiled as
     state_size = 0
 
     def __init__(
@@ -201,7 +192,7 @@ class ContinuousNetwork:
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        _check_readable("mlp", spec)
+        _readable("mlp", spec)
         self.spec, self.policy_std = spec, policy_std
         self.normalization = normalization or (RunningNormalization(name="normalization") if normalize else None)
         layers = Layers(initialization, precision, seed)
@@ -247,47 +238,26 @@ class ContinuousNetwork:
         return tf.reshape(self.critic(tuple(flat)), [batch, rows, actions.shape[2]])
 
 
-def default_architecture(spec: EnvironmentSpec) -> Architecture:
-    """What fits the environment: stacked frames "nature", images "small", all else and continuous actions "mlp"."""
-    if spec.continuous:
-        return "mlp"
-    if spec.stack > 1:
-        return "nature"
-    return "small" if len(spec.frame_shape) == 3 else "mlp"
-
-
-def torso_of(architecture: str) -> str:
-    """What reads the observation, with or without an LSTM behind: "nature", "small" or "mlp"."""
-    return architecture.removesuffix("_lstm")
-
-
 def joined(rows: tf.Tensor) -> tf.Tensor:
     """[B, R, ...] to [B · R, ...]."""
     shape = tf.shape(rows)
     return tf.reshape(rows, tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0))
 
 
-def _check_readable(architecture: Architecture, spec: EnvironmentSpec) -> None:
-    shape = spec.frame_shape
-    readable = {
-        "nature": len(shape) == 2
-        and spec.observation_dtype == "uint8"
-        and min(shape) >= 36
-        and all(side % PATCH == 0 for side in shape),
-        "small": spec.stack == 1 and len(shape) == 3 and min(shape[:2]) >= 3,
-        "mlp": spec.stack == 1,
-    }
+def _readable(architecture: str, spec: EnvironmentSpec) -> Torso:
     torso = torso_of(architecture)
-    if not readable.get(torso, False):
-        behind = architecture.removeprefix(torso)
+    if not torso.reads(spec):
+        recurrent = architecture_of(architecture).recurrent
+        fitting = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
         raise ValueError(
             f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
-            f"{spec.observation_dtype}; these can: {[name + behind for name, fits in readable.items() if fits]}"
+            f"{spec.observation_dtype}; these can: {[name for name in fitting if torso_of(name).reads(spec)]}"
         )
+    return torso
 
 
-def _plane_shape(architecture: Architecture, spec: EnvironmentSpec) -> tuple[int, ...]:
-    if torso_of(architecture) != "nature":
+def _plane_shape(torso: Torso, spec: EnvironmentSpec) -> tuple[int, ...]:
+    if not torso.patches:
         return spec.frame_shape
     height, width = spec.frame_shape
     return (height // PATCH, width // PATCH, spec.stack * PATCH**2)
@@ -317,26 +287,51 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
 
 
 class Layers:
-    """Makes layers with one initialization rule, one precision and one sequence of seeds."""
+    """What torsos and heads are built of: one initialization rule, one precision and one sequence of seeds.
 
-    def __init__(self, initialization: Initialization, precision: Precision, seed: int) -> None:
+    Args:
+        initialization: see `Network`.
+        precision: of the torso.
+        seed: of the initial weights.
+        scale: of observations to [0, 1]; 1 where they are not pixels.
+    """
+
+    def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
         self._initialization = initialization
-        self._precision = precision
+        self._policy = _dtype_policy(precision)
+        self._scale = scale
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
 
-    def torso(self, architecture: str, x: keras.KerasTensor, scale: float) -> keras.KerasTensor:
-        if architecture == "nature":
-            initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
-            x = PatchConvolution(32, **initial, dtype=_dtype_policy(self._precision), name="conv1")(x)
-            x = self._convolution(64, 4, 2, "conv2", x)
-            x = self._convolution(64, 3, 1, "conv3", x)
-            return self.hidden(512, "relu", "dense", self.flat(x))
-        x = keras.layers.Rescaling(scale, dtype=_dtype_policy(self._precision))(x)
-        if architecture == "small":
-            initial = self._initial(np.sqrt(2.0), fan_in=3 * 3 * x.shape[-1])
-            x = ProductConvolution(16, 3, **initial, dtype=_dtype_policy(self._precision), name="conv")(x)
-            return self.hidden(128, "relu", "dense", self.flat(x))
-        return self.hidden(64, "tanh", "dense2", self.hidden(64, "tanh", "dense1", self.flat(x)))
+    def scaled(self, x: keras.KerasTensor) -> keras.KerasTensor:
+        """Pixels to [0, 1]; all else as it is."""
+        return keras.layers.Rescaling(self._scale, dtype=self._policy)(x)
+
+    def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
+        return keras.layers.Flatten(dtype=self._policy)(x)
+
+    def hidden(
+        self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
+    ) -> keras.KerasTensor:
+        """A dense layer."""
+        initial = self._initial(np.sqrt(2.0), x.shape[-1])
+        return keras.layers.Dense(units, activation, bias, **initial, dtype=self._policy, name=name)(x)
+
+    def convolution(self, filters: int, size: int, stride: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        """A convolution of [H, W, C] images without padding, then ReLU."""
+        initial = self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
+        return keras.layers.Conv2D(filters, size, stride, activation="relu", **initial, dtype=self._policy, name=name)(
+            x
+        )
+
+    def product_convolution(self, filters: int, size: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        """The same at stride 1 as a product of matrices, which XLA fuses; for small images."""
+        initial = self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
+        return ProductConvolution(filters, size, **initial, dtype=self._policy, name=name)(x)
+
+    def patch_convolution(self, filters: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        """Kernels of 8×8 pixels at stride 4 over patches of unscaled pixels, then ReLU."""
+        initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
+        return PatchConvolution(filters, **initial, dtype=self._policy, name=name)(x)
 
     def head(
         self, units: int, gain: float, name: str, features: keras.KerasTensor, *, bias: bool = True
@@ -344,13 +339,6 @@ class Layers:
         """A linear layer on float32 features, whatever the torso's precision."""
         initial = self._initial(gain, features.shape[-1])
         return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(features)
-
-    def hidden(
-        self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
-    ) -> keras.KerasTensor:
-        initial = self._initial(np.sqrt(2.0), x.shape[-1])
-        policy = _dtype_policy(self._precision)
-        return keras.layers.Dense(units, activation, bias, **initial, dtype=policy, name=name)(x)
 
     def lstm(self, units: int, features: keras.KerasTensor) -> Lstm:
         """In float32, whatever the torso's precision: rounding would add up over the rows.
@@ -361,20 +349,6 @@ class Layers:
         kernel = self._initial(1.0, features.shape[-1])["kernel_initializer"]
         recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
         return Lstm(units, kernel, recurrent, dtype="float32", name="lstm")
-
-    def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
-        return keras.layers.Flatten(dtype=_dtype_policy(self._precision))(x)
-
-    def _convolution(self, filters: int, size: int, stride: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        return keras.layers.Conv2D(
-            filters,
-            size,
-            stride,
-            activation="relu",
-            **self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1]),
-            dtype=_dtype_policy(self._precision),
-            name=name,
-        )(x)
 
     def _initial(self, gain: float, fan_in: int) -> dict[str, keras.initializers.Initializer]:
         if self._initialization == "orthogonal":

@@ -19,8 +19,8 @@ class RecurrentNetwork(Network):
 
         planes [B, R, *plane]  ──►  features [B, R, F]  ── LSTM from `Memory` ──►  h [B, R, 256]  ──►  probabilities, Q
 
-    Acting is `observe`, one row, which takes the state [N, U] and gives the next. Arguments are those of `Network`; an
-    architecture's name is its torso's with "_lstm" behind.
+    Acting is `observe`, one row, which takes the state [N, U] and gives the next. Arguments are those of `Network`;
+    its architectures are the recurrent ones.
     """
 
     state_size = 2 * UNITS

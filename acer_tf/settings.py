@@ -1,15 +1,20 @@
-"""What a run is: one frozen dataclass, the presets, and the check of every value before anything starts."""
+"""What a run is: one frozen dataclass, a line for each setting, and the check of every value before anything starts."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
-from acer_tf.envs import ATARI_PRESETS
+from acer_tf import declaration as d
+from acer_tf.declaration import declarations, setting
+from acer_tf.envs import ATARI_PRESETS, Family, family_of
+from acer_tf.presets import PRESETS, fitting_presets, usual_preset
+from acer_tf.rules import RULES, Rule, is_reference, rule_of, rules_for
+from acer_tf.torsos import ARCHITECTURES, architecture_of
 
-Kind = TypeVar("Kind")
+_ACER, _CONTINUOUS, _DQN = ("Acer",), ("AcerContinuous",), ("Dqn",)
 
 
 class SettingsError(ValueError):
@@ -21,73 +26,173 @@ class Settings:
     """Everything that decides what a run computes. A run folder belongs to one such value.
 
     The names are those of the flags of `acer_tf train`. Steps are agent decisions, counted over all environments
-    unless said otherwise.
+    unless said otherwise. A default never changes, so that records which lack a setting keep their meaning.
+    `make_settings` makes one from a preset; `dataclasses.replace` changes one.
     """
 
-    env: str
-    agent: str = "acer"
-    preset: str = "baselines"
-    seed: int = 0
-    total_steps: int = 10_000_000
-    log_interval: int = 10_000
+    # fmt: off
+    env: str = setting(
+        dataclasses.MISSING, d.ANY, "environment: atari/<Game>, minatar/<game>, control/<task>, "
+        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0",
+    )
+    agent: str = setting(
+        "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
+        f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
+        f"ratio 0, without and with trust region); continuous ones: {', '.join(rules_for(continuous=True))}; or "
+        "module:Class of your own",
+    )
+    preset: str = setting(
+        "baselines", d.Range(lambda x: x in PRESETS, f"one of {', '.join(PRESETS)}"),
+        f"named set of values, each of which its own flag overrides: {', '.join(PRESETS)}; without it, what the run "
+        "folder has, else what suits the environment",
+    )
+    seed: int = setting(0, d.at_least(0), "seed of everything random in the run")
+    total_steps: int = setting(
+        10_000_000, d.at_least(1), "agent decisions over all environments (an Atari step is 4 frames)",
+    )
+    log_interval: int = setting(10_000, d.at_least(1), "steps between rows of progress.csv")
 
-    atari_preset: str = "acer2016"
-    num_envs: int = 16
-    unroll_length: int = 20
-    trajectories_per_update: int = 0
+    atari_preset: str = setting(
+        "acer2016", d.one_of(*ATARI_PRESETS), "how games are shown: acer2016 or machado2018", d.ATARI, speed=True,
+    )
+    num_envs: int = setting(16, d.at_least(1), "environments that step together", speed=True)
+    unroll_length: int = setting(20, d.at_least(1), "k: steps per environment between on-policy updates", speed=True)
+    trajectories_per_update: int = setting(
+        0, d.at_least(0), "trajectories of k steps that one update learns from; a divisor of num_envs, or 0 for one "
+        "of every environment", speed=True,
+    )
 
-    on_policy_updates: bool = True
-    replay_ratio: float = 4.0
-    replay_poisson: bool = True
-    replay_start: int = 10_000
-    replay_capacity: int = 50_000
-    replay_segments_only: bool = False
-    burn_in: int = 10
+    on_policy_updates: bool = setting(
+        True, d.TRUTH, "whether the steps just collected make an update of their own, besides joining the replay",
+        speed=True,
+    )
+    replay_ratio: float = setting(
+        4.0, d.at_least(0), "mean number of replayed updates per on-policy update (Poisson)", speed=True,
+    )
+    replay_poisson: bool = setting(
+        True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson), or is always the replay ratio",
+        d.REPLAY,
+    )
+    replay_start: int = setting(10_000, d.at_least(0), "steps per environment before replay begins")
+    replay_capacity: int = setting(50_000, d.at_least(1), "steps per environment that replay keeps")
+    replay_segments_only: bool = setting(
+        False, d.TRUTH, "replay windows start only where collected segments did, as in OpenAI baselines", d.REPLAY,
+        d.WINDOWS,
+    )
+    burn_in: int = setting(
+        10, d.at_least(0), "rows before each replayed window that move the stored recurrent state and teach nothing",
+        d.REPLAY, d.RECURRENT, speed=True,
+    )
 
-    replay_priority: str = "uniform"
-    replay_batch: int = 0
-    priority_exponent: float = 0.6
-    priority_exponent_final: float = 0.6
-    priority_epsilon: float = 1e-6
-    importance_exponent: float = 0.4
-    importance_exponent_final: float = 1.0
-    weights_by_batch: bool = True
+    replay_priority: str = setting(
+        "uniform", d.one_of("uniform", "proportional", "rank"), "draw what is replayed uniformly, by priority "
+        "(proportional), or by the rank of its priority", d.REPLAY, speed=True,
+    )
+    replay_batch: int = setting(
+        0, d.at_least(0), "trajectories (DQN: transitions) per draw by priority; 0 for trajectories_per_update",
+        d.BATCHES, speed=True,
+    )
+    priority_exponent: float = setting(
+        0.6, d.UNIT_INTERVAL, "α: draws are in proportion to priority^α, at the run's start", d.REPLAY, d.PRIORITIES,
+    )
+    priority_exponent_final: float = setting(
+        0.6, d.UNIT_INTERVAL, "α at the run's end, linearly from its start", d.REPLAY, d.PRIORITIES,
+    )
+    priority_epsilon: float = setting(1e-6, d.at_least(0), "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
+    importance_exponent: float = setting(
+        0.4, d.UNIT_INTERVAL, "β: draws weigh (stored · probability)^-β, at the run's start", d.REPLAY, d.PRIORITIES,
+    )
+    importance_exponent_final: float = setting(
+        1.0, d.UNIT_INTERVAL, "β at the run's end, linearly from its start", d.REPLAY, d.PRIORITIES,
+    )
+    weights_by_batch: bool = setting(
+        True, d.TRUTH, "divide the draws' weights by the largest in the batch, else by the largest in the replay",
+        d.REPLAY, d.PRIORITIES,
+    )
 
-    network: str = "auto"
-    precision: str = "auto"
-    initialization: str = "orthogonal"
+    network: str = setting(
+        "auto", d.Range(
+            lambda x: x == "auto" or x in ARCHITECTURES or is_reference(x),
+            f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
+        ),
+        f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
+        "module:NAME of a torso of your own, or auto by the observations", speed=True,
+    )
+    precision: str = setting(
+        "auto", d.one_of("auto", "float32", "bfloat16"), "of the torso: float32, bfloat16, or auto by the processor",
+        speed=True,
+    )
+    initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
 
-    learning_rate: float = 7e-4
-    rmsprop_decay: float = 0.99
-    rmsprop_epsilon: float = 1e-5
-    rmsprop_centered: bool = False
-    rmsprop_initial_accumulator: float = 1.0
-    max_gradient_norm: float = 10.0
+    learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
+    rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
+    rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
+    rmsprop_centered: bool = setting(
+        False, d.TRUTH, "take the square of the gradient's running mean off under RMSProp's root",
+    )
+    rmsprop_initial_accumulator: float = setting(1.0, d.at_least(0), "start of RMSProp's mean square")
+    max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
-    gamma: float = 0.99
-    retrace_lambda: float = 1.0
-    importance_truncation: float = 10.0
-    trust_region_delta: float = 1.0
-    average_decay: float = 0.99
-    entropy_weight: float = 0.01
-    entropy_in_trust_region: bool = True
-    critic_weight: float = 0.5
-    reduction: str = "mean"
-    reward_clip: float | None = None
+    gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
+    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace", rules=_ACER)
+    importance_truncation: float = setting(
+        10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"), "c; inf for none", d.IMPORTANCE,
+        rules=("Acer", "AcerContinuous", "ActorCritic"),
+    )
+    trust_region_delta: float = setting(1.0, d.POSITIVE_OR_INFINITE, "δ per state; inf for no trust region")
+    average_decay: float = setting(0.99, d.BELOW_ONE, "α of the average policy network", d.TRUST_REGION)
+    entropy_weight: float = setting(0.01, d.at_least(0), "β of the entropy bonus", rules=_ACER)
+    entropy_in_trust_region: bool = setting(
+        True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
+        rules=_ACER,
+    )
+    critic_weight: float = setting(0.5, d.at_least(0), "factor of ½ (Q_ret − Q)²")
+    reduction: str = setting(
+        "mean", d.one_of("mean", "sum", "threads"), "mean over rows; sum over rows and mean over trajectories; or "
+        "threads: so, with the learning rate and the decays of as many updates as there are trajectories",
+    )
+    reward_clip: float | None = setting(
+        None, d.Range(lambda x: x is None or x > 0, "above 0 (inf turns clipping off)"), "learning clips rewards to ± "
+        "this; by default 1 on Atari and inf elsewhere",
+    )
 
-    policy_std: float = 0.3
-    advantage_samples: int = 5
-    normalize_observations: bool = True
-    dueling: bool = True
-    retrace: bool = True
+    policy_std: float = setting(
+        0.3, d.POSITIVE, "σ of the policy, fixed, in units in which actions lie in [-1, 1]", d.REAL_ACTIONS,
+    )
+    advantage_samples: int = setting(
+        5, d.at_least(1), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True,
+    )
+    normalize_observations: bool = setting(
+        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS,
+    )
+    dueling: bool = setting(
+        True, d.TRUTH, "stochastic dueling network; without it V and Q are separate (ablation)", rules=_CONTINUOUS,
+        speed=True,
+    )
+    retrace: bool = setting(
+        True, d.TRUTH, "Retrace and Q_opc; without them importance-sampled returns (ablation)", rules=_CONTINUOUS,
+        speed=True,
+    )
 
-    double_q: bool = True
-    shared_bias: bool = True
-    error_clip: float = 1.0
-    target_period: int = 30_000
-    exploration_final: float = 0.01
-    exploration_steps: int = 1_000_000
-    evaluation_epsilon: float = 0.01
+    double_q: bool = setting(
+        True, d.TRUTH, "the online network chooses the next action that the target network values", rules=_DQN,
+        speed=True,
+    )
+    shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", rules=_DQN)
+    error_clip: float = setting(
+        1.0, d.POSITIVE_OR_INFINITE, "errors beyond this have the gradient of this; inf for none", rules=_DQN,
+    )
+    target_period: int = setting(
+        30_000, d.at_least(1), "steps between copies of the online into the target network", rules=_DQN,
+    )
+    exploration_final: float = setting(
+        0.01, d.UNIT_INTERVAL, "ε of the ε-greedy policy at the end of its way from 1", rules=_DQN,
+    )
+    exploration_steps: int = setting(
+        1_000_000, d.at_least(0), "steps of that way, from where learning begins", rules=_DQN,
+    )
+    evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", rules=_DQN)
+    # fmt: on
 
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
@@ -98,29 +203,26 @@ class Settings:
                 object.__setattr__(self, name, float(value))
             elif type(value) is not kind:
                 raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
-        for name, (holds, wanted) in _CHECKS.items():
-            value = getattr(self, name)
-            # A comparison with NaN is False, so NaN is refused everywhere.
-            if not holds(value):
-                raise SettingsError(f"--{name}={value}: must be {wanted}")
-        for name, value in AGENTS[self.agent].items():
+        for name, declared in declarations(Settings).items():
+            if not declared.range.holds(value := getattr(self, name)):
+                raise SettingsError(f"--{name}={value}: must be {declared.range.wanted}")
+        for name, value in self.rule.fixed.items():
             if getattr(self, name) != value:
                 raise SettingsError(
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
                     "use another agent, such as acer, acer_continuous, tis or trust_tis"
                 )
-        if self.agent.startswith("trust_") and math.isinf(self.trust_region_delta):
+        if self.rule.without_trust_region and not self.trust_region:
             raise SettingsError(
                 f"--trust_region_delta=inf: --agent={self.agent} is defined by its trust region; without it, it is "
-                f"--agent={self.agent.removeprefix('trust_')}"
+                f"--agent={self.rule.without_trust_region}"
             )
         if self.trajectories_per_update and self.num_envs % self.trajectories_per_update:
             raise SettingsError(
                 f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}; 0 "
                 "takes all at once"
             )
-        if (self.agent == "dqn") != (self.preset in DQN_PRESETS):
-            fitting = DQN_PRESETS if self.agent == "dqn" else [name for name in PRESETS if name not in DQN_PRESETS]
+        if self.preset not in (fitting := fitting_presets(self.agent)):
             raise SettingsError(f"--preset={self.preset}: --agent={self.agent} takes one of {', '.join(fitting)}")
         if not self.replay_poisson and self.replay_ratio % 1:
             raise SettingsError(
@@ -146,12 +248,20 @@ class Settings:
         if self.recurrent:
             self._check_recurrent()
 
-    def hyperparameters(self, kind: type[Kind]) -> Kind:
-        """The part that an update rule reads: an instance of its dataclass `kind`."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        decay = self.average_decay**self.threads_per_update
-        effective = {"reward_clip": self.effective_reward_clip, "average_decay": decay}
-        return kind(**values | effective)
+    @property
+    def rule(self) -> Rule:
+        """What `--agent` stands for."""
+        return rule_of(self.agent)
+
+    @property
+    def family(self) -> Family:
+        """That the environment is of."""
+        return family_of(self.env)
+
+    @property
+    def trust_region(self) -> bool:
+        """Whether updates are projected, and an average policy network is kept."""
+        return math.isfinite(self.trust_region_delta)
 
     @property
     def threads_per_update(self) -> int:
@@ -163,14 +273,29 @@ class Settings:
         return (self.trajectories_per_update or self.num_envs) if self.reduction == "threads" else 1
 
     @property
+    def update_learning_rate(self) -> float:
+        """RMSProp's step size in one update: see `threads_per_update`."""
+        return self.learning_rate * self.threads_per_update
+
+    @property
+    def update_rmsprop_decay(self) -> float:
+        """Of RMSProp's mean square in one update: see `threads_per_update`."""
+        return self.rmsprop_decay**self.threads_per_update
+
+    @property
+    def update_average_decay(self) -> float:
+        """Of the average policy network in one update: see `threads_per_update`."""
+        return self.average_decay**self.threads_per_update
+
+    @property
     def recurrent(self) -> bool:
         """Whether the network carries a state from one observation to the next."""
-        return self.network.endswith("_lstm")
+        return self.network != "auto" and architecture_of(self.network).recurrent
 
     @property
     def window_length(self) -> int:
         """Rows per trajectory in replay: single transitions for DQN."""
-        return 1 if self.agent == "dqn" else self.unroll_length
+        return 1 if self.rule.transitions else self.unroll_length
 
     @property
     def exploration_start(self) -> int:
@@ -183,21 +308,15 @@ class Settings:
         return self.seed % 2**31
 
     @property
-    def trajectory_weights(self) -> bool:
-        """Whether rows weigh by the importance of their trajectory: what makes TIS of A3C."""
-        return self.agent in ("tis", "trust_tis")
-
-    @property
     def effective_reward_clip(self) -> float:
-        """`reward_clip`, or where it is not given ±1 on Atari (Mnih et al. 2015) and none elsewhere."""
-        if self.reward_clip is not None:
-            return self.reward_clip
-        return 1.0 if self.env.startswith("atari/") else math.inf
+        """`reward_clip`, or where it is not given what is usual in the environment's family."""
+        return self.family.reward_clip if self.reward_clip is None else self.reward_clip
 
     def _check_recurrent(self) -> None:
         network = f"--network={self.network}"
-        if self.agent not in RECURRENT_AGENTS:
-            raise SettingsError(f"{network}: --agent must be one of {', '.join(RECURRENT_AGENTS)}, got {self.agent}")
+        if not self.rule.recurrent:
+            names = ", ".join(name for name, rule in RULES.items() if rule.recurrent)
+            raise SettingsError(f"{network}: --agent must be one of {names}, got {self.agent}")
         if self.replay_priority != "uniform":
             raise SettingsError(
                 f"--replay_priority={self.replay_priority}: must be uniform with {network}, whose state is stored "
@@ -206,7 +325,7 @@ class Settings:
         if self.replay_segments_only:
             raise SettingsError(
                 f"--replay_segments_only: not with {network}, whose windows start where collected segments do in any "
-                "case, and go on behind their ends by --burn_in rows"
+                "case, and go on after their ends by --burn_in rows"
             )
         least = 2 * self.unroll_length + self.burn_in
         if self.replay_ratio > 0 and self.replay_capacity < least:
@@ -216,127 +335,45 @@ class Settings:
             )
 
 
-# Mnih et al. 2015 and, of its authors, google-deepmind/dqn_zoo: RMSProp's ε is theirs for the mean over a batch of 32.
-_DQN: dict[str, Any] = {
-    "num_envs": 1,
-    "unroll_length": 4,
-    "trajectories_per_update": 1,
-    "on_policy_updates": False,
-    "replay_ratio": 1.0,
-    "replay_poisson": False,
-    "replay_start": 50_000,
-    "replay_capacity": 1_000_000,
-    "replay_batch": 32,
-    "initialization": "fan_in",
-    "learning_rate": 2.5e-4,
-    "rmsprop_decay": 0.95,
-    "rmsprop_epsilon": 0.01 / 32**2,
-    "rmsprop_centered": True,
-    "rmsprop_initial_accumulator": 0.0,
-    "max_gradient_norm": math.inf,
-    "entropy_weight": 0.0,
-    "critic_weight": 1.0,
-    "trust_region_delta": math.inf,
-}
-# Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate.
-_QUARTER = {"learning_rate": 2.5e-4 / 4, "rmsprop_epsilon": 0.01 / 32**2 / 4**2}
-_ORIGINAL = {
-    "double_q": False,
-    "shared_bias": False,
-    "target_period": 10_000,
-    "exploration_final": 0.1,
-    "evaluation_epsilon": 0.05,
-}
-
-# Each is complete for what it names: a value not listed is the dataclass default, shared by all presets.
-PRESETS: dict[str, dict[str, Any]] = {
-    # OpenAI baselines' ACER, the public implementation to match.
-    "baselines": {},
-    # The paper's §4, and where it is silent A3C as its authors described it (RMSProp ε 0.1 presumes summed gradients).
-    # Four threads share an update: it costs less, and moves θ as theirs do. The clip is the usual one of others' A3C.
-    "paper": {
-        "trajectories_per_update": 4,
-        "entropy_weight": 0.001,
-        "rmsprop_epsilon": 0.1,
-        "rmsprop_initial_accumulator": 0.0,
-        "max_gradient_norm": 40.0,
-        "critic_weight": 1.0,
-        "initialization": "fan_in",
-        "reduction": "threads",
-        "replay_start": 0,
-    },
-    # The paper's §6 and appendix E; learning rate and δ are among the good ones of its Figures 5 and 6.
-    "paper_continuous": {
-        "unroll_length": 50,
-        "trajectories_per_update": 1,
-        "on_policy_updates": False,
-        "replay_start": 0,
-        "replay_capacity": 5_000,
-        "learning_rate": 1.4e-4,
-        "importance_truncation": 5.0,
-        "trust_region_delta": 0.42,
-        "average_decay": 0.995,
-        "entropy_weight": 0.0,
-        "critic_weight": 1.0,
-    },
-    "dqn": {**_DQN, **_ORIGINAL},
-    "dqn_rank": {
-        **_DQN,
-        **_ORIGINAL,
-        **_QUARTER,
-        "replay_priority": "rank",
-        "priority_exponent": 0.5,
-        "priority_exponent_final": 0.0,
-        "importance_exponent": 0.0,
-        "importance_exponent_final": 0.0,
-    },
-    "ddqn_tuned": _DQN,
-    "ddqn_rank": {
-        **_DQN,
-        **_QUARTER,
-        "replay_priority": "rank",
-        "priority_exponent": 0.7,
-        "priority_exponent_final": 0.7,
-        "importance_exponent": 0.5,
-    },
-    "ddqn_proportional": {**_DQN, **_QUARTER, "replay_priority": "proportional"},
-}
-DQN_PRESETS = ("dqn", "dqn_rank", "ddqn_tuned", "ddqn_rank", "ddqn_proportional")
-
-# The paper calls replay ratio 0 A3C (§4): the same update, without the trust region or with it. With continuous actions
-# it is A3C's own (appendix E.2), and TIS is its off-policy form.
-AGENTS: dict[str, dict[str, Any]] = {
-    "acer": {},
-    "acer_continuous": {},
-    "a3c": {"on_policy_updates": True, "replay_ratio": 0.0, "trust_region_delta": math.inf},
-    "trust_a3c": {"on_policy_updates": True, "replay_ratio": 0.0},
-    "tis": {"trust_region_delta": math.inf},
-    "trust_tis": {},
-    "dqn": {"on_policy_updates": False, "trust_region_delta": math.inf},
-}
-DISCRETE_AGENTS = ("acer", "a3c", "trust_a3c", "dqn")
-RECURRENT_AGENTS = ("acer", "a3c", "trust_a3c")  # with discrete actions
-CONTINUOUS_AGENTS = ("acer_continuous", "a3c", "trust_a3c", "tis", "trust_tis")
-
-
-def make_settings(given: Mapping[str, Any]) -> Settings:
+def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
     """Settings from the preset, then the agent, then what was given by name, the later over the earlier.
+
+    >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
+    >>> settings.entropy_weight, settings.seed
+    (0.001, 3)
+
+    Args:
+        given: values by name, as a mapping. "preset" may be "auto", as it is without one: what suits the environment
+            and the agent.
+        values: more of them, as keywords; they count where both give one.
 
     Raises:
         SettingsError: an unknown name, preset or agent, or a value out of range.
+        InvalidEnvironment: the usual preset depends on the environment's actions, and there is no such environment.
     """
-    defaults = {f.name: f.default for f in dataclasses.fields(Settings)}
-    if unknown := set(given) - set(defaults):
-        raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(defaults)}")
+    given = {**(given or {}), **values}
+    known = declarations(Settings)
+    if unknown := set(given) - set(known):
+        raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(known)}")
     if "env" not in given:
         raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
-    layers = []
-    for name, table in (("preset", PRESETS), ("agent", AGENTS)):
-        chosen = given.get(name, defaults[name])
-        if chosen not in table:
-            raise SettingsError(f"--{name}={chosen}: must be one of {', '.join(table)}")
-        layers.append(table[chosen])
-    return Settings(**{**layers[0], **layers[1], **given})
+    agent, preset = given.get("agent", Settings.agent), given.get("preset", "auto")
+    if not known["agent"].range.holds(agent):
+        raise SettingsError(f"--agent={agent}: must be {known['agent'].range.wanted}")
+    if preset == "auto":
+        preset = usual_preset(str(given["env"]), agent)
+    if preset not in PRESETS:
+        raise SettingsError(f"--preset={preset}: must be one of {', '.join(PRESETS)}")
+    return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
+
+
+def speed_key(settings: Settings) -> tuple[Any, ...]:
+    """Runs of equal keys take the same time per step: resolved settings in, something hashable out."""
+    deciding = [name for name, declared in declarations(Settings).items() if declared.speed]
+    env = settings.family if settings.family.alike else settings.env
+    replays = settings.replay_ratio > 0 and settings.replay_start * settings.num_envs < settings.total_steps
+    values = (getattr(settings, name) for name in deciding)
+    return env, settings.rule, settings.trust_region, replays, *values
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,64 +426,4 @@ def setting_types() -> dict[str, type]:
     return {f.name: float if hints[f.name] == float | None else hints[f.name] for f in dataclasses.fields(Settings)}
 
 
-def _at_least(low: float) -> tuple[Any, str]:
-    return (lambda x: low <= x < math.inf), f"at least {low} and finite"
-
-
-def _one_of(*choices: str) -> tuple[Any, str]:
-    return (lambda x: x in choices), "one of " + ", ".join(choices)
-
-
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Settings) if f.default is not dataclasses.MISSING}
-
-_POSITIVE = ((lambda x: 0 < x < math.inf), "above 0 and finite")
-_POSITIVE_OR_INFINITE = ((lambda x: x > 0), "above 0 (inf turns it off)")
-_UNIT_INTERVAL = ((lambda x: 0 <= x <= 1), "in [0, 1]")
-_BELOW_ONE = ((lambda x: 0 <= x < 1), "in [0, 1)")
-
-_CHECKS: dict[str, tuple[Any, str]] = {
-    "agent": ((lambda x: x in AGENTS), "one of " + ", ".join(AGENTS)),
-    "preset": ((lambda x: x in PRESETS), "one of " + ", ".join(PRESETS)),
-    "seed": _at_least(0),
-    "total_steps": _at_least(1),
-    "log_interval": _at_least(1),
-    "atari_preset": _one_of(*ATARI_PRESETS),
-    "num_envs": _at_least(1),
-    "unroll_length": _at_least(1),
-    "trajectories_per_update": _at_least(0),
-    "replay_ratio": _at_least(0),
-    "replay_start": _at_least(0),
-    "replay_capacity": _at_least(1),
-    "burn_in": _at_least(0),
-    "replay_priority": _one_of("uniform", "proportional", "rank"),
-    "replay_batch": _at_least(0),
-    "priority_exponent": _UNIT_INTERVAL,
-    "priority_exponent_final": _UNIT_INTERVAL,
-    "priority_epsilon": _at_least(0),
-    "importance_exponent": _UNIT_INTERVAL,
-    "importance_exponent_final": _UNIT_INTERVAL,
-    "network": _one_of("auto", "nature", "small", "mlp", "nature_lstm", "small_lstm", "mlp_lstm"),
-    "precision": _one_of("auto", "float32", "bfloat16"),
-    "initialization": _one_of("orthogonal", "fan_in"),
-    "learning_rate": _POSITIVE,
-    "rmsprop_decay": _BELOW_ONE,
-    "rmsprop_epsilon": _POSITIVE,
-    "rmsprop_initial_accumulator": _at_least(0),
-    "max_gradient_norm": _POSITIVE_OR_INFINITE,
-    "gamma": _UNIT_INTERVAL,
-    "retrace_lambda": _UNIT_INTERVAL,
-    "importance_truncation": ((lambda x: x >= 0), "at least 0 (inf turns truncation off)"),
-    "trust_region_delta": _POSITIVE_OR_INFINITE,
-    "average_decay": _BELOW_ONE,
-    "entropy_weight": _at_least(0),
-    "critic_weight": _at_least(0),
-    "reduction": _one_of("mean", "sum", "threads"),
-    "reward_clip": ((lambda x: x is None or x > 0), "above 0 (inf turns clipping off)"),
-    "policy_std": _POSITIVE,
-    "advantage_samples": _at_least(1),
-    "error_clip": _POSITIVE_OR_INFINITE,
-    "target_period": _at_least(1),
-    "exploration_final": _UNIT_INTERVAL,
-    "exploration_steps": _at_least(0),
-    "evaluation_epsilon": _UNIT_INTERVAL,
-}

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import Network, default_architecture
+from acer_tf.networks import Network
+from acer_tf.torsos import default_network
 from acer_tf.types import EnvironmentSpec
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6)
@@ -254,7 +255,6 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
         ("small", ATARI, r"\['nature'\]"),
         ("mlp", ATARI, r"\['nature'\]"),
         ("small", EnvironmentSpec((2, 10, 3), "bool", 1, 2), r"\['mlp'\]"),
-        ("resnet", SPECS["mlp"], r"\['mlp'\]"),
     ],
 )
 def test_an_architecture_that_cannot_read_the_observations_is_refused(architecture, spec, readers):
@@ -262,6 +262,11 @@ def test_an_architecture_that_cannot_read_the_observations_is_refused(architectu
         Network(spec, architecture=architecture)
 
 
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(ValueError, match="there is no network 'resnet'; there are nature, small, mlp, nature_lstm"):
+        Network(SPECS["mlp"], architecture="resnet")
+
+
 @pytest.mark.parametrize("architecture", SPECS)
-def test_default_architecture(architecture):
-    assert default_architecture(SPECS[architecture]) == architecture
+def test_default_network(architecture):
+    assert default_network(SPECS[architecture]) == architecture

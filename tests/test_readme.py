@@ -1,52 +1,54 @@
-"""The README's examples run, and its tables say what the code says."""
+"""The documentation is true: its examples run, its links resolve, and its tables and messages are those of the code."""
 
-import dataclasses
+import csv
 import importlib
-import math
 import re
 from pathlib import Path
 
 import pytest
 
+from acer_tf.__main__ import COMMANDS
+from acer_tf.presets import PRESETS
 from acer_tf.reproduction.methods import make_cells
-from acer_tf.settings import DQN_PRESETS, PRESETS, Settings, make_settings
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-RESULTS = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results/README.md"]
+TEXT = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(PAGES)}
+EVERYTHING = "\n".join(TEXT.values())
+OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.peers")  # what is no command of acer_tf
 
 
-def test_python_examples_run_in_order_in_an_empty_folder(tmp_path, monkeypatch, capsys):
+def test_the_readme_is_short():
+    assert len(TEXT["README.md"].encode()) <= 10_240
+
+
+@pytest.mark.parametrize("page", [page for page, text in TEXT.items() if "```python" in text])
+def test_python_examples_run_in_order_beside_the_results(page, tmp_path, monkeypatch):
+    (tmp_path / "results").symlink_to(ROOT / "results")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 5
     namespace: dict[str, object] = {}
-    for block in blocks:
+    for block in re.findall(r"```python\n(.*?)```", TEXT[page], flags=re.DOTALL):
         exec(block, namespace)
-    printed = capsys.readouterr().out
-    assert "CartPole-v1" in printed
-    assert (tmp_path / "runs/cartpole/policy/saved_model.pb").exists()
 
 
-def test_the_table_of_presets_is_the_code():
-    section = README.split("## Presets, side by side")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
-    assert rows[0] == ["setting", *PRESETS]
-    written = {row[0].strip("`"): row[1:] for row in rows[2:]}
-    agents = {name: "dqn" if name in DQN_PRESETS else "acer" for name in PRESETS}
-    given = [{"env": "atari/Pong", "preset": name, "agent": agent} for name, agent in agents.items()]
-    presets = {values["preset"]: dataclasses.asdict(make_settings(values)) for values in given}
-    shown = {field.name for field in dataclasses.fields(Settings)} - {"env", "agent", "preset", "seed", "total_steps"}
-    assert set(written) == shown
-    for name, cells in written.items():
-        baselines = presets["baselines"][name]
-        assert cells[0] == _cell(baselines), name
-        for cell, preset in zip(cells[1:], list(PRESETS)[1:], strict=True):
-            assert cell == ("" if presets[preset][name] == baselines else _cell(presets[preset][name])), name
+def test_there_are_examples_of_training_policies_and_published_data():
+    assert {page for page, text in TEXT.items() if "```python" in text} >= {
+        "README.md",
+        "docs/policies.md",
+        "docs/published-data.md",
+    }
+
+
+def test_the_table_of_presets_is_what_the_code_makes():
+    source = importlib.util.spec_from_file_location("presets_page", ROOT / "docs" / "presets.py")
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "make docs writes it anew"
+    assert all(f"`{name}`" in module.PAGE.read_text(encoding="utf-8") for name in PRESETS)
 
 
 def test_every_function_in_the_equation_table_exists():
-    section = README.split("## The paper in code")[1].split("\n## ")[0]
+    section = TEXT["docs/paper-in-code.md"].split("## Equations")[1].split("\n## ")[0]
     cells = [line.rsplit(" | ", 1)[1] for line in section.splitlines() if line.startswith("| ") and "`" in line]
     named = []
     for cell in cells:
@@ -61,49 +63,73 @@ def test_every_function_in_the_equation_table_exists():
             found = getattr(found, part)
 
 
-def test_every_flag_that_a_readme_names_exists():
-    names = (
-        "benchmark demo evaluate export figure_cliffwalk figure1_minatar figure3_continuous learning_curves peers "
-        "table_control train"
-    )
-    apart = ("benchmark", "peers")
-    folders = {name: "experiments" if name in apart else "acer_tf.commands" for name in names.split()}
-    scripts = [importlib.import_module(f"{folder}.{name}") for name, folder in folders.items()]
-    known = {name for script in scripts for name in script.FLAGS}
+def test_every_column_of_the_records_is_described():
+    section = TEXT["docs/paper-in-code.md"].split("## Diagnostics")[1]
+    described = set(re.findall(r"`(\w+)`", section))
+    written = set()
+    for record in (ROOT / "results").rglob("progress.csv"):
+        with record.open(newline="") as file:
+            written |= {name.rpartition("/")[2] for name in next(csv.reader(file))}
+    assert "trajectory_weight_mean" in written and "td_error_clipped" in written
+    assert written - described == set()
+
+
+def test_every_command_and_flag_that_is_named_exists():
+    named = set(re.findall(r"python -m acer_tf ([a-z]\w*)", EVERYTHING))
+    assert {"train", "evaluate", "curves", "figure1_atari57"} <= named <= {*COMMANDS, "benchmark"}
+    programs = [*(f"acer_tf.commands.{module}" for module, _ in COMMANDS.values()), *OTHER_PROGRAMS]
+    known = {name for program in programs for name in getattr(importlib.import_module(program), "FLAGS", ())}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
-    named = set(re.findall(r"--(\w+)", README + RESULTS))
-    assert {n for n in named if n not in known and n.removeprefix("no") not in known} <= others
+    others |= {"no"}  # pip's --no-deps
+    flags = set(re.findall(r"--(\w+)", EVERYTHING))
+    assert {n for n in flags if n not in known and n.removeprefix("no") not in known} <= others
 
 
-@pytest.mark.parametrize(("text", "folder"), [(README, ROOT), (RESULTS, ROOT / "results")], ids=["README", "results"])
-def test_every_file_that_a_readme_links_to_exists(text, folder):
-    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", prose) if "://" not in link]
-    assert len(links) >= 5
-    assert [link for link in links if not (folder / link).exists()] == []
+@pytest.mark.parametrize("page", TEXT)
+def test_every_file_and_heading_that_is_linked_exists(page):
+    prose = re.sub(r"```.*?```", "", TEXT[page], flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)]+)\)", prose):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / file if file else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "by environment"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return "inf" if math.isinf(value) else f"{value:g}"
-    return str(value)
+def test_every_page_of_docs_is_in_the_index():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"^\| \[(\S+)\]\(\1\)", TEXT["docs/README.md"], re.MULTILINE))
 
 
-def test_the_table_of_scripts_is_complete_and_counts_their_runs():
+def test_every_message_that_is_explained_is_one_of_the_code():
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "acer_tf").rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*\+?\s*\(?f?"', "", source)  # a string that goes on in the next line
+    firsts = re.findall(r"^\| (`[^|]*) \|", TEXT["docs/errors.md"], re.MULTILINE)
+    messages = [message for cell in firsts for message in re.findall(r"`([^`]+)`", cell)]
+    assert len(messages) >= 50
+    for message in messages:
+        for part in message.split("…"):
+            words = part.strip(" ();:,?")
+            assert words in source, (message, part)
+
+
+def test_the_table_of_figures_is_complete_and_counts_their_runs():
     from acer_tf.commands import pipeline
 
-    rows = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| (\d+) runs \|$", README, re.MULTILINE))
+    page = TEXT["docs/sweeps.md"]
+    rows = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| (\d+) runs \|$", page, re.MULTILINE))
     folder = Path(pipeline.__file__).parent
-    scripts = {path.stem for path in folder.glob("*.py") if "pipeline.define(" in path.read_text()}
-    assert all(f"`{name}`" in README for name in scripts)
-    assert len(rows) >= 8
+    commands = {path.stem for path in folder.glob("*.py") if "pipeline.define(" in path.read_text()}
+    assert all(f"| `{name}` |" in page for name in commands)
+    assert len(rows) >= 9
     for name, count in rows.items():
         experiment = importlib.import_module(f"acer_tf.commands.{name}").EXPERIMENT
         cells = make_cells(experiment.methods.values(), experiment.envs, experiment.seeds)
         assert len(cells) == int(count), name
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub names them in links."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -133,7 +133,7 @@ def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
     paths = [v.path for v in network.model.weights]
     assert len(set(paths)) == len(paths) == 8 + 3 + 4
     assert {v.dtype for v in network.model.weights} == {"float32"}
-    assert network.convolutional and not RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm").convolutional
+    assert network.torso.acting == "serial"
     twin = network.twin()
     observation = tf.constant(frames_of(np.random.default_rng(0), spec, 2, 4))
     state = tf.zeros([2, network.state_size])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from acer_tf.agents.acer import AcerHyperparameters
-from acer_tf.agents.acer_continuous import AcerContinuousHyperparameters
-from acer_tf.agents.actor_critic import ActorCriticHyperparameters
-from acer_tf.agents.dqn import DqnHyperparameters
+import acer_tf
+from acer_tf.declaration import declarations
+from acer_tf.presets import PRESETS
+from acer_tf.rules import RULES
 from acer_tf.settings import (
     Settings,
     SettingsError,
@@ -21,9 +21,8 @@ from acer_tf.settings import (
     settings_document,
     settings_from,
 )
-from acer_tf.training import settings as module
 
-TRAINING = Path(module.__file__).parent
+TRAINING, AGENTS = (Path(acer_tf.__file__).parent / part for part in ("training", "agents"))
 INF, NAN = math.inf, math.nan
 
 # Typed from the design, not from the code: each preset in full.
@@ -174,10 +173,6 @@ def pong(**given):
     return make_settings({"env": "atari/Pong", **given})
 
 
-def acer(settings):
-    return settings.hyperparameters(AcerHyperparameters)
-
-
 @pytest.mark.parametrize(
     "values", [BASELINES, PAPER, PAPER_CONTINUOUS, DQN, DQN_RANK, DDQN, DDQN_RANK, DDQN_PROPORTIONAL]
 )
@@ -188,8 +183,8 @@ def test_a_preset_is_complete_and_as_designed(values):
 def test_presets_of_dqn_and_of_the_others_are_not_mixed_up():
     wanted = "--preset=baselines: --agent=dqn takes one of dqn, dqn_rank, ddqn_tuned, ddqn_rank, ddqn_proportional"
     with pytest.raises(SettingsError, match=wanted):
-        pong(agent="dqn")
-    with pytest.raises(SettingsError, match="--preset=dqn: --agent=acer takes one of baselines, paper, paper_contin"):
+        pong(agent="dqn", preset="baselines")
+    with pytest.raises(SettingsError, match="--preset=dqn: --agent=acer takes one of baselines, paper"):
         pong(preset="dqn")
 
 
@@ -218,15 +213,23 @@ def test_a3c_is_replay_ratio_0_without_trust_region_and_trust_a3c_is_with():
         "agent": "trust_a3c",
         "replay_ratio": 0.0,
     }
-    assert not acer(pong(agent="a3c")).trust_region
-    assert acer(pong(agent="trust_a3c")).trust_region
+    assert not pong(agent="a3c").trust_region
+    assert pong(agent="trust_a3c").trust_region
 
 
 def test_what_is_given_comes_before_the_agent_and_the_agent_before_the_preset(monkeypatch):
-    monkeypatch.setitem(module.PRESETS, "odd", {"replay_ratio": 2.0, "entropy_weight": 0.5, "gamma": 0.9})
+    monkeypatch.setitem(PRESETS, "odd", {"replay_ratio": 2.0, "entropy_weight": 0.5, "gamma": 0.9})
     assert pong(preset="odd").replay_ratio == 2.0
     settings = pong(preset="odd", agent="trust_a3c", gamma=0.8)
     assert (settings.replay_ratio, settings.entropy_weight, settings.gamma) == (0.0, 0.5, 0.8)
+
+
+def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_both_are_given():
+    given = {"env": "CartPole-v1", "seed": 1, "gamma": 0.9}
+    assert make_settings(given) == make_settings(**given) == make_settings({"env": "CartPole-v1", "seed": 1}, gamma=0.9)
+    assert make_settings(given, seed=2) == make_settings(given | {"seed": 2})
+    with pytest.raises(SettingsError, match="unknown settings .'gama'"):
+        make_settings(env="CartPole-v1", gama=0.9)
 
 
 NOT_POSITIVE = "above 0 and finite"
@@ -264,7 +267,7 @@ BAD_VALUES = [
     ("trajectories_per_update", 3, "must divide --num_envs=16"),
     ("trajectories_per_update", 32, "must divide --num_envs=16"),
     ("replay_start", 50_001, "--replay_capacity=50000"),
-    ("preset", "papers", "one of baselines, paper, paper_continuous"),
+    ("preset", "papers", "one of baselines, paper, minatar"),
     ("agent", "ddqn", "one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis, dqn"),
     ("replay_priority", "ranked", "one of uniform, proportional, rank"),
     ("replay_batch", -1, "at least 0"),
@@ -336,7 +339,7 @@ def test_values_at_the_edge_of_their_range_are_taken():
         reward_clip=INF,
     )
     assert edge.importance_truncation == 0.0
-    assert acer(pong(importance_truncation=INF)).importance_truncation == INF
+    assert pong(importance_truncation=INF).importance_truncation == INF
     assert pong(unroll_length=50_000, replay_start=0).replay_capacity == 50_000
 
 
@@ -378,9 +381,7 @@ def test_a_run_without_any_update_is_refused():
 
 
 def test_tis_is_a3c_with_the_weights_of_trajectories():
-    agents = [agent for agent in module.AGENTS if agent != "dqn"]
-    weights = {a: pong(agent=a).hyperparameters(ActorCriticHyperparameters).trajectory_weights for a in agents}
-    assert {agent for agent, weighs in weights.items() if weighs} == {"tis", "trust_tis"}
+    assert {name for name, rule in RULES.items() if rule.trajectory_weights} == {"tis", "trust_tis"}
     assert pong(agent="trust_tis", preset="paper_continuous").trust_region_delta == 0.42
     assert pong(agent="tis", preset="paper_continuous").trust_region_delta == INF
 
@@ -397,31 +398,18 @@ def test_a_missing_environment_and_an_unknown_name_are_refused():
 
 
 def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
-    assert acer(pong()).reward_clip == 1.0
-    assert acer(make_settings({"env": "minatar/breakout"})).reward_clip == INF
-    assert acer(make_settings({"env": "CartPole-v1"})).reward_clip == INF
-    assert acer(pong(reward_clip=INF)).reward_clip == INF
-    assert acer(make_settings({"env": "CartPole-v1", "reward_clip": 2.0})).reward_clip == 2.0
+    assert pong().effective_reward_clip == 1.0
+    assert make_settings({"env": "minatar/breakout"}).effective_reward_clip == INF
+    assert make_settings({"env": "CartPole-v1"}).effective_reward_clip == INF
+    assert pong(reward_clip=INF).effective_reward_clip == INF
+    assert make_settings({"env": "CartPole-v1", "reward_clip": 2.0}).effective_reward_clip == 2.0
 
 
-def test_every_hyperparameter_of_the_agent_comes_from_the_setting_of_its_name():
-    defaults = acer(pong())
-    other = {
-        "gamma": 0.5,
-        "retrace_lambda": 0.5,
-        "importance_truncation": 5.0,
-        "trust_region_delta": 0.5,
-        "average_decay": 0.5,
-        "entropy_weight": 0.5,
-        "entropy_in_trust_region": False,
-        "critic_weight": 0.25,
-        "reduction": "sum",
-        "reward_clip": 0.5,
-        "max_gradient_norm": 5.0,
-    }
-    assert set(other) == {f.name for f in dataclasses.fields(defaults)}
-    for name, value in other.items():
-        assert acer(pong(**{name: value})) == dataclasses.replace(defaults, **{name: value})
+def test_an_update_stands_for_several_threads_only_where_the_reduction_says_so():
+    assert (pong().update_learning_rate, pong().update_average_decay, pong().update_rmsprop_decay) == (7e-4, 0.99, 0.99)
+    four = pong(reduction="threads", trajectories_per_update=4)
+    found = four.update_learning_rate, four.update_average_decay, four.update_rmsprop_decay
+    assert found == pytest.approx((4 * 7e-4, 0.99**4, 0.99**4))
 
 
 def attributes_of(name: str, source: str) -> set[str]:
@@ -432,29 +420,66 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 def test_every_setting_is_read_where_runs_are_built():
     """A key that nothing reads is a promise that is not kept."""
-    read = set().union(*(attributes_of("settings", (TRAINING / f).read_text()) for f in ("build.py", "run.py")))
-    agents = TRAINING.parent / "agents"
-    shared = (agents / "agent.py").read_text()
-    for name, kind in {
-        "acer.py": AcerHyperparameters,
-        "acer_continuous.py": AcerContinuousHyperparameters,
-        "actor_critic.py": ActorCriticHyperparameters,
-        "dqn.py": DqnHyperparameters,
+    files = [TRAINING / "build.py", TRAINING / "run.py", *AGENTS.glob("*.py")]
+    read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
+    # Through the properties of `Settings`.
+    for effective, name in {
+        "effective_reward_clip": "reward_clip",
+        "update_average_decay": "average_decay",
+        "update_learning_rate": "learning_rate",
+        "update_rmsprop_decay": "rmsprop_decay",
+        "rule": "agent",
     }.items():
-        passed_on = {f.name for f in dataclasses.fields(kind)}
-        read |= passed_on
-        own = (agents / name).read_text()
-        used = set().union(*(attributes_of(x, text) for x in ("h", "self.hyperparameters") for text in (own, shared)))
-        used |= attributes_of("self", shared)  # the shared ones' own properties
-        assert passed_on - used == set(), name
+        assert effective in read
+        read.add(name)
     assert {f.name for f in dataclasses.fields(Settings)} - read == set()
     assert attributes_of("settings", "x = settings.gamma + self._settings.seed + other.agent") == {"gamma", "seed"}
 
 
-def test_every_setting_but_the_free_ones_is_checked():
-    # Any name may exist; any truth value is right.
-    free = {"env"} | {name for name, kind in setting_types().items() if kind is bool}
-    assert set(module._CHECKS) == {f.name for f in dataclasses.fields(Settings)} - free
+def test_what_a_rule_reads_is_what_its_declaration_says():
+    """The classes that a setting names are those in whose files it is read, with what all agents share."""
+    shared = (AGENTS / "agent.py").read_text()
+    files = {"Acer": "acer", "AcerContinuous": "acer_continuous", "ActorCritic": "actor_critic", "Dqn": "dqn"}
+    for kind, file in files.items():
+        source = (AGENTS / f"{file}.py").read_text() + shared
+        read = set().union(*(attributes_of(x, source) for x in ("h", "self.settings", "settings")))
+        declared = {name for name, d in declarations(Settings).items() if kind in d.rules}
+        assert declared - read == set(), kind
+        unread = {name for name, d in declarations(Settings).items() if d.rules and kind not in d.rules}
+        assert unread & read - {"exploration_start"} == set(), kind
+
+
+def test_every_setting_has_a_help_and_a_type_of_flag():
+    assert all(len(d.help) > 3 for d in declarations(Settings).values())
+    assert set(setting_types().values()) == {int, float, bool, str}
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "preset"),
+    [
+        ("atari/Pong", "acer", "baselines"),
+        ("minatar/breakout", "acer", "minatar"),
+        ("minatar/breakout", "dqn", "dqn"),
+        ("CartPole-v1", "trust_a3c", "classic"),
+        ("Pendulum-v1", "trust_a3c", "classic_continuous"),
+        ("CartPole-v1", "acer", "classic"),
+        ("Pendulum-v1", "acer_continuous", "classic_continuous"),
+        ("control/reacher3", "a3c", "paper_continuous"),
+        ("dm_control/cheetah-run-v0", "tis", "paper_continuous"),
+    ],
+)
+def test_without_a_preset_a_run_has_the_usual_one(env, agent, preset):
+    assert make_settings(env=env, agent=agent).preset == preset
+    assert make_settings(env=env, agent=agent, preset="auto") == make_settings({"env": env, "agent": agent})
+
+
+def test_a_users_own_rule_and_network_are_named_by_module():
+    settings = make_settings(env="CartPole-v1", agent="my_rules:VTrace", preset="classic", network="my_nets:WIDE")
+    assert settings.rule.discrete == "my_rules:VTrace" and not settings.recurrent
+    with pytest.raises(SettingsError, match="^--agent=vtrace: must be one of acer, .*, or module:Class"):
+        make_settings(env="CartPole-v1", agent="vtrace")
+    with pytest.raises(SettingsError, match="^--network=wide: must be one of auto, nature, .*, or module:NAME"):
+        make_settings(env="CartPole-v1", network="wide")
 
 
 def test_differences_name_each_setting_with_both_values():

@@ -5,33 +5,15 @@ A3C and Trust-A3C are its replay ratio 0.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.agents.agent import Agent, Rows, trust_region_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
 from acer_tf.types import Trajectory
-
-
-@dataclasses.dataclass(frozen=True)
-class AcerHyperparameters(Hyperparameters):
-    """What the update rule depends on. Defaults are OpenAI baselines' (preset `baselines`).
-
-    Attributes:
-        retrace_lambda: λ of Retrace in [0, 1]; 1 in the paper.
-        importance_truncation: c ≥ 0; `inf` for none.
-        entropy_weight: β ≥ 0 of the policy's entropy.
-        entropy_in_trust_region: whether β∇H is part of g before the projection, or is added after it.
-    """
-
-    retrace_lambda: float = 1.0
-    importance_truncation: float = 10.0
-    entropy_weight: float = 0.01
-    entropy_in_trust_region: bool = True
 
 
 class Gradients(NamedTuple):
@@ -46,8 +28,6 @@ class Gradients(NamedTuple):
 class Acer(Agent):
     """ACER on a `Network` or a `RecurrentNetwork`, from trajectories on-policy and replayed alike. See `Agent`."""
 
-    hyperparameters: AcerHyperparameters
-
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
@@ -59,7 +39,7 @@ class Acer(Agent):
         planes = self.network.planes(trajectory.observation, trajectory.age)
         rows = trajectory.mask.shape[1] + 1
         average = None
-        if self.hyperparameters.trust_region:
+        if self.settings.trust_region:
             average = self.average(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
         inputs = self.network.burn_in(planes, trajectory.memory, rows)
         with tf.GradientTape() as tape:
@@ -91,8 +71,8 @@ class Acer(Agent):
             average: [B, T, A] f(·|φ_a(x)); None where there is no trust region.
             weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
         """
-        h, mask = self.hyperparameters, trajectory.mask
-        reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
+        h, mask = self.settings, trajectory.mask
+        reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
         policy = Categorical(probabilities[:, :-1])
         values = equations.state_value(q, probabilities)
         value, q_all = values[:, :-1], q[:, :-1]

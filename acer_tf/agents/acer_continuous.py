@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.agents.agent import Agent, Rows, trust_region_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
+from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
-
-
-@dataclasses.dataclass(frozen=True)
-class AcerContinuousHyperparameters(Hyperparameters):
-    """What the update rule depends on. Defaults are the paper's where it states them.
-
-    Attributes:
-        importance_truncation: c ≥ 0; `inf` for none.
-        advantage_samples: n ≥ 1 of the stochastic dueling network.
-        dueling: False has Q by a network of its own, and V move by ρ (Q_ret − V).
-        retrace: False puts importance-sampled returns in the place of Q_ret and Q_opc.
-        noise_seed: in [0, 2³¹), of the actions that an update draws.
-    """
-
-    average_decay: float = 0.995
-    critic_weight: float = 1.0
-    importance_truncation: float = 5.0
-    advantage_samples: int = 5
-    dueling: bool = True
-    retrace: bool = True
-    noise_seed: int = 0
 
 
 class Gradients(NamedTuple):
@@ -48,7 +27,9 @@ class Gradients(NamedTuple):
 class AcerContinuous(Agent):
     """ACER on a `networks.ContinuousNetwork` with a critic of actions. See `Agent`."""
 
-    hyperparameters: AcerContinuousHyperparameters
+    @classmethod
+    def network_options(cls, settings: Settings) -> dict[str, Any]:
+        return {"critic": "dueling" if settings.dueling else "separate"}
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
@@ -58,7 +39,7 @@ class AcerContinuous(Agent):
         a'_t and u_i are drawn anew in every update, by seed and number of the update, and are constants. The same u_i
         serve Q̃ as prediction and as target.
         """
-        h = self.hyperparameters
+        h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.noise_seed, update]), 2)
         average = self.average(trajectory.observation[:, :-1])[0] if h.trust_region else None
@@ -105,8 +86,8 @@ class AcerContinuous(Agent):
             average: [B, T, d] φ_a(x); None where there is no trust region.
             weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
         """
-        h, mask, c = self.hyperparameters, trajectory.mask, self.hyperparameters.importance_truncation
-        reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
+        h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
+        reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value, bootstrap = values[:, :-1], values[:, -1]

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Hyperparameters, Rows, trust_region_diagnostics
+from acer_tf.agents.agent import Agent, Rows, trust_region_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
+from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
-
-
-@dataclasses.dataclass(frozen=True)
-class ActorCriticHyperparameters(Hyperparameters):
-    """What the update rule depends on. Defaults are the paper's where it states them.
-
-    Attributes:
-        trajectory_weights: True is TIS: rows weigh min{c, product of importance weights}. False is A3C: all weigh 1.
-        importance_truncation: c of TIS.
-    """
-
-    average_decay: float = 0.995
-    critic_weight: float = 1.0
-    trajectory_weights: bool = False
-    importance_truncation: float = 5.0
 
 
 class Gradients(NamedTuple):
@@ -41,13 +26,15 @@ class Gradients(NamedTuple):
 class ActorCritic(Agent):
     """A3C, or TIS, on a `networks.ContinuousNetwork` without a critic of actions. See `Agent`."""
 
-    hyperparameters: ActorCriticHyperparameters
+    @classmethod
+    def network_options(cls, settings: Settings) -> dict[str, Any]:
+        return {"critic": "none"}
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
         """One backward pass serves policy and critic: −z* goes into φ, the weighted error into V(x_t)."""
-        trust_region = self.hyperparameters.trust_region
+        trust_region = self.settings.trust_region
         average = self.average(trajectory.observation[:, :-1])[0] if trust_region else None
         with tf.GradientTape() as tape:
             mean, values, _ = self.network(trajectory.observation)
@@ -75,14 +62,14 @@ class ActorCritic(Agent):
             average: [B, T, d] φ_a(x); None where there is no trust region.
             weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
         """
-        h, mask = self.hyperparameters, trajectory.mask
-        reward = tf.clip_by_value(trajectory.reward, -h.reward_clip, h.reward_clip)
+        h, mask = self.settings, trajectory.mask
+        reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value = values[:, :-1]
         log_rho = policy.log_density(trajectory.action) - behaviour.log_density(trajectory.action)
         importance = tf.ones_like(log_rho)
-        if h.trajectory_weights:
+        if h.rule.trajectory_weights:
             importance = equations.trajectory_weight(log_rho, trajectory.discount, mask, c=h.importance_truncation)
         returns = equations.multi_step_return(reward, trajectory.discount, mask, value, values[:, -1], gamma=h.gamma)
         error = returns - value

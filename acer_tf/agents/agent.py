@@ -2,57 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.agents.compiled import Compiled, Execution, fused
+from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.averaging import copy_weights, update_average
-from acer_tf.networks import Architecture
+from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
-
-# The average network's forward pass beside the online one's pays only where both are large. XLA would compile the rows
-# of an LSTM for half a minute, and gain nothing.
-_UPDATE_EXECUTION: dict[Architecture, Execution] = {
-    "nature": "parallel",
-    "small": "xla",
-    "mlp": "xla",
-    "nature_lstm": "parallel",
-    "small_lstm": "serial",
-    "mlp_lstm": "serial",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Hyperparameters:
-    """What every update rule depends on. Defaults are OpenAI baselines' (preset `baselines`).
-
-    Attributes:
-        gamma: discount factor γ in [0, 1].
-        trust_region_delta: δ > 0 per state; `inf` turns the trust region off.
-        average_decay: α in [0, 1) of the average policy network.
-        critic_weight: factor of the critic's ½ error².
-        reduction: "mean" over unmasked rows, or "sum" over rows and mean over trajectories; "threads" is the same here,
-            and has a learning rate and decays to match (`Settings.threads_per_update`).
-        reward_clip: rewards are clipped to ± this for learning; `inf` leaves them raw.
-        max_gradient_norm: the gradient's global norm is clipped to this; `inf` for none.
-    """
-
-    gamma: float = 0.99
-    trust_region_delta: float = 1.0
-    average_decay: float = 0.99
-    critic_weight: float = 0.5
-    reduction: Literal["mean", "sum", "threads"] = "mean"
-    reward_clip: float = math.inf
-    max_gradient_norm: float = 10.0
-
-    @property
-    def trust_region(self) -> bool:
-        return math.isfinite(self.trust_region_delta)
 
 
 class Update(NamedTuple):
@@ -69,7 +29,7 @@ class Rows:
 
     Args:
         mask: [B, T] bool.
-        reduction: see `Hyperparameters`.
+        reduction: see `Settings.reduction`; "threads" is "sum" here, and has a learning rate and decays to match.
         weight: [B] factor of each trajectory in the loss, not in the statistics; None for 1.
     """
 
@@ -123,24 +83,33 @@ def trust_region_diagnostics(rows: Rows, policy: Any, average: Any, g: tf.Tensor
 class Agent:
     """Acts by f(·|φ_θ(x)) and improves θ from trajectories; how it improves, a subclass says.
 
+    A subclass writes `parameter_gradients`, and `network_options` where its network is not the usual one.
+
     Args:
         network: θ. Its average θ_a starts as a copy.
         average: a network of the same architecture, to hold θ_a.
         optimizer: built for `network.model`; see `agents.optimizer.rmsprop`.
-        hyperparameters: of the update rule.
+        settings: of the run, resolved; what the update rule reads of them.
     """
 
-    def __init__(self, network: Any, average: Any, optimizer: keras.optimizers.Optimizer, hyperparameters: Any) -> None:
+    def __init__(self, network: Any, average: Any, optimizer: keras.optimizers.Optimizer, settings: Settings) -> None:
         self.network = network
         self.average = average
         self.optimizer = optimizer
-        self.hyperparameters = hyperparameters
+        self.settings = settings
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
-        self._act = Compiled(self.choose, "serial" if network.convolutional else "xla")
-        self._learn = Compiled(self._updates, _UPDATE_EXECUTION[network.architecture])
+        self._act = Compiled(self.choose, network.torso.acting)
+        # XLA would compile the rows of an LSTM for half a minute, and gain nothing.
+        updates = network.torso.updates
+        self._learn = Compiled(self._updates, "serial" if network.state_size and updates == "xla" else updates)
         if network.normalization is not None:
             self._note = Compiled(network.normalization.note, "xla")
+
+    @classmethod
+    def network_options(cls, settings: Settings) -> dict[str, Any]:
+        """Arguments of `Network`, or of `ContinuousNetwork` where actions are continuous, that the rule decides."""
+        return {}
 
     def act(
         self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
@@ -254,11 +223,11 @@ class Agent:
     def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
         """Moves θ and θ_a; returns the gradients' global norm before clipping."""
         norm = tf.linalg.global_norm(gradients)
-        if math.isfinite(self.hyperparameters.max_gradient_norm):
-            gradients, _ = tf.clip_by_global_norm(gradients, self.hyperparameters.max_gradient_norm, use_norm=norm)
+        if math.isfinite(self.settings.max_gradient_norm):
+            gradients, _ = tf.clip_by_global_norm(gradients, self.settings.max_gradient_norm, use_norm=norm)
         self.optimizer.apply(gradients, self.network.model.trainable_variables)
-        if self.hyperparameters.trust_region:
-            update_average(self.average.model, self.network.model, self.hyperparameters.average_decay)
+        if self.settings.trust_region:
+            update_average(self.average.model, self.network.model, self.settings.update_average_decay)
         return norm
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-Execution = Literal["xla", "serial", "parallel"]
+from acer_tf.torsos import Execution
 
 
 class Compiled:

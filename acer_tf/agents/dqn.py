@@ -5,69 +5,58 @@ Which rows, and with which weights, is the replay's choice: uniform or prioritiz
 
 from __future__ import annotations
 
-import dataclasses
-import math
+from typing import Any
 
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Hyperparameters, Rows
+from acer_tf.agents.agent import Agent, Rows
 from acer_tf.averaging import copy_weights
+from acer_tf.networks import Network
+from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
 
-@dataclasses.dataclass(frozen=True)
-class DqnHyperparameters(Hyperparameters):
-    """What the update rule and the exploration depend on. Defaults are those of the tuned Double DQN.
-
-    Attributes:
-        double_q: whether the online network chooses the next action that the target network values.
-        error_clip: |δ| beyond this counts as this in the gradient (Huber's loss); `inf` for none.
-        target_period: steps between copies of the online into the target network.
-        exploration_final: ε at the end of its way from 1.
-        exploration_steps: steps of that way.
-        exploration_start: steps before it begins; the authors' begins with learning.
-    """
-
-    trust_region_delta: float = math.inf
-    critic_weight: float = 1.0
-    max_gradient_norm: float = math.inf
-    double_q: bool = True
-    error_clip: float = 1.0
-    target_period: int = 30_000
-    exploration_final: float = 0.01
-    exploration_steps: int = 1_000_000
-    exploration_start: int = 0
-
-
 class Dqn(Agent):
-    """Q-learning on a `networks.Network` that is ε-greedy in its Q. See `Agent`; `average` is the target network."""
+    """Q-learning on a `networks.Network` that is ε-greedy in its Q. See `Agent`."""
 
-    hyperparameters: DqnHyperparameters
     _steps: int | None = None  # of the last `schedule`; a restored agent has none, and both its networks
+
+    @classmethod
+    def network_options(cls, settings: Settings) -> dict[str, Any]:
+        return {
+            "policy": "epsilon_greedy",
+            "shared_bias": settings.shared_bias,
+            "evaluation_epsilon": settings.evaluation_epsilon,
+        }
+
+    @property
+    def target(self) -> Network:
+        """The target network, which takes the place of an average one."""
+        return self.average
 
     def schedule(self, steps: int) -> None:
         """ε, and the target network where a period has passed since the call before."""
-        h = self.hyperparameters
+        h = self.settings
         share = min(max(0, steps - h.exploration_start) / max(1, h.exploration_steps), 1.0)
         self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
         if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
-            copy_weights(self.network.model, self.average.model)
+            copy_weights(self.network.model, self.target.model)
         self._steps = steps
 
     def parameter_gradients(
         self, trajectory: Trajectory, weight: tf.Tensor | None = None
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
-        h = self.hyperparameters
+        h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
-        now, behind = planes[:, :1], planes[:, 1:]
-        next_values = self.average(behind)[1][:, 0]
-        next_choice = self.network(behind)[1][:, 0] if h.double_q else next_values
+        now, following = planes[:, :1], planes[:, 1:]
+        next_values = self.target(following)[1][:, 0]
+        next_choice = self.network(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:
             q = tf.gather(self.network(now)[1], trajectory.action, batch_dims=2)
         delta = equations.q_learning_error(
             q[:, 0],
-            tf.clip_by_value(trajectory.reward[:, 0], -h.reward_clip, h.reward_clip),
+            tf.clip_by_value(trajectory.reward[:, 0], -h.effective_reward_clip, h.effective_reward_clip),
             trajectory.discount[:, 0],
             next_values,
             next_choice,

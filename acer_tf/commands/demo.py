@@ -14,10 +14,10 @@ from typing import Any
 from absl import flags
 
 from acer_tf.commands import cli, learning_curves, train
+from acer_tf.policy import load_policy
 from acer_tf.reproduction.report.page import write_page
 from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import load_policy
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)
@@ -25,9 +25,9 @@ flags.DEFINE_integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lowe
 flags.DEFINE_integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_integer("episodes", 30, "games per evaluation", lower_bound=1, flag_values=FLAGS)
 
-# Preset `baselines`, but its replay would start after these runs' end, and its step size is slow on MinAtar's network.
+# The usual presets, but Atari's replay would start after this run's end.
 _RUNS: dict[str, dict[str, Any]] = {
-    "minatar_breakout": {"env": "minatar/breakout", "replay_start": 1_000, "learning_rate": 3e-3},
+    "minatar_breakout": {"env": "minatar/breakout"},
     "pong": {"env": "atari/Pong", "replay_start": 500},
 }
 

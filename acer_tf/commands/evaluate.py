@@ -48,8 +48,8 @@ def main(argv: list[str]) -> int:
 def _evaluate(args: flags.FlagValues) -> int:
     # Loaded here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
+    from acer_tf.policy import PolicyError, load_policy
     from acer_tf.training.evaluation import EvaluationError, evaluate
-    from acer_tf.training.export import PolicyError, load_policy
 
     try:
         policy = load_policy(args.policy)

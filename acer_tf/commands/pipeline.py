@@ -12,7 +12,7 @@ from typing import Any
 from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
-from acer_tf.envs.names import env_family
+from acer_tf.envs.families import split_id
 from acer_tf.reproduction.evidence import (
     CellEvidence,
     Evidence,
@@ -265,7 +265,7 @@ def _labels(experiment: Experiment) -> list[str]:
 
 
 def _family(experiment: Experiment) -> str:
-    return env_family(experiment.envs[0])
+    return split_id(experiment.envs[0])[0]
 
 
 def _tasks_flag(experiment: Experiment) -> str:

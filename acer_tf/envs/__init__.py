@@ -9,21 +9,46 @@ Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf 
 `EnvironmentSpec`.
 """
 
-from acer_tf.envs.atari import ATARI_PRESETS, AtariPreset
-from acer_tf.envs.catalogue import make, require_actions, spec
-from acer_tf.envs.names import ATARI_GAMES, CONTROL_TASKS, MINATAR_GAMES, InvalidEnvironment, env_family
-from acer_tf.envs.vector import VectorEnvironment
+from typing import TYPE_CHECKING, Any
+
+from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
+from acer_tf.envs.catalogue import EnvFactory, make, spec
+from acer_tf.envs.families import (
+    ATARI_GAMES,
+    CONTROL_TASKS,
+    FAMILIES,
+    MINATAR_GAMES,
+    Family,
+    InvalidEnvironment,
+    family_of,
+    split_id,
+)
+
+if TYPE_CHECKING:
+    from acer_tf.envs.vector import VectorEnvironment
 
 __all__ = [
     "ATARI_GAMES",
     "ATARI_PRESETS",
     "CONTROL_TASKS",
+    "FAMILIES",
     "MINATAR_GAMES",
     "AtariPreset",
+    "EnvFactory",
+    "Family",
     "InvalidEnvironment",
     "VectorEnvironment",
-    "env_family",
+    "family_of",
     "make",
-    "require_actions",
     "spec",
+    "split_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Not imported above: the tables of this package must be readable without gymnasium being loaded.
+    if name == "VectorEnvironment":
+        from acer_tf.envs.vector import VectorEnvironment
+
+        return VectorEnvironment
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acer_tf.envs.atari import AtariPreset, make_atari
-from acer_tf.envs.control import make_control
-from acer_tf.envs.dm_control import make_dm_control
-from acer_tf.envs.generic import make_gym
-from acer_tf.envs.minatar import make_minatar
-from acer_tf.envs.names import InvalidEnvironment, env_family
-from acer_tf.envs.vector import VectorEnvironment
+from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
+from acer_tf.envs.families import InvalidEnvironment, family_of, split_id
 from acer_tf.types import EnvironmentSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from acer_tf.envs.vector import VectorEnvironment
+
+# Makes one environment of the caller's own.
+EnvFactory = Callable[[], "gymnasium.Env"]
 
 
 def make(
@@ -24,6 +29,7 @@ def make(
     atari_preset: str | AtariPreset = "acer2016",
     threads: int = 0,
     render: bool = False,
+    factory: EnvFactory | None = None,
 ) -> VectorEnvironment:
     """N environments with one TimeStep shape. The caller calls `reset()` first and `close()` last.
 
@@ -40,6 +46,7 @@ def make(
         render: makes `VectorEnvironment.render` work. On Atari this doubles the emulator's work. MuJoCo draws in a
             process of its own, through EGL or OSMesa, without a screen; the environment variable MUJOCO_GL is set where
             it is unset.
+        factory: makes one gymnasium environment of the caller's own, which `env_id` then only names.
 
     Raises:
         InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an action or observation
@@ -50,43 +57,28 @@ def make(
         raise InvalidEnvironment(f"num_envs must be at least 1, got {num_envs}")
     # Nearby seeds give unrelated words, so no two runs share an environment; ALE takes 31 bits.
     seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(num_envs)]
-    name = env_id.partition("/")[2]
-    family = env_family(env_id)
-    if family == "atari":
-        return make_atari(name, num_envs, seeds, preset=atari_preset, threads=threads, render=render)
-    if family == "minatar":
-        return make_minatar(name, num_envs, seeds, render=render)
-    if family == "control":
-        return make_control(name, num_envs, seeds, threads=threads, render=render)
-    if family == "dm_control":
-        return make_dm_control(name, num_envs, seeds, render=render)
-    return make_gym(env_id, num_envs, seeds, render=render)
+    if factory is not None:
+        from acer_tf.envs.generic import make_gym
+
+        return make_gym(env_id, num_envs, seeds, render=render, factory=factory)
+    family = family_of(env_id)
+    options: dict[str, Any] = {"threads": threads, "render": render}
+    if family.atari:
+        if isinstance(atari_preset, str):
+            if atari_preset not in ATARI_PRESETS:
+                raise InvalidEnvironment(
+                    f"there is no Atari preset {atari_preset!r}; there are {', '.join(ATARI_PRESETS)}"
+                )
+            atari_preset = ATARI_PRESETS[atari_preset]
+        options["preset"] = atari_preset
+    module, _, maker = family.maker.partition(":")
+    return getattr(importlib.import_module(module), maker)(split_id(env_id)[1], num_envs, seeds, **options)
 
 
-def spec(env_id: str, *, atari_preset: str | AtariPreset = "acer2016") -> EnvironmentSpec:
-    """What an agent must know to act in `env_id`, from one environment made and closed; raises as `make` does."""
-    env = make(env_id, 1, 0, atari_preset=atari_preset)
+def spec(
+    env_id: str, *, atari_preset: str | AtariPreset = "acer2016", factory: EnvFactory | None = None
+) -> EnvironmentSpec:
+    """What an agent must know to act in `env_id`, from one environment made and closed; arguments as `make`'s."""
+    env = make(env_id, 1, 0, atari_preset=atari_preset, factory=factory)
     env.close()
     return env.spec
-
-
-def require_actions(spec: EnvironmentSpec, env_id: str, *, continuous: bool) -> None:
-    """Refuses an environment whose actions are not of the agent's kind.
-
-    Args:
-        spec: of `env_id`.
-        continuous: whether the agent's actions are vectors; else they are discrete.
-
-    Raises:
-        InvalidEnvironment: naming the values of --agent that fit.
-    """
-    if spec.continuous and not continuous:
-        raise InvalidEnvironment(
-            f"{env_id} has a continuous action space ([-1, 1]^{spec.action_size}), and the agent chooses among "
-            "discrete actions; it takes --agent=acer_continuous, a3c, trust_a3c, tis or trust_tis"
-        )
-    if continuous and not spec.continuous:
-        raise InvalidEnvironment(
-            f"{env_id} has a discrete action space ({spec.num_actions} actions), and the agent acts with real numbers; "
-            "it takes --agent=acer, a3c, trust_a3c or dqn"
-        )

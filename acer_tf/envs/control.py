@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from acer_tf.envs.families import CONTROL_TASKS, missing_control, unknown
 from acer_tf.envs.headless import require_gl, without_gl
-from acer_tf.envs.names import CONTROL_TASKS, missing_control, unknown
 from acer_tf.envs.vector import VectorEnvironment
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
+from acer_tf.envs.families import InvalidEnvironment, missing_control
 from acer_tf.envs.generic import View, make_gym
 from acer_tf.envs.headless import without_gl
-from acer_tf.envs.names import InvalidEnvironment, missing_control
 from acer_tf.envs.vector import VectorEnvironment
 
 
-def make_dm_control(name: str, num_envs: int, seeds: list[int], *, render: bool) -> VectorEnvironment:
+def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
     """`num_envs` copies of "cheetah-run-v0", with dm_control's own rewards, starts and time limits.
 
     Observations are dm_control's, flattened in the order of their names. A time limit is a truncation. One generator
@@ -33,7 +33,16 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, render: bool)
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not of the Control Suite, which is all of dm_control that is supported")
-    return make_gym(env_id, num_envs, seeds, render=render, wrap=_flat, steps_per_second=_steps_per_second, view=_view)
+    return make_gym(
+        env_id,
+        num_envs,
+        seeds,
+        threads=threads,
+        render=render,
+        wrap=_flat,
+        steps_per_second=_steps_per_second,
+        view=_view,
+    )
 
 
 def _flat(env: gymnasium.Env) -> gymnasium.Env:

@@ -11,8 +11,8 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 
+from acer_tf.envs.families import InvalidEnvironment, unknown
 from acer_tf.envs.headless import Screen, require_gl, without_gl
-from acer_tf.envs.names import InvalidEnvironment, unknown
 from acer_tf.envs.vector import VectorEnvironment, check_action_space
 
 
@@ -48,7 +48,9 @@ def make_gym(
     num_envs: int,
     seeds: list[int],
     *,
+    threads: int = 1,
     render: bool,
+    factory: Callable[[], gymnasium.Env] | None = None,
     max_episode_steps: int | None = None,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] | None = None,
     steps_per_second: Callable[[gymnasium.Env], float] | None = None,
@@ -58,6 +60,8 @@ def make_gym(
 
     Args:
         env_id: an id of gymnasium's registry, or "package:id".
+        threads: not used: all environments are stepped in the calling thread.
+        factory: makes one environment, which `env_id` then only names.
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: goes around every environment.
         steps_per_second: reads the attribute of that name from one environment.
@@ -68,6 +72,8 @@ def make_gym(
     """
 
     def make_one() -> gymnasium.Env:
+        if factory is not None:
+            return factory()
         env = gymnasium.make(
             env_id,
             max_episode_steps=max_episode_steps,
@@ -76,7 +82,7 @@ def make_gym(
         )
         return env if wrap is None else wrap(env)
 
-    rate = _check(env_id, make_one, view if render else None, steps_per_second)
+    rate = _check(env_id, make_one, view if render else None, steps_per_second, registered=factory is None)
     return VectorEnvironment(_Vector([make_one] * num_envs, view), seeds, steps_per_second=rate)
 
 
@@ -110,11 +116,14 @@ def _check(
     make_one: Callable[[], gymnasium.Env],
     view: Callable[[gymnasium.Env], View | None] | None,
     steps_per_second: Callable[[gymnasium.Env], float] | None,
+    *,
+    registered: bool,
 ) -> float | None:
     """Makes and closes one environment, so that whatever is wrong shows before N of them start.
 
     Args:
         view: as in `make_gym`, if it is to be drawn.
+        registered: whether `env_id` is an id of gymnasium's registry.
 
     Returns:
         Its steps per second, where `steps_per_second` is given.
@@ -128,7 +137,7 @@ def _check(
         raise unknown(env_id) from error
     try:
         # gymnasium answers an id without a version ("Pong") with the newest one; a run must say what it ran.
-        if env.spec is None or env.spec.id != env_id.rpartition(":")[2]:
+        if registered and (env.spec is None or env.spec.id != env_id.rpartition(":")[2]):
             raise unknown(env_id)
         check_action_space(env_id, env.action_space)
         if not isinstance(env.observation_space, Box):

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from acer_tf.envs import painter
-from acer_tf.envs.names import InvalidEnvironment
+from acer_tf.envs.families import InvalidEnvironment
 
 # Whether a library really draws shows only in use, and PyOpenGL keeps to the first it has loaded: hence a process each.
 _TRIAL = """

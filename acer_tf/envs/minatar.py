@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gymnasium
 
+from acer_tf.envs.families import MINATAR_GAMES, InvalidEnvironment, unknown
 from acer_tf.envs.generic import make_gym
-from acer_tf.envs.names import MINATAR_GAMES, InvalidEnvironment, unknown
 from acer_tf.envs.vector import VectorEnvironment
 
 # MinAtar has no time limit, and a perfect Breakout player would never lose; far beyond any published score's game.
 MINATAR_MAX_STEPS = 10_000
 
 
-def make_minatar(game: str, num_envs: int, seeds: list[int], *, render: bool) -> VectorEnvironment:
+def make_minatar(game: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
     """`num_envs` copies of a MinAtar game ("space_invaders"): its v1 ids, at most 10,000 steps a game.
 
     That is the minimal action set, with MinAtar's defaults: sticky actions (probability 0.1) and rising difficulty.
@@ -36,4 +36,4 @@ def make_minatar(game: str, num_envs: int, seeds: list[int], *, render: bool) ->
     env_id = f"MinAtar/{game.title().replace('_', '')}-v1"
     if env_id not in gymnasium.registry:
         register_envs()
-    return make_gym(env_id, num_envs, seeds, render=render, max_episode_steps=MINATAR_MAX_STEPS)
+    return make_gym(env_id, num_envs, seeds, threads=threads, render=render, max_episode_steps=MINATAR_MAX_STEPS)

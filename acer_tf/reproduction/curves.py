@@ -38,13 +38,17 @@ class RunCurve(NamedTuple):
         return RunCurve(self.env, self.seed, self.total_steps, *(column[rows] for column in columns))
 
 
-def read_run(folder: Path) -> RunCurve:
-    """The curve in `folder`.
+def read_run(folder: str | Path) -> RunCurve:
+    """The learning curve in a run's folder, also while the run goes on.
+
+    >>> curve = acer_tf.read_run("runs/cartpole")
+    >>> best = curve.mean_return.max()
 
     Raises:
         NoRowsYet: progress.csv is missing or empty.
         CurveError: run.json is missing, or one of them cannot be read.
     """
+    folder = Path(folder)
     try:
         settings, columns = read_record(folder).settings, read_progress(folder)
         if not len(columns.get("steps", ())):

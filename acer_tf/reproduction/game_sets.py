@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from acer_tf.envs.names import ATARI_GAMES
+from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction.data_files import suggestion
 
 

@@ -50,6 +50,10 @@ class SearchPoint(NamedTuple):
 def published_curves(env: str) -> list[PublishedCurve]:
     """What was published of `env`, as far as it bears on ACER; empty where nothing was.
 
+    >>> (curve,) = acer_tf.published_curves("atari/Pong")
+    >>> round(curve.at(10e6), 1)
+    19.5
+
     Args:
         env: "atari/<Game>": OpenAI baselines' ACER. "control/<task>": the five methods of the paper's Figure 3, whose
             task models differ from this package's. "<Name>-v<N>", one of gymnasium's MuJoCo tasks: PPO, TRPO and TD3 on

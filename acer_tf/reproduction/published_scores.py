@@ -1,9 +1,5 @@
 """Published final scores per Atari game, each with the protocol by which it was taken.
 
-    dqn = published_scores("DQN", "no-op starts")
-    dqn.scores["Pong"]  # 19.5, raw
-    dqn.median()  # 0.79, human-normalised by the references of the same protocol
-
 Sources stand in the data files' first lines.
 """
 
@@ -59,6 +55,9 @@ class PublishedScores(NamedTuple):
 def published_agents(protocol: Protocol) -> tuple[str, ...]:
     """The agents whose scores by `protocol` this package ships.
 
+    >>> acer_tf.published_agents("no-op starts")[:2]
+    ('DQN', 'Double DQN')
+
     Raises:
         ValueError: there is no such protocol.
     """
@@ -68,6 +67,10 @@ def published_agents(protocol: Protocol) -> tuple[str, ...]:
 
 def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
     """What `agent` scored by `protocol`.
+
+    >>> dqn = acer_tf.published_scores("DQN", "no-op starts")
+    >>> dqn.scores["Pong"], round(dqn.median(), 2)  # raw; human-normalised by the same protocol
+    (19.5, 0.79)
 
     Args:
         agent: one of `published_agents(protocol)`: "Double DQN", "Prioritized Double DQN (rank)", "ACER".

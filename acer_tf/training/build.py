@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import importlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
-from acer_tf import envs
-from acer_tf.agents.acer import Acer, AcerHyperparameters
-from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
-from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
-from acer_tf.agents.agent import Agent, Hyperparameters
-from acer_tf.agents.dqn import Dqn, DqnHyperparameters
+from acer_tf.agents.agent import Agent
 from acer_tf.agents.optimizer import rmsprop
+from acer_tf.declaration import declarations
+from acer_tf.envs import InvalidEnvironment
 from acer_tf.layers import RunningNormalization
-from acer_tf.networks import ContinuousNetwork, Critic, Network, default_architecture, torso_of
+from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
-from acer_tf.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, Settings, SettingsError, make_settings
+from acer_tf.rules import rules_for
+from acer_tf.settings import Settings, SettingsError, make_settings
+from acer_tf.torsos import default_network, torso_of
 from acer_tf.training.actor import Actor
 from acer_tf.training.loop import Loop
 from acer_tf.types import EnvironmentSpec
@@ -34,47 +33,67 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
     """`settings` with every "auto" decided for this environment and machine, so that the run records what it did.
 
     Raises:
-        SettingsError: a setting that was given would have no effect: the run would not be what it is called.
+        SettingsError: no network can read the observations.
     """
-    network = default_architecture(spec) if settings.network == "auto" else settings.network
-    precision = settings.precision
-    if precision == "auto":
-        # It pays where large convolutions take the time and the processor has their products in hardware; it costs no
-        # learning (results/precision).
-        precision = "bfloat16" if torso_of(network) == "nature" and _has_fast_bfloat16() else "float32"
-    settings = dataclasses.replace(settings, network=network, precision=precision)
-    usual = make_settings({"env": settings.env, "agent": settings.agent, "preset": settings.preset})
-    for name in sorted(_without_effect(settings, spec)):
-        if getattr(settings, name) != getattr(usual, name):
+    network, precision = settings.network, settings.precision
+    try:
+        if network == "auto":
+            network = default_network(spec)
+        if precision == "auto":
+            # It pays where large convolutions take the time and the processor has their products in hardware; it costs
+            # no learning (results/precision).
+            precision = "bfloat16" if torso_of(network).large and _has_fast_bfloat16() else "float32"
+    except ValueError as error:
+        raise SettingsError(f"--network={network}: {error}") from error
+    return dataclasses.replace(settings, network=network, precision=precision)
+
+
+def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
+    """Refuses resolved `settings` of which one would have no effect: the run would not be what it is called.
+
+    Raises:
+        SettingsError: names the setting, and what it would need.
+    """
+    usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
+    rules = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
+    for name, declared in declarations(Settings).items():
+        if getattr(settings, name) == getattr(usual, name):
+            continue
+        needed = [c.needed for c in declared.conditions if not c.holds(settings, spec)]
+        if declared.rules and not rules.intersection(declared.rules):
+            needed.append("another agent")
+        if needed:
             raise SettingsError(
-                f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}, "
-                f"--network={network}, --replay_priority={settings.replay_priority} and "
-                f"--trust_region_delta={settings.trust_region_delta}; leave it at {getattr(usual, name)}"
+                f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}: "
+                f"it needs {' and '.join(needed)}; leave it at {getattr(usual, name)}"
             )
-    return settings
 
 
-def _without_effect(settings: Settings, spec: EnvironmentSpec) -> set[str]:
-    """The settings that nothing in this run reads."""
-    rule = _update_rule(settings, spec)[1]
-    names = {f.name for kind in _HYPERPARAMETERS for f in dataclasses.fields(kind)}
-    names -= {f.name for f in dataclasses.fields(rule)}
-    names &= {f.name for f in dataclasses.fields(Settings)}
-    prioritized = settings.replay_priority != "uniform"
-    for unread, where in (
-        ({"atari_preset"}, not settings.env.startswith("atari/")),
-        ({"policy_std", "normalize_observations"}, not spec.continuous),
-        ({"shared_bias", "evaluation_epsilon"}, settings.agent != "dqn"),
-        ({"burn_in"}, not settings.recurrent),
-        ({"average_decay", "entropy_in_trust_region"}, math.isinf(settings.trust_region_delta)),
-        ({"importance_truncation"}, rule is ActorCriticHyperparameters and not settings.trajectory_weights),
-        ({"replay_segments_only"}, prioritized or settings.agent == "dqn"),
-        ({"replay_batch"}, not prioritized and settings.agent != "dqn"),
-        (_PRIORITIES, not prioritized),
-    ):
-        if where:
-            names |= unread
-    return names
+def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
+    """The class of the agent that `--agent` names.
+
+    Raises:
+        InvalidEnvironment: it does not choose actions of the environment's kind.
+        SettingsError: a user's own cannot be imported, or is no `Agent`.
+    """
+    if not settings.rule.accepts(continuous=spec.continuous):
+        kind = (
+            f"continuous action space ([-1, 1]^{spec.action_size})"
+            if spec.continuous
+            else (f"discrete action space ({spec.num_actions} actions)")
+        )
+        raise InvalidEnvironment(
+            f"{settings.env} has a {kind}, for which --agent={settings.agent} is not made; it takes "
+            f"--agent={', '.join(rules_for(continuous=spec.continuous))}"
+        )
+    module, _, name = (settings.rule.continuous if spec.continuous else settings.rule.discrete).partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SettingsError(f"--agent={settings.agent}: it cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Agent)):
+        raise SettingsError(f"--agent={settings.agent}: must be a subclass of acer_tf.agents.agent.Agent")
+    return found
 
 
 def make_network(
@@ -91,29 +110,24 @@ def make_network(
         InvalidEnvironment: the agent cannot act in it.
         SettingsError: the network cannot read its observations.
     """
-    if settings.agent not in (CONTINUOUS_AGENTS if spec.continuous else DISCRETE_AGENTS):
-        envs.require_actions(spec, settings.env, continuous=settings.agent in CONTINUOUS_AGENTS)
-    common: dict[str, Any] = {
+    options: dict[str, Any] = {
         "initialization": settings.initialization,
         "precision": settings.precision,
         "seed": derive_seed(settings, "weights"),
+        **agent_class(settings, spec).network_options(settings),
     }
     try:
         if not spec.continuous:
-            if settings.agent == "dqn":
-                common["policy"], common["shared_bias"] = "epsilon_greedy", settings.shared_bias
-                common["evaluation_epsilon"] = settings.evaluation_epsilon
             kind = RecurrentNetwork if settings.recurrent else Network
-            return kind(spec, architecture=settings.network, **common)  # type: ignore[arg-type]  # Settings checked it
-        if settings.network != "mlp":
-            raise ValueError("continuous actions are chosen by network 'mlp'")
+            return kind(spec, architecture=settings.network, **options)
+        if settings.network != ContinuousNetwork.architecture:
+            raise ValueError(f"continuous actions are chosen by network '{ContinuousNetwork.architecture}'")
         return ContinuousNetwork(
             spec,
-            critic=_critic(settings),
             policy_std=settings.policy_std,
             normalize=settings.normalize_observations,
             normalization=normalization,
-            **common,
+            **options,
         )
     except ValueError as error:
         raise SettingsError(f"--network={settings.network}: {error}") from error
@@ -125,46 +139,13 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
     average = make_network(settings, spec, network.normalization)
     optimizer = rmsprop(
         network.model,
-        learning_rate=settings.learning_rate * settings.threads_per_update,
-        decay=settings.rmsprop_decay**settings.threads_per_update,
+        learning_rate=settings.update_learning_rate,
+        decay=settings.update_rmsprop_decay,
         epsilon=settings.rmsprop_epsilon,
         initial_accumulator=settings.rmsprop_initial_accumulator,
         centered=settings.rmsprop_centered,
     )
-    kind, hyperparameters = _update_rule(settings, spec)
-    return kind(network, average, optimizer, settings.hyperparameters(hyperparameters))
-
-
-_HYPERPARAMETERS: tuple[type[Hyperparameters], ...] = (
-    AcerHyperparameters,
-    AcerContinuousHyperparameters,
-    ActorCriticHyperparameters,
-    DqnHyperparameters,
-)
-_PRIORITIES = {
-    "priority_exponent",
-    "priority_exponent_final",
-    "priority_epsilon",
-    "importance_exponent",
-    "importance_exponent_final",
-    "weights_by_batch",
-}
-
-
-def _update_rule(settings: Settings, spec: EnvironmentSpec) -> tuple[type[Agent], type[Hyperparameters]]:
-    if settings.agent == "dqn":
-        return Dqn, DqnHyperparameters
-    if not spec.continuous:
-        return Acer, AcerHyperparameters
-    if settings.agent == "acer_continuous":
-        return AcerContinuous, AcerContinuousHyperparameters
-    return ActorCritic, ActorCriticHyperparameters
-
-
-def _critic(settings: Settings) -> Critic:
-    if settings.agent != "acer_continuous":
-        return "none"
-    return "dueling" if settings.dueling else "separate"
+    return agent_class(settings, spec)(network, average, optimizer, settings)
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
@@ -183,7 +164,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     sizes = spec, settings.num_envs, replay_rows(settings, spec), settings.window_length
     seed = derive_seed(settings, "replay")
     try:
-        if settings.replay_priority == "uniform" and settings.agent != "dqn":
+        if settings.replay_priority == "uniform" and not settings.rule.transitions:
             return TrajectoryReplay(
                 *sizes,
                 seed,

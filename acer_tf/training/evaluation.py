@@ -15,8 +15,8 @@ import imageio.v2 as imageio
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.envs import AtariPreset, VectorEnvironment, env_family
-from acer_tf.training.export import Policy, PolicyError
+from acer_tf.envs import AtariPreset, VectorEnvironment, family_of
+from acer_tf.policy import Policy, PolicyError
 
 # The protocol of Mnih et al. (2015), for which the human and random scores of the 57 games are known.
 MAX_NO_OPS = 30
@@ -24,9 +24,6 @@ MAX_FRAMES = 108_000
 
 DEFAULT_NUM_ENVS = 16
 _REPORT_SECONDS = 10.0
-# The console's pictures per second; MinAtar's, at which a person can follow; and gymnasium's for what names none. What
-# simulates a world with a clock is shown at its own speed.
-_ATARI_HZ, _MINATAR_FPS, _GYMNASIUM_FPS = 60, 10, 30
 
 
 class EvaluationError(ValueError):
@@ -82,10 +79,14 @@ def evaluate(
     greedy: bool = False,
     seed: int = 0,
     num_envs: int = DEFAULT_NUM_ENVS,
-    video: Path | None = None,
+    video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
+    env: envs.EnvFactory | None = None,
 ) -> EvaluationResult:
     """Plays whole games in the environment that the policy's metadata names, and returns their raw scores.
+
+    >>> result = acer_tf.evaluate(acer_tf.load_policy("runs/cartpole/policy"), episodes=10)
+    >>> print(f"{result.mean:.1f} ± {result.standard_error:.1f}")
 
     Lost lives do not end a game. On Atari a game starts with up to 30 no-ops and is cut at 108,000 frames; frame skip,
     stickiness, action set and preprocessing are those that the policy was trained with. Elsewhere the environment's own
@@ -104,6 +105,7 @@ def evaluate(
         video: an .mp4 file of the first game of environment 0; the games are the same as without. Written whole or not
             at all, as soon as that game ends.
         report: receives a line of progress every 10 seconds.
+        env: makes one environment, instead of the one that the metadata names.
 
     Raises:
         EvaluationError: episodes or num_envs below 1, a negative seed, or a video file that cannot be written.
@@ -121,26 +123,26 @@ def evaluate(
     games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
-        recorder = stack.enter_context(_Video(video)) if video is not None else None
-        env = _environment(policy, num_envs, (seed, 0, 1), render=video is not None)
-        stack.callback(env.close)
+        recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
+        playing = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
+        stack.callback(playing.close)
         if recorder is not None:
-            recorder.start(_video_fps(policy, env))
+            recorder.start(_video_fps(policy, playing))
         progress = _Progress(episodes, report)
-        step, first_state = env.reset(), policy.initial_state(num_envs)
+        step, first_state = playing.reset(), policy.initial_state(num_envs)
         state = first_state
         while any(len(played) < share for played, share in zip(games, quota, strict=True)):
             if recorder is not None and not games[0]:
-                recorder.add(env.render()[0])
+                recorder.add(playing.render()[0])
             answer = policy.answer(step.observation, state)
-            step = env.step(_choose(answer, None if greedy else random))
+            step = playing.step(_choose(answer, None if greedy else random))
             # As in training: the row that the environment ignored was the old game's last.
             state = np.where(step.mask[:, None], answer.get("state", state), first_state)
             score += step.reward
             length += step.mask
             for i in np.flatnonzero(step.last):
                 if recorder is not None and i == 0 and not games[0]:
-                    recorder.add(env.render()[0])
+                    recorder.add(playing.render()[0])
                     recorder.finish()
                 if len(games[i]) < quota[i]:
                     games[i].append((float(score[i]), int(length[i])))
@@ -158,12 +160,12 @@ def evaluate(
     )
 
 
-def _environment(policy: Policy, num_envs: int, seed: tuple[int, ...], *, render: bool) -> VectorEnvironment:
+def _environment(
+    policy: Policy, num_envs: int, seed: tuple[int, ...], *, render: bool, factory: envs.EnvFactory | None
+) -> VectorEnvironment:
     env_id = policy.metadata["env"]
-    if env_family(env_id) == "atari":
-        env = envs.make(env_id, num_envs, seed, atari_preset=_protocol(policy), render=render)
-    else:
-        env = envs.make(env_id, num_envs, seed, render=render)
+    options: dict[str, Any] = {"atari_preset": _protocol(policy)} if family_of(env_id).atari else {}
+    env = envs.make(env_id, num_envs, seed, render=render, factory=factory, **options)
     if env.spec != policy.spec:
         env.close()
         raise PolicyError(f"the policy was made for {policy.spec}, but the installed {env_id} has {env.spec}")
@@ -259,9 +261,5 @@ class _Video:
 
 
 def _video_fps(policy: Policy, env: VectorEnvironment) -> float:
-    family = env_family(policy.metadata["env"])
-    if family == "atari":
-        return _ATARI_HZ / policy.spec.frames_per_step
-    if env.steps_per_second is not None:
-        return env.steps_per_second
-    return _MINATAR_FPS if family == "minatar" else _GYMNASIUM_FPS
+    """What simulates a world with a clock is shown at its own speed."""
+    return env.steps_per_second or family_of(policy.metadata["env"]).pictures_per_second

@@ -15,6 +15,7 @@ import dataclasses
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,15 @@ from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.settings import Settings, differences, settings_document, settings_from
 from acer_tf.training.actor import Actor, NonFiniteError
-from acer_tf.training.build import derive_seed, make_agent, make_loop, make_network, make_replay, resolve
+from acer_tf.training.build import (
+    derive_seed,
+    make_agent,
+    make_loop,
+    make_network,
+    make_replay,
+    require_effect,
+    resolve,
+)
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.commit import code_version
 from acer_tf.training.export import export_policy
@@ -34,6 +43,8 @@ from acer_tf.training.provenance import package_versions
 from acer_tf.training.records import RecordError, RunRecord, begin_record, read_record, write_json
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
+
+Row = dict[str, float | int | None]  # of progress.csv, by its columns; None for an empty cell
 
 
 class Interrupted(Exception):
@@ -46,14 +57,19 @@ class Interrupted(Exception):
 
 def train(
     settings: Settings,
-    run_dir: Path,
+    run_dir: str | Path,
     *,
     checkpoint_minutes: float = 10.0,
     threads: int = 0,
-    replay_file: Path | None = None,
+    replay_file: str | Path | None = None,
     quiet: bool = False,
+    env: envs.EnvFactory | None = None,
+    on_row: Callable[[Row], None] | None = None,
 ) -> Path:
     """Trains to `settings.total_steps`, or continues the run in `run_dir` up to there.
+
+    >>> settings = acer_tf.make_settings(env="CartPole-v1", total_steps=30_000, replay_start=100)
+    >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row: print(row["mean_return"]))
 
     Args:
         settings: what to compute.
@@ -62,6 +78,10 @@ def train(
         threads: of TensorFlow and of ALE's emulators, as `use_threads` says; 0 for what fits the machine.
         replay_file: a new file to hold the replay while the process runs, for one larger than memory.
         quiet: no progress lines.
+        env: makes one gymnasium environment of the caller's own, which `settings.env` then only names.
+        on_row: receives each row of progress.csv as soon as it is written: a dict by column, of Python numbers and
+            None. What it raises stops the run after a checkpoint that holds the row. Each row is given once; a run
+            that continues computes the rows after its checkpoint again, and gives them again.
 
     Returns:
         The folder of the exported policy.
@@ -73,13 +93,17 @@ def train(
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: none could be written, or none read.
         OSError: something else could not be written (disk full); the last checkpoint is whole.
+        Exception: what `on_row` raised.
     """
-    spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+    run_dir = Path(run_dir)
+    spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
     settings = resolve(settings, spec)
+    # What an older version let pass goes on.
+    if not _require_same_run(settings, run_dir):
+        require_effect(settings, spec)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
-    _require_same_run(settings, run_dir)
-    replay = make_replay(settings, spec, replay_file)
+    replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
     lock = Lock(run_dir)
     try:
         # Once more behind the lock: another process may have begun a run here in the meantime.
@@ -88,10 +112,10 @@ def train(
             _say(quiet, f"{run_dir} holds this run, finished already")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
-        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use)
+        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use, env)
         try:
             with StopRequest("writing a checkpoint, then stopping") as stop:
-                run.advance(stop, checkpoint_minutes * 60.0, quiet)
+                run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
             return run.finish()
         finally:
             run.close()
@@ -135,6 +159,7 @@ class _Run:
         replay: Any,
         checkpoints: Checkpoints,
         threads: dict[str, int],
+        factory: envs.EnvFactory | None,
     ) -> None:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
         self._checkpoints = checkpoints
@@ -147,7 +172,7 @@ class _Run:
             if (folder / "run.json").exists():
                 print(f"{folder} has no checkpoint yet: starting from the first step", file=sys.stderr)
             details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
-            if settings.env.startswith("atari/"):
+            if settings.family.atari:
                 details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
             begin_record(folder, dataclasses.asdict(settings), details)
         self._progress = Progress(folder, steps, state["position"])
@@ -157,6 +182,7 @@ class _Run:
             (settings.seed, steps),
             atari_preset=settings.atari_preset,
             threads=threads["emulators"],
+            factory=factory,
         )
         actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
         self._loop = make_loop(settings, actor, agent, replay)
@@ -171,7 +197,9 @@ class _Run:
     def steps(self) -> int:
         return self._loop.actor.steps
 
-    def advance(self, stop: StopRequest, checkpoint_seconds: float, quiet: bool) -> None:
+    def advance(
+        self, stop: StopRequest, checkpoint_seconds: float, quiet: bool, on_row: Callable[[Row], None] | None
+    ) -> None:
         settings = self._settings
         if self.steps:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
@@ -187,6 +215,12 @@ class _Run:
                 row = self._row()
                 self._progress.write(row)
                 _say(quiet, progress_line(row, settings.total_steps))
+                if on_row is not None:
+                    try:
+                        on_row(row)
+                    except Exception:
+                        self._save()
+                        raise
             if stop.signal_number is not None:
                 self._save()
                 raise Interrupted(stop.signal_number)
@@ -219,7 +253,7 @@ class _Run:
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
         self._checkpoints.save(Snapshot(arrays, state), self._replay if with_replay else None, self.steps)
 
-    def _row(self) -> dict[str, float | int | None]:
+    def _row(self) -> Row:
         actor, (steps, seconds) = self._loop.actor, self._logged
         self._logged = (self.steps, self._seconds())
         diagnostics = self._loop.take_diagnostics()
@@ -286,7 +320,7 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
 def _policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
     return {
         "env": settings.env,
-        "atari_preset": settings.atari_preset if settings.env.startswith("atari/") else None,
+        "atari_preset": settings.atari_preset if settings.family.atari else None,
         "agent": settings.agent,
         "preset": settings.preset,
         "steps": steps,

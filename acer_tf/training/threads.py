@@ -7,24 +7,24 @@ import sys
 
 import tensorflow as tf
 
-from acer_tf.networks import torso_of
+from acer_tf.torsos import torso_of
 
 
-def use_threads(threads: int, architecture: str) -> dict[str, int]:
+def use_threads(threads: int, network: str) -> dict[str, int]:
     """Sets TensorFlow's threads to what suits the network; possible only before TensorFlow has computed anything.
 
-    More threads pay only for the large products of "nature": on the small networks, waking them takes longer than their
+    More threads pay only for the products of a large torso: on the small networks, waking them takes longer than their
     share of the work. Between operations two suffice: the average network's forward pass beside the online one's.
 
     Args:
         threads: at most so many at once; 0 for one per core. One makes runs of the same seed identical.
-        architecture: the network's.
+        network: the run's `--network`.
 
     Returns:
         What is in force, for a record: TensorFlow's "intra_op" and "inter_op", and the environments' "emulators".
     """
     cores = threads or len(os.sched_getaffinity(0))
-    intra_op, inter_op = (cores, min(2, cores)) if torso_of(architecture) == "nature" else (1, 1)
+    intra_op, inter_op = (cores, min(2, cores)) if torso_of(network).large else (1, 1)
     try:
         tf.config.threading.set_intra_op_parallelism_threads(intra_op)
         tf.config.threading.set_inter_op_parallelism_threads(inter_op)

@@ -1,23 +1,41 @@
 """Agents for tests, of random weights: no policy is near uniform, and the average is far from the online network."""
 
+import math
+
 import numpy as np
 import pytest
 
-from acer_tf.agents.acer import Acer, AcerHyperparameters
+from acer_tf.agents.acer import Acer
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.networks import ContinuousNetwork, Network
+from acer_tf.settings import make_settings
 from acer_tf.types import EnvironmentSpec
+
+
+def settings_of(kind, *, trajectory_weights=False, **given):
+    """Settings for an agent of class `kind`, whose preset is the one that it was written for."""
+    if kind.__name__ in ("Acer", "Dqn"):
+        agent, preset = {"Acer": ("acer", "baselines"), "Dqn": ("dqn", "ddqn_tuned")}[kind.__name__]
+        return make_settings({"env": "CartPole-v1", "agent": agent, "preset": preset, **given})
+    bounded = math.isfinite(given.setdefault("trust_region_delta", 1.0))
+    name = "acer_continuous"
+    if kind.__name__ == "ActorCritic":
+        name = ("trust_" if bounded else "") + ("tis" if trajectory_weights else "a3c")
+    return make_settings(
+        {"env": "Pendulum-v1", "agent": name, "preset": "paper_continuous", "max_gradient_norm": 10.0, **given}
+    )
+
 
 SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
 
 
 @pytest.fixture
 def make_agent():
-    def make(make_network=lambda: Network(SPEC, architecture="mlp"), *, seed=0, scale=0.4, **hyperparameters):
+    def make(make_network=lambda: Network(SPEC, architecture="mlp"), *, seed=0, scale=0.4, **given):
         rng = np.random.default_rng(seed)
         network, average = make_network(), make_network()
         optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
-        agent = Acer(network, average, optimizer, AcerHyperparameters(**hyperparameters))
+        agent = Acer(network, average, optimizer, settings_of(Acer, **given))
         for model in (network.model, average.model):
             for variable in model.trainable_variables:
                 variable.assign(scale * rng.normal(size=variable.shape))
@@ -31,14 +49,14 @@ CONTINUOUS = EnvironmentSpec((4,), "float32", 1, 0, action_low=(-1.0, -2.0), act
 
 @pytest.fixture
 def make_continuous():
-    """Makes an agent of `kind` with its hyper-parameters' dataclass, on a network with the given critic."""
+    """Makes an agent of `kind` on a network with the given critic."""
 
-    def make(kind, hyperparameters, *, critic, seed=0, scale=0.3, spec=CONTINUOUS, **given):
+    def make(kind, *, critic, seed=0, scale=0.3, spec=CONTINUOUS, **given):
         rng = np.random.default_rng(seed)
         network = ContinuousNetwork(spec, critic=critic)
         average = ContinuousNetwork(spec, critic=critic, normalization=network.normalization)
         optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
-        agent = kind(network, average, optimizer, hyperparameters(**given))
+        agent = kind(network, average, optimizer, settings_of(kind, **given))
         for model in (network.model, average.model):
             for variable in model.trainable_variables:
                 # The wide layers' units must not all saturate.

@@ -39,16 +39,16 @@ def outputs_of(seed, trajectory):
 
 def z_of(agent, trajectory, probabilities, q, average):
     """[n, A] z* of the unmasked rows, and the diagnostics."""
-    average = average if agent.hyperparameters.trust_region else None
+    average = average if agent.settings.trust_region else None
     gradients = agent.output_gradients(tensors(trajectory), probabilities, q, average)
     weight = 1 / trajectory.mask.sum()
     return -gradients.policy.numpy()[trajectory.mask] / weight, gradients.diagnostics
 
 
-def with_hyperparameters(agent, **changes):
+def with_settings(agent, **changes):
     """The same weights under other hyper-parameters; for one that compiles, make an agent of the same seed."""
     other = copy.copy(agent)
-    other.hyperparameters = dataclasses.replace(agent.hyperparameters, **changes)
+    other.settings = dataclasses.replace(agent.settings, **changes)
     return other
 
 
@@ -115,10 +115,10 @@ def test_a_nan_that_is_read_shows_in_the_diagnostics(make_agent):
 def test_rewards_are_clipped_for_learning_only_as_told(make_agent):
     agent, trajectory = make_agent(reward_clip=0.5), trajectory_of()
     clipped = trajectory._replace(reward=np.clip(trajectory.reward, -0.5, 0.5))
-    raw = gradients_of(with_hyperparameters(agent, reward_clip=np.inf), clipped)
+    raw = gradients_of(with_settings(agent, reward_clip=np.inf), clipped)
     for path, gradient in gradients_of(agent, trajectory).items():
         np.testing.assert_array_equal(gradient, raw[path])
-    assert (gradients_of(with_hyperparameters(agent, reward_clip=np.inf), trajectory)["q/bias"] != raw["q/bias"]).any()
+    assert (gradients_of(with_settings(agent, reward_clip=np.inf), trajectory)["q/bias"] != raw["q/bias"]).any()
 
 
 # ---- what each loss moves
@@ -128,8 +128,8 @@ def test_rewards_are_clipped_for_learning_only_as_told(make_agent):
 def test_each_loss_moves_the_torso_and_its_own_head_alone(make_agent, delta):
     agent, trajectory = make_agent(trust_region_delta=delta), trajectory_of()
     averages = weights(agent.average.model)
-    policy_only = gradients_of(with_hyperparameters(agent, critic_weight=0.0), trajectory)
-    both = gradients_of(with_hyperparameters(agent, critic_weight=2.0), trajectory)
+    policy_only = gradients_of(with_settings(agent, critic_weight=0.0), trajectory)
+    both = gradients_of(with_settings(agent, critic_weight=2.0), trajectory)
     for path in both:
         critic = both[path] - policy_only[path]
         if path.startswith("policy"):
@@ -155,7 +155,7 @@ def test_entropy_outside_the_trust_region_adds_its_own_gradient_whether_or_not_i
     if np.isfinite(delta):
         assert 0.1 < diagnostics["trust_region_active"] < 0.9
     entropy_weight = 0.5
-    total, _ = z_of(with_hyperparameters(agent, entropy_weight=entropy_weight), trajectory, *outputs)
+    total, _ = z_of(with_settings(agent, entropy_weight=entropy_weight), trajectory, *outputs)
     for phi, change in zip(outputs[0].numpy()[:, :-1][trajectory.mask], total - without, strict=True):
         logits = np.log(phi.astype(np.float64))
         entropy_gradient = oracles.finite_differences(
@@ -170,8 +170,8 @@ def test_entropy_inside_acts_along_the_boundary_where_the_trust_region_binds_and
     outputs = outputs_of(0, trajectory)
     agent = make_agent(entropy_weight=0.0, trust_region_delta=0.3)
     without, _ = z_of(agent, trajectory, *outputs)
-    total, _ = z_of(with_hyperparameters(agent, entropy_weight=0.1), trajectory, *outputs)
-    g, _ = z_of(with_hyperparameters(agent, trust_region_delta=np.inf), trajectory, *outputs)
+    total, _ = z_of(with_settings(agent, entropy_weight=0.1), trajectory, *outputs)
+    g, _ = z_of(with_settings(agent, trust_region_delta=np.inf), trajectory, *outputs)
     phi, average = (x.numpy().astype(np.float64)[:, :10][trajectory.mask] for x in outputs[::2])
     k, entropy_gradient = -average / phi, -(np.log(phi) + 1)
     inside, outside = 0, 0
@@ -194,7 +194,7 @@ def test_entropy_acts_without_a_trust_region(make_agent, inside):
     outputs = outputs_of(0, trajectory)
     agent = make_agent(entropy_weight=0.0, entropy_in_trust_region=inside, trust_region_delta=np.inf)
     without, _ = z_of(agent, trajectory, *outputs)
-    total, _ = z_of(with_hyperparameters(agent, entropy_weight=0.1), trajectory, *outputs)
+    total, _ = z_of(with_settings(agent, entropy_weight=0.1), trajectory, *outputs)
     phi = outputs[0].numpy()[:, :-1][trajectory.mask]
     np.testing.assert_allclose(total - without, -0.1 * (np.log(phi) + 1), atol=1e-5)
 
@@ -240,7 +240,7 @@ def test_a_step_is_rmsprop_on_the_clipped_gradient_and_the_average_follows(make_
 
 def test_the_average_starts_as_a_copy_and_is_no_business_of_the_optimizer(make_agent):
     made = make_agent()
-    agent = Acer(made.network, made.average, made.optimizer, made.hyperparameters)
+    agent = Acer(made.network, made.average, made.optimizer, made.settings)
     assert_equal_weights(weights(agent.average.model), weights(agent.network.model))
     slots = [v for v in agent.optimizer.variables if v.path.endswith("_velocity")]
     assert len(slots) == len(agent.network.model.trainable_variables)
@@ -367,7 +367,7 @@ def test_diagnostics_of_a_case_worked_by_hand(make_agent):
         ({"trust_region_delta": 94.9}, "trust_region_active", 0.5),
         ({"trust_region_delta": 95.1}, "trust_region_active", 0.0),
     ):
-        other = with_hyperparameters(agent, **changes).output_gradients(trajectory, probabilities, q, average)
+        other = with_settings(agent, **changes).output_gradients(trajectory, probabilities, q, average)
         assert other.diagnostics[name] == share
     multiplier = (95 - 1) / (0.75**2 + 2**2)
     z = np.array([[0.25, 0.0], [0.75 * multiplier, -47.5 + 2 * multiplier], [0.0, 0.0]])

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
-from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.agents.acer_continuous import AcerContinuous
+from acer_tf.agents.actor_critic import ActorCritic
 from acer_tf.types import Trajectory
 from tests import oracles
 
 KINDS = {
-    "acer": (AcerContinuous, AcerContinuousHyperparameters, "dueling"),
-    "tis": (ActorCritic, ActorCriticHyperparameters, "none"),
+    "acer": (AcerContinuous, "dueling"),
+    "tis": (ActorCritic, "none"),
 }
 
 
 @pytest.fixture(params=KINDS)
 def agent(request, make_continuous):
-    kind, hyperparameters, critic = KINDS[request.param]
-    return make_continuous(kind, hyperparameters, critic=critic)
+    kind, critic = KINDS[request.param]
+    return make_continuous(kind, critic=critic)
 
 
 def trajectory_of(seed=1, batch=6, rows=8):
@@ -69,14 +69,14 @@ def test_masked_rows_and_what_lies_behind_an_end_are_not_read(agent):
 
 
 def test_the_same_update_again_draws_other_actions(make_continuous):
-    agent = make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic="dueling", importance_truncation=0.1)
+    agent = make_continuous(AcerContinuous, critic="dueling", importance_truncation=0.1)
     trajectory = Trajectory.of(map(tf.constant, trajectory_of().arrays()))
     first, again = (agent.parameter_gradients(trajectory)[0][-1].numpy() for _ in range(2))
     assert np.array_equal(first, again), "the draw is that of the update's number"
     agent.optimizer.iterations.assign_add(1)
     assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first)
     agent.optimizer.iterations.assign_sub(1)
-    agent.hyperparameters = dataclasses.replace(agent.hyperparameters, noise_seed=2**31 - 1)
+    agent.settings = dataclasses.replace(agent.settings, seed=2**31 - 1)
     assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first), "each seed draws its own"
 
 
@@ -100,7 +100,7 @@ def test_dueling_averages_out_over_the_policy(make_continuous):
     from acer_tf import equations
     from acer_tf.distributions import Gaussian
 
-    agent = make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic="dueling", scale=1.0)
+    agent = make_continuous(AcerContinuous, critic="dueling", scale=1.0)
     observation = tf.constant(np.random.default_rng(5).normal(size=[1, 3, 4]), tf.float32)
     mean, value, state = agent.network(observation)
     count, n = 4000, 5

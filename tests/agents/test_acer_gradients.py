@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.networks import Network
+from acer_tf.torsos import TORSOS
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 
@@ -23,7 +24,7 @@ class LinearNetwork(Network):
     """softmax(x W + b) and x W' + b'."""
 
     def __init__(self):
-        self.spec, self.architecture = SPEC, "mlp"
+        self.spec, self.architecture, self.torso = SPEC, "mlp", TORSOS["mlp"]
         x = keras.Input((SIZE,))
         logits = keras.layers.Dense(ACTIONS, name="policy")(x)
         self.model = keras.Model(x, (keras.layers.Softmax()(logits), keras.layers.Dense(ACTIONS, name="q")(x)))
@@ -36,7 +37,7 @@ def per_state(probabilities, q, trajectory, h):
     take = trajectory.action[..., None]
     rho_taken = np.take_along_axis(rho, take, axis=-1)[..., 0]
     q_ret = oracles.off_policy_return(
-        np.clip(trajectory.reward, -h.reward_clip, h.reward_clip),
+        np.clip(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip),
         trajectory.discount,
         trajectory.mask,
         np.take_along_axis(q[:, :-1], take, axis=-1)[..., 0],
@@ -74,7 +75,7 @@ def mlp(weights, observation):
 
 
 def gradients_by_autodiff(agent, trajectory):
-    h = agent.hyperparameters
+    h = agent.settings
     online, average = (
         [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
         for network in (agent.network, agent.average)
@@ -154,7 +155,7 @@ def linear(parameters, observation):
 
 
 def gradients_by_finite_differences(agent, trajectory):
-    h = agent.hyperparameters
+    h = agent.settings
     flat, flat_average = (
         np.concatenate([v.numpy().ravel() for v in network.model.trainable_variables]).astype(np.float64)
         for network in (agent.network, agent.average)

@@ -82,7 +82,7 @@ def forward(weights, trajectory):
 
 def gradients_by_autodiff(agent, trajectory):
     """Of the surrogate, z and the critic's targets being constants: the sums of Eqs. 6, 9 and 12 over unmasked rows."""
-    h = agent.hyperparameters
+    h = agent.settings
     online, average = (
         [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
         for network in (agent.network, agent.average)
@@ -145,7 +145,7 @@ def test_burn_in_rows_have_no_gradient_and_move_each_networks_state_by_its_own_w
     short = trajectory._replace(observation=trajectory.observation[:, 5:], age=trajectory.age[:, 5:])
     carry = trajectory.memory.carry[:, 5:]
     # The average network is given a state of its own.
-    split = Acer(agent.network, make_network(), agent.optimizer, agent.hyperparameters)
+    split = Acer(agent.network, make_network(), agent.optimizer, agent.settings)
     split.average.model.set_weights(agent.average.model.get_weights())
     burn_in = split.average.burn_in
     split.average.burn_in = lambda planes, memory, rows: burn_in(planes, Memory(reached[1], memory.carry), rows)

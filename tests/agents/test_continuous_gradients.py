@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
-from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.agents.acer_continuous import AcerContinuous
+from acer_tf.agents.actor_critic import ActorCritic
 from acer_tf.distributions import Gaussian
 from acer_tf.types import Trajectory
 from tests import oracles
@@ -92,7 +92,6 @@ def check(agent, trajectory, expected):
 def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta, c, reduction, dueling, retrace):
     agent = make_continuous(
         AcerContinuous,
-        AcerContinuousHyperparameters,
         critic="dueling" if dueling else "separate",
         gamma=0.95,
         importance_truncation=c,
@@ -160,7 +159,6 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta
 def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, weights, reduction):
     agent = make_continuous(
         ActorCritic,
-        ActorCriticHyperparameters,
         critic="none",
         gamma=0.95,
         importance_truncation=2.0,
@@ -202,7 +200,7 @@ ABLATIONS = {
 def acer(make_continuous, **given):
     critic = "dueling" if given.get("dueling", True) else "separate"
     options = {"importance_truncation": 1.5, "trust_region_delta": 1.0, **given}
-    return make_continuous(AcerContinuous, AcerContinuousHyperparameters, critic=critic, **options)
+    return make_continuous(AcerContinuous, critic=critic, **options)
 
 
 def by_part(agent, trajectory):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf.agents.dqn import Dqn, DqnHyperparameters
+from acer_tf.agents.dqn import Dqn
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.networks import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
+from tests.agents.conftest import settings_of
 
 SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
 FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
@@ -24,7 +25,7 @@ def agent_of(spec=SPEC, seed=0, shared_bias=True, **given):
         networks[0].model, learning_rate=1e-2, decay=0.9, epsilon=1e-3, initial_accumulator=0.0, centered=True
     )
     given = {"max_gradient_norm": np.inf} | given
-    agent = Dqn(*networks, optimizer, DqnHyperparameters(**given))
+    agent = Dqn(*networks, optimizer, settings_of(Dqn, **given))
     for network in networks:
         for variable in network.model.trainable_variables:
             variable.assign(0.4 * rng.normal(size=variable.shape) / max(1.0, np.prod(variable.shape[:-1]) / 20) ** 0.5)
@@ -164,7 +165,7 @@ def test_the_target_network_is_a_copy_every_period():
 
 
 def test_exploration_falls_from_one_after_the_start_and_then_stays():
-    agent = agent_of(exploration_final=0.1, exploration_steps=1000, exploration_start=500)
+    agent = agent_of(exploration_final=0.1, exploration_steps=1000, replay_start=500)
     for steps, epsilon in [(0, 1.0), (500, 1.0), (1000, 0.55), (1500, 0.1), (9999, 0.1)]:
         agent.schedule(steps)
         probabilities, q = (x.numpy() for x in agent.network.observe(tf.constant(transitions().observation[:, 0])))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from acer_tf.agents.acer_continuous import AcerContinuous, AcerContinuousHyperparameters
-from acer_tf.agents.actor_critic import ActorCritic, ActorCriticHyperparameters
+from acer_tf.agents.acer_continuous import AcerContinuous
+from acer_tf.agents.actor_critic import ActorCritic
 from acer_tf.networks import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
@@ -46,11 +46,11 @@ def pair(request, make_agent, make_continuous):
     if request.param in discrete:
         make, batch_of = discrete[request.param]
         return make(), make(), batch_of
-    kind, hyperparameters, critic, given = {
-        "acer_continuous": (AcerContinuous, AcerContinuousHyperparameters, "dueling", {}),
-        "trust_tis": (ActorCritic, ActorCriticHyperparameters, "none", {"trajectory_weights": True}),
+    kind, critic, given = {
+        "acer_continuous": (AcerContinuous, "dueling", {}),
+        "trust_tis": (ActorCritic, "none", {"trajectory_weights": True}),
     }[request.param]
-    return *(make_continuous(kind, hyperparameters, critic=critic, **given) for _ in range(2)), continuous_of
+    return *(make_continuous(kind, critic=critic, **given) for _ in range(2)), continuous_of
 
 
 def stacked(batches):

@@ -1,5 +1,5 @@
 from acer_tf.commands import demo
-from acer_tf.training.export import load_policy
+from acer_tf.policy import load_policy
 
 
 def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):

@@ -12,7 +12,8 @@ from absl import flags
 
 from acer_tf import envs
 from acer_tf.commands import evaluate
-from acer_tf.networks import Network, default_architecture
+from acer_tf.networks import Network
+from acer_tf.torsos import default_network
 from acer_tf.training import evaluation
 from acer_tf.training.export import export_policy
 
@@ -23,7 +24,7 @@ def export(folder: Path, env: str, preset: str | None = None) -> Path:
     """A random network's policy."""
     spec = envs.spec(env, atari_preset=preset or "acer2016")
     given = {"agent": "acer", "preset": "baselines", "steps": 12, "commit": None, "versions": {}}
-    network = Network(spec, architecture=default_architecture(spec))
+    network = Network(spec, architecture=default_network(spec))
     export_policy(network, folder / "policy", {"env": env, "atari_preset": preset, **given})
     return folder / "policy"
 

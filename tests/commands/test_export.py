@@ -1,6 +1,6 @@
 from acer_tf.commands import export
+from acer_tf.policy import load_policy
 from acer_tf.settings import make_settings
-from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
 
 

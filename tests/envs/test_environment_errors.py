@@ -46,21 +46,6 @@ def test_a_name_near_nothing(asked):
     assert f"no environment {asked!r}" in refused(asked)
 
 
-@pytest.mark.parametrize(
-    "env_id, continuous, said",
-    [
-        ("Pendulum-v1", False, ["a continuous action space ([-1, 1]^1)", "--agent=acer_continuous, a3c,", "trust_tis"]),
-        ("CartPole-v1", True, ["a discrete action space (2 actions)", "--agent=acer, a3c, trust_a3c or dqn"]),
-    ],
-)
-def test_actions_of_the_other_kind_name_the_agents(env_id, continuous, said):
-    spec = envs.spec(env_id)
-    envs.require_actions(spec, env_id, continuous=not continuous)
-    with pytest.raises(envs.InvalidEnvironment) as error:
-        envs.require_actions(spec, env_id, continuous=continuous)
-    assert all(words in str(error.value) for words in [env_id, *said])
-
-
 def test_an_observation_that_is_no_box():
     assert "FrozenLake-v1 has the observation space Discrete(16)" in refused("FrozenLake-v1")
 
@@ -172,4 +157,4 @@ def test_spec_refuses_as_make_does():
     ],
 )
 def test_family(env_id, family):
-    assert envs.env_family(env_id) == family
+    assert envs.split_id(env_id)[0] == family

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf.policy import load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
 
 SOLVED = 475.0

@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from acer_tf.settings import CONTINUOUS_AGENTS, make_settings
-from acer_tf.training.export import Policy, load_policy
+from acer_tf.policy import Policy, load_policy
+from acer_tf.rules import rules_for
+from acer_tf.settings import make_settings
 from acer_tf.training.run import train
 from tests.learning.worlds import LinearQuadratic
 
@@ -51,7 +52,7 @@ QUICK = ("acer_continuous", "trust_tis")
 
 
 @pytest.mark.parametrize(
-    "agent", [pytest.param(a, marks=() if a in QUICK else pytest.mark.learning) for a in CONTINUOUS_AGENTS]
+    "agent", [pytest.param(a, marks=() if a in QUICK else pytest.mark.learning) for a in rules_for(continuous=True)]
 )
 def test_a_linear_quadratic_task_is_solved_and_priced(agent, tmp_path):
     policy = learn("LinearQuadratic-v0", agent, tmp_path, policy_std=TASK.std / WIDTH, **BUDGETS[agent])

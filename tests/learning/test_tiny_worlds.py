@@ -15,8 +15,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from acer_tf.policy import load_policy
 from acer_tf.settings import make_settings
-from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
 from tests.learning.worlds import World, bandit, chain, rooms
 

@@ -5,9 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from acer_tf.agents.acer import AcerHyperparameters
+from acer_tf.envs import InvalidEnvironment
+from acer_tf.presets import PRESETS, fitting_presets
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.settings import AGENTS, DQN_PRESETS, PRESETS, SettingsError, make_settings
+from acer_tf.rules import RULES
+from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training import build
 from acer_tf.types import EnvironmentSpec
 
@@ -49,6 +51,12 @@ def test_what_was_given_is_not_decided_again(monkeypatch):
         (CARTPOLE, {"burn_in": 3}),
         (CARTPOLE, {"priority_exponent": 0.5}),
         (CARTPOLE, {"replay_batch": 4}),
+        (CARTPOLE, {"replay_ratio": 0.0, "replay_priority": "rank"}),
+        (CARTPOLE, {"replay_ratio": 0.0, "importance_exponent": 0.5}),
+        (CARTPOLE, {"replay_ratio": 0.0, "replay_poisson": False}),
+        (CARTPOLE, {"replay_ratio": 0.0, "replay_segments_only": True}),
+        (CARTPOLE, {"replay_ratio": 0.0, "network": "mlp_lstm", "burn_in": 3}),
+        (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
@@ -61,8 +69,8 @@ def test_what_was_given_is_not_decided_again(monkeypatch):
 )
 def test_a_setting_that_nothing_would_read_is_refused(spec, given):
     name, value = list(given.items())[-1]
-    with pytest.raises(SettingsError, match=rf"^--{name}={value}: has no effect with --agent="):
-        build.resolve(settings_of(**given), spec)
+    with pytest.raises(SettingsError, match=rf"^--{name}={value}: has no effect with --agent=.*: it needs "):
+        build.require_effect(build.resolve(settings_of(**given), spec), spec)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +86,48 @@ def test_a_setting_that_nothing_would_read_is_refused(spec, given):
 )
 def test_a_setting_that_is_read_is_not_refused(spec, given):
     resolved = build.resolve(settings_of(**given), spec)
+    build.require_effect(resolved, spec)
     assert {name: getattr(resolved, name) for name in given} == given
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", RULES)
 @pytest.mark.parametrize("spec", [CARTPOLE, PENDULUM], ids=["discrete", "continuous"])
 def test_no_preset_is_refused_for_what_it_sets_itself(preset, agent, spec):
-    if (agent == "dqn") == (preset in DQN_PRESETS):
-        build.resolve(settings_of(agent=agent, preset=preset), spec)
+    if preset in fitting_presets(agent) and RULES[agent].accepts(continuous=spec.continuous):
+        build.require_effect(settings_of(agent=agent, preset=preset), spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "agent", "said"),
+    [
+        (PENDULUM, "acer", ["a continuous action space ([-1, 1]^1)", "--agent=acer_continuous, a3c,", "trust_tis"]),
+        (CARTPOLE, "acer_continuous", ["a discrete action space (2 actions)", "--agent=acer, a3c, trust_a3c, dqn"]),
+    ],
+)
+def test_actions_of_the_other_kind_name_the_agents(spec, agent, said):
+    with pytest.raises(InvalidEnvironment) as error:
+        build.make_network(settings_of(agent=agent, preset="paper", network="mlp"), spec)
+    assert all(words in str(error.value) for words in ["CartPole-v1", *said])
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("no_such_module:VTrace", "cannot be imported: No module"),
+        ("acer_tf.types:Nothing", "cannot be imported: module"),
+        ("acer_tf.types:Trajectory", "must be a subclass of acer_tf.agents.agent.Agent"),
+    ],
+)
+def test_a_rule_of_ones_own_that_is_none_is_refused(agent, said):
+    with pytest.raises(SettingsError, match=f"^--agent={agent}: .*{said}"):
+        build.make_network(settings_of(agent=agent, preset="classic", network="mlp"), CARTPOLE)
+
+
+@pytest.mark.parametrize("network", ["no_such_module:WIDE", "acer_tf.types:Trajectory"])
+def test_a_torso_of_ones_own_that_is_none_is_refused(network):
+    with pytest.raises(SettingsError, match=f"^--network={network}: "):
+        build.resolve(settings_of(network=network), CARTPOLE)
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():
@@ -110,7 +151,7 @@ def test_the_agent_is_made_of_the_settings():
     slots = [v for v in optimizer.variables if v.path.endswith("_velocity")]
     assert len(slots) == len(agent.network.model.trainable_variables)
     assert all((np.asarray(slot) == 0.5).all() for slot in slots)
-    assert agent.hyperparameters == settings.hyperparameters(AcerHyperparameters)
+    assert agent.settings == settings
     weights, average = agent.network.model.get_weights(), agent.average.model.get_weights()
     assert all(np.array_equal(a, b) for a, b in zip(weights, average, strict=True))
     again = build.make_network(settings, CARTPOLE).model.get_weights()
@@ -187,7 +228,7 @@ def test_a_container_has_the_memory_of_its_limit_and_the_cache_of_files_is_free(
 
 def test_an_infinite_setting_reaches_the_agent():
     settings = settings_of(agent="a3c", network="mlp", precision="float32")
-    assert math.isinf(build.make_agent(settings, CARTPOLE).hyperparameters.trust_region_delta)
+    assert math.isinf(build.make_agent(settings, CARTPOLE).settings.trust_region_delta)
 
 
 def test_a_replay_larger_than_memory_lives_in_a_new_file(tmp_path, monkeypatch):

@@ -14,9 +14,11 @@ import tensorflow as tf
 from acer_tf import envs
 from acer_tf.envs import InvalidEnvironment
 from acer_tf.networks import ContinuousNetwork
-from acer_tf.settings import CONTINUOUS_AGENTS, SettingsError, make_settings
+from acer_tf.policy import Policy, PolicyError, load_policy
+from acer_tf.rules import rules_for
+from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.training.export import export_policy
 from acer_tf.training.run import train
 from tests.training.scripted import rows_of
 
@@ -106,7 +108,7 @@ def test_a_policy_of_other_actions_than_the_environment_s_is_refused(policy, cha
         evaluate(Policy(altered, policy._saved_model), episodes=1)
 
 
-@pytest.mark.parametrize("agent", CONTINUOUS_AGENTS)
+@pytest.mark.parametrize("agent", rules_for(continuous=True))
 def test_every_agent_trains_evaluates_and_exports(agent, tmp_path):
     policy = load_policy(train(settings_of(agent), tmp_path / "run", quiet=True))
     result = evaluate(policy, episodes=3, num_envs=3)

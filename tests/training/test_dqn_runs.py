@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
+from acer_tf.policy import load_policy
 from acer_tf.replay import PrioritizedReplay, RankHeap, SumTree, TrajectoryReplay
 from acer_tf.settings import DQN_PRESETS, make_settings
 from acer_tf.training.build import make_agent, make_replay, resolve
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import load_policy
 from acer_tf.training.run import train
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.training.scripted import rows_of

@@ -12,10 +12,12 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
-from acer_tf.networks import Network, default_architecture
+from acer_tf.networks import Network
+from acer_tf.policy import Policy, PolicyError, load_policy
+from acer_tf.torsos import default_network
 from acer_tf.training import evaluation
 from acer_tf.training.evaluation import EvaluationError, EvaluationResult, evaluate
-from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.training.export import export_policy
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 SPEC = EnvironmentSpec((1,), "float32", 1, 2, 3)
@@ -98,7 +100,7 @@ def real_policy(folder: Path, env: str, preset: str | None = None) -> Policy:
     """A random network's policy, by way of the SavedModel."""
     spec = envs.spec(env, atari_preset=preset or "acer2016")
     given = {"agent": "acer", "preset": "baselines", "steps": 0, "commit": None, "versions": {}}
-    network = Network(spec, architecture=default_architecture(spec))
+    network = Network(spec, architecture=default_network(spec))
     export_policy(network, folder / "policy", {"env": env, "atari_preset": preset, **given})
     return load_policy(folder / "policy")
 

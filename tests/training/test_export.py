@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import acer_tf
-from acer_tf.networks import Network, default_architecture
-from acer_tf.training import export
-from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.networks import Network
+from acer_tf.policy import load_policy
+from acer_tf.torsos import default_network
+from acer_tf.training.export import export_policy
 from acer_tf.types import EnvironmentSpec
 
 SPECS = {
@@ -27,7 +26,7 @@ SPECS = {
 
 
 def make_network(env: str, **arguments: Any) -> Network:
-    return Network(SPECS[env], architecture=default_architecture(SPECS[env]), seed=1, **arguments)
+    return Network(SPECS[env], architecture=default_network(SPECS[env]), seed=1, **arguments)
 
 
 def make_metadata(env: str, **changes: Any) -> dict[str, Any]:
@@ -173,13 +172,6 @@ def test_saved_model_cli_shows_it(exported: dict[str, Path], tmp_path: Path) -> 
     assert "dtype: DT_BFLOAT16" not in shown
 
 
-def test_the_package_itself_offers_load_policy(exported: dict[str, Path]) -> None:
-    policy = acer_tf.load_policy(exported["CartPole-v1"])
-    assert isinstance(policy, Policy)
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = acer_tf.nonsense
-
-
 # Metadata
 
 
@@ -296,101 +288,3 @@ def test_an_empty_folder_and_missing_parents_are_taken(tmp_path: Path) -> None:
     for directory in (tmp_path / "empty", tmp_path / "a" / "b" / "policy"):
         export_policy(make_network("CartPole-v1"), directory, make_metadata("CartPole-v1"))
         assert load_policy(directory).metadata["steps"] == 1000
-
-
-# What is not a policy
-
-
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="nowhere is not a policy: it does not exist"):
-        load_policy(tmp_path / "nowhere")
-
-
-def test_a_file_is_not_a_policy(cartpole: Path) -> None:
-    with pytest.raises(PolicyError, match="a file"):
-        load_policy(cartpole / "metadata.json")
-
-
-def test_the_folder_around_a_policy_leads_to_it(cartpole: Path) -> None:
-    with pytest.raises(PolicyError, match=f"no metadata.json, .*; did you mean {cartpole}"):
-        load_policy(cartpole.parent)
-
-
-@pytest.mark.parametrize("part", export._PARTS)
-def test_a_missing_part_is_named(cartpole: Path, part: str) -> None:
-    (cartpole / part).unlink()
-    with pytest.raises(PolicyError, match=f"is not a policy: it has no {part}$"):
-        load_policy(cartpole)
-
-
-@pytest.mark.parametrize("part", export._PARTS)
-def test_a_truncated_part_is_refused(cartpole: Path, part: str) -> None:
-    content = (cartpole / part).read_bytes()
-    (cartpole / part).write_bytes(content[: len(content) // 2])
-    with pytest.raises(PolicyError, match="damaged|cannot be read"):
-        load_policy(cartpole)
-
-
-def test_a_flipped_bit_of_the_weights_is_refused(cartpole: Path) -> None:
-    path = cartpole / "variables/variables.data-00000-of-00001"
-    content = bytearray(path.read_bytes())
-    content[100] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(PolicyError, match="damaged"):
-        load_policy(cartpole)
-
-
-def rewrite(directory: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    path = directory / "metadata.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda metadata: metadata | {"format": 1}, "of format 1; this version of acer_tf reads format 2"),
-        (lambda metadata: {"steps": 1}, "names no format"),
-        (lambda metadata: ["format"], "names no format"),
-        (lambda metadata: {k: v for k, v in metadata.items() if k not in ("env", "stack")}, "lacks env, stack"),
-        (lambda metadata: metadata | {"observation_shape": [5]}, "takes TensorSpec.*4.*says TensorSpec.*5"),
-        (lambda metadata: metadata | {"observation_dtype": "uint8"}, "takes TensorSpec.*float32.*says.*uint8"),
-        (lambda metadata: metadata | {"observation_shape": 4}, "damaged"),
-    ],
-)
-def test_metadata_that_does_not_fit_is_refused(
-    cartpole: Path, change: Callable[[dict[str, Any]], Any], message: str
-) -> None:
-    rewrite(cartpole, change)
-    with pytest.raises(PolicyError, match=message):
-        load_policy(cartpole)
-
-
-def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Path) -> None:
-    other = tf.Module()
-    other.v = tf.Variable(1.0)
-    tf.saved_model.save(other, str(tmp_path / "other"))
-    shutil.copy(cartpole / "metadata.json", tmp_path / "other")
-    with pytest.raises(PolicyError, match="other is damaged"):
-        load_policy(tmp_path / "other")
-
-
-@pytest.mark.parametrize(
-    ("observation", "message"),
-    [
-        (np.zeros(4, np.float32), r"want observations of shape \('N', 4\), got \(4,\)"),
-        (np.zeros((1, 3), np.float32), r"got \(1, 3\)"),
-        (np.float32(0), r"got \(\)"),
-        (np.zeros((1, 4), np.complex64), "want float32 observations, got complex64"),
-    ],
-)
-def test_an_observation_of_another_kind_is_refused(
-    exported: dict[str, Path], observation: np.ndarray, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        load_policy(exported["CartPole-v1"]).probabilities(observation)
-
-
-def test_pixels_as_floats_are_refused(exported: dict[str, Path]) -> None:
-    """Those are often scaled to [0, 1] already, and would be cut to 0 without a word."""
-    with pytest.raises(ValueError, match="want uint8 observations, got float32"):
-        load_policy(exported["atari/Pong"])(np.zeros((1, 4, 84, 84), np.float32))

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.networks import Network
+from acer_tf.policy import Policy, PolicyError, load_policy
 from acer_tf.recurrent import UNITS, RecurrentNetwork
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import SettingsError, make_settings
@@ -24,7 +25,7 @@ from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import Policy, PolicyError, export_policy, load_policy
+from acer_tf.training.export import export_policy
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import export_run, train
 from tests.training import test_evaluation

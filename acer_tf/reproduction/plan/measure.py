@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from acer_tf.reproduction.benchmark.timing import Workload, interleaved
+from acer_tf.reproduction.plan._timing import Workload, interleaved
 from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.settings import Settings, settings_document
 

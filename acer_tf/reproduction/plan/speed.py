@@ -136,7 +136,7 @@ def _kind(settings: Settings) -> tuple[Any, ...]:
 
 def _group(settings: Settings) -> tuple[Any, ...]:
     """Cells of equal groups have equal speed, but for their replay ratio. One Atari game stands for all."""
-    family = envs.env_family(settings.env)
+    family = envs.split_id(settings.env)[0]
     return (
         family if family == "atari" else settings.env,
         # The others have one update rule, with or without these two parts: the average network and the weights.

@@ -9,7 +9,7 @@ from typing import Protocol
 from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.settings import CONTINUOUS_AGENTS, DISCRETE_AGENTS, SettingsError
+from acer_tf.settings import SettingsError
 from acer_tf.types import EnvironmentSpec
 
 
@@ -58,7 +58,7 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
         SweepError: a cell's environment cannot be used, or does not suit its agent, or a setting would have no effect.
     """
     # TensorFlow comes with it: seconds that bad flags should not wait for.
-    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows, resolve
+    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows, require_effect, resolve
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
     needed = []
@@ -68,9 +68,8 @@ def memory_of(cells: Sequence[Cell]) -> list[int]:
         try:
             if key not in specs:
                 specs[key] = envs.spec(settings.env, atari_preset=settings.atari_preset)
-            if settings.agent not in (CONTINUOUS_AGENTS if specs[key].continuous else DISCRETE_AGENTS):
-                envs.require_actions(specs[key], settings.env, continuous=settings.agent in CONTINUOUS_AGENTS)
             settings = resolve(settings, specs[key])
+            require_effect(settings, specs[key])
         except (envs.InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
         replay = replay_bytes(settings, specs[key], replay_rows(settings, specs[key]))

@@ -1,9 +1,10 @@
 """Measures what everything costs, and how near the whole loop comes to the limit that the machine sets.
 
-python -m experiments.benchmark --output=results/benchmark
+python -m benchmarks --output=results/benchmark
 
 Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg.
-python -m experiments.benchmark --against=../older --output=results/benchmark/older
+
+python -m benchmarks --against=../older --output=results/benchmark/older
 
 does so for the whole loop of this checkout and of another, in turn.
 
@@ -38,7 +39,7 @@ flags.DEFINE_string(
     flag_values=FLAGS,
 )  # fmt: skip
 flags.DEFINE_string(
-    "against", None, "folder of another checkout: the loops of both, and nothing else; half an hour", flag_values=FLAGS
+    "against", None, "folder of another checkout: the loops of both, and nothing else; over an hour", flag_values=FLAGS
 )
 flags.DEFINE_string("json", None, "write the JSON here, not into --output", flag_values=FLAGS)
 flags.DEFINE_string(
@@ -49,8 +50,8 @@ flags.DEFINE_string(
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    from acer_tf.reproduction.benchmark import report
     from acer_tf.training.records import run_document, write_json
+    from benchmarks import report
 
     output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
     path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
@@ -86,8 +87,8 @@ def main(argv: list[str]) -> int:
 
 
 def _compare(other: Path, output: Path, path: Path) -> int:
-    from acer_tf.reproduction.benchmark.checkouts import compare, table
     from acer_tf.training.records import run_document, write_json
+    from benchmarks.checkouts import compare, table
 
     if path.exists():
         return cli.fail(2, f"{path} exists: move it away, or give another --output")
@@ -128,7 +129,7 @@ def _require_no_loss(path: Path, names: Sequence[str]) -> None:
 def _measure(name: str) -> dict[str, Any]:
     """One group, in a process of its own: a process has one setting of threads."""
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=FLAGS.scratch) as scratch:
-        command = [sys.executable, "-m", "acer_tf.reproduction.benchmark", name, str(FLAGS.repetitions), scratch]
+        command = [sys.executable, "-m", "benchmarks.child", name, str(FLAGS.repetitions), scratch]
         answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(answer.stdout))
 

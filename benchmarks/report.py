@@ -8,10 +8,10 @@ from typing import Any
 
 import matplotlib
 
-from acer_tf.reproduction.benchmark.groups import ENVIRONMENTS, PRECISIONS, RATIOS, REPLAY_ROWS, TRAJECTORIES
-from acer_tf.reproduction.benchmark.operations import roofline
-from acer_tf.reproduction.benchmark.priorities import SIZES, STORED, STRUCTURES
-from acer_tf.reproduction.benchmark.recurrent import PAIRS, RATIO
+from benchmarks.groups import ENVIRONMENTS, PRECISIONS, RATIOS, REPLAY_ROWS, TRAJECTORIES
+from benchmarks.operations import roofline
+from benchmarks.priorities import SIZES, STORED, STRUCTURES
+from benchmarks.recurrent import PAIRS, RATIO
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -92,7 +92,7 @@ def draw(groups: Mapping[str, Any], path: Path) -> None:
     """How cost grows with environments, replay ratio and replay size; panels of what was not measured stay empty.
 
     Args:
-        groups: as `experiments.benchmark` writes them.
+        groups: as `benchmarks.__main__` writes them.
         path: .png or .svg; its folder is made.
     """
     figure, panels = plt.subplots(2, 3, figsize=(15, 7.5), constrained_layout=True)

@@ -1,7 +1,7 @@
 import pytest
 
-from acer_tf.reproduction.benchmark import report
-from acer_tf.reproduction.benchmark.timing import Measurement
+from benchmarks import report
+from benchmarks.timing import Measurement
 
 
 def documents(values):

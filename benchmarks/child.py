@@ -1,13 +1,13 @@
 """Measures one group and prints it as JSON.
 
-python -m acer_tf.reproduction.benchmark GROUP REPETITIONS SCRATCH_FOLDER
+python -m benchmarks.child GROUP REPETITIONS SCRATCH_FOLDER
 """
 
 import json
 import sys
 from pathlib import Path
 
-from acer_tf.reproduction.benchmark.groups import GROUPS
+from benchmarks.groups import GROUPS
 
 if __name__ == "__main__":
     name, repetitions, scratch = sys.argv[1:]

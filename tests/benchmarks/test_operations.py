@@ -2,8 +2,8 @@ import keras
 import pytest
 
 from acer_tf.networks import Network
-from acer_tf.reproduction.benchmark.operations import layer_operations, roofline, step_operations, update_operations
 from acer_tf.types import EnvironmentSpec
+from benchmarks.operations import layer_operations, roofline, step_operations, update_operations
 
 PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
 

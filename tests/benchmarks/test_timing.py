@@ -1,7 +1,7 @@
 import pytest
 
-from acer_tf.reproduction.benchmark import timing
-from acer_tf.reproduction.benchmark.timing import Measurement, Workload, interleaved, milliseconds, rate
+from benchmarks import timing
+from benchmarks.timing import Measurement, Workload, interleaved, milliseconds, rate
 
 
 def test_workloads_run_in_turn_and_their_first_time_does_not_count():

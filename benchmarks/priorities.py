@@ -11,7 +11,7 @@ import numpy as np
 
 from acer_tf.replay import Priorities, RankHeap, SumTree
 from acer_tf.replay.priorities import importance_weights
-from acer_tf.reproduction.benchmark.timing import Group, interleaved, milliseconds
+from benchmarks.timing import Group, interleaved, milliseconds
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 STORED = 1_000_000  # transitions, as in the paper

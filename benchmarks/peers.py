@@ -1,9 +1,9 @@
 """Compares the speed of training with the public implementations that install from PyPI, one beside the other.
 
-python -m experiments.peers --repetitions=5 --seconds=20
+python -m benchmarks.peers --repetitions=5 --seconds=20
 
 Makes a virtual environment per peer (some GB each) below --environments, which the next call finds again. The programs
-in experiments/peer_programs/ run in turn, round after round, so that what else the machine does meets all of them.
+in benchmarks/peer_programs/ run in turn, round after round, so that what else the machine does meets all of them.
 Writes peers.json and peers.md.
 """
 
@@ -168,11 +168,9 @@ def measure(
             if result["error"]:
                 continue
             command = [str(interpreters[row.peer]), str(PROGRAMS / row.program), *row.flags]
-            command += [f"--seconds={seconds}", f"--seed={repetition}"]
+            command += [f"--seed={repetition}"]
             try:
-                # A folder of its own, because some peers write where they are.
-                with tempfile.TemporaryDirectory() as folder:
-                    values = answer(run(command, Path(folder), 600.0 + 20.0 * seconds))
+                values = speed(command, seconds, CUDA_VISIBLE_DEVICES="")
             except PeerError as error:
                 result["error"] = f"does not run: {error}"
                 print(f"{repetition + 1}/{repetitions}  {row.what} {result['error']}", flush=True)
@@ -184,8 +182,19 @@ def measure(
     return measured
 
 
-def run(command: list[str], folder: Path, timeout: float) -> str:
-    """What `command` prints.
+def speed(command: list[str], seconds: float, **environment: str) -> dict[str, Any]:
+    """What a program measures over `seconds`: steps_per_second and more.
+
+    Raises:
+        PeerError: it does not run, or prints no result.
+    """
+    # A folder of its own, because some peers write where they are.
+    with tempfile.TemporaryDirectory() as folder:
+        return answer(run([*command, f"--seconds={seconds}"], Path(folder), 600.0 + 20.0 * seconds, **environment))
+
+
+def run(command: list[str], folder: Path, timeout: float, **environment: str) -> str:
+    """What `command` prints, with `environment` added to the environment variables of this process.
 
     Raises:
         PeerError: it cannot be started, fails, or takes longer than `timeout` seconds.
@@ -194,7 +203,7 @@ def run(command: list[str], folder: Path, timeout: float) -> str:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+            env=os.environ | environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

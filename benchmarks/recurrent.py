@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.reproduction.benchmark.timing import Group, Workload, interleaved, milliseconds, steps_per_second
+from benchmarks.timing import Group, Workload, interleaved, milliseconds, steps_per_second
 
 RATIO = 4
 # By group, since a process has one setting of threads: environment, torso, iterations and updates timed together.

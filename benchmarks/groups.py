@@ -14,9 +14,10 @@ import numpy as np
 import psutil
 
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction.benchmark.priorities import priorities
-from acer_tf.reproduction.benchmark.recurrent import PAIRS, recurrent
-from acer_tf.reproduction.benchmark.timing import (
+from acer_tf.types import EnvironmentSpec, TimeStep
+from benchmarks.priorities import priorities
+from benchmarks.recurrent import PAIRS, recurrent
+from benchmarks.timing import (
     Group,
     Measurement,
     Workload,
@@ -25,7 +26,6 @@ from acer_tf.reproduction.benchmark.timing import (
     rate,
     steps_per_second,
 )
-from acer_tf.types import EnvironmentSpec, TimeStep
 
 ENVIRONMENTS = (4, 16, 64)
 RATIOS = (0, 1, 4, 8)
@@ -156,11 +156,11 @@ def _learning(
 ) -> Group:
     """One game's figures; `updates` and, by ratio, `iterations` are how many are timed together."""
     from acer_tf import envs
-    from acer_tf.reproduction.benchmark.operations import step_operations
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop, resolve
     from acer_tf.training.threads import use_threads
+    from benchmarks.operations import step_operations
 
     spec = envs.spec(env_id)
     base = {"env": env_id, "num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH, **_FIXED_REPLAYS}

@@ -1,6 +1,6 @@
 import pytest
 
-from acer_tf.reproduction.benchmark import groups
+from benchmarks import groups
 
 
 def names(prefix, places):
@@ -46,7 +46,7 @@ def test_a_recurrent_group_measures_both_networks_beside_each_other(tmp_path):
 
 
 def test_every_group_can_be_asked_for():
-    from experiments import benchmark
+    from benchmarks import __main__ as benchmark
 
     assert set(benchmark._GROUPS) == set(groups.GROUPS)
 

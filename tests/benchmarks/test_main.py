@@ -4,8 +4,9 @@ import subprocess
 import pytest
 from absl.testing import flagsaver
 
-from acer_tf.reproduction.benchmark.timing import Measurement
-from experiments import benchmark
+from acer_tf.__main__ import main as acer_tf
+from benchmarks import __main__ as benchmark
+from benchmarks.timing import Measurement
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +100,12 @@ def test_some_groups_have_a_folder_of_their_own(tmp_path, monkeypatch, flags, fo
     (tmp_path / "runs").write_text("a file")
     assert benchmark.main(["benchmark", *flags]) == 2
     assert f"error: {folder} cannot be made" in capsys.readouterr().err
+
+
+def test_in_a_checkout_the_package_has_it_as_a_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        acer_tf(["acer_tf", "benchmark", "--help"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(benchmark.__doc__)
+    assert acer_tf(["acer_tf"]) == 0
+    assert "\n  benchmark  " in capsys.readouterr().out

@@ -1,0 +1,92 @@
+"""How a setting is declared: default, range, help, and when anything reads it, all in its one line of `Settings`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Range(NamedTuple):
+    """The values that a setting may have."""
+
+    holds: Callable[[Any], bool]  # a comparison with NaN is False, so NaN is refused everywhere
+    wanted: str  # in words, after "must be"
+
+
+class Condition(NamedTuple):
+    """What must hold for a setting to have an effect."""
+
+    needed: str  # in words, after "only with"
+    holds: Callable[[Any, Any], bool]  # of the resolved `Settings` and the `EnvironmentSpec`
+
+
+class Declaration(NamedTuple):
+    """All that is said of a setting besides its name, type and default.
+
+    Attributes:
+        range: its values.
+        help: a line for --help.
+        rules: names of the classes of agents whose update rule reads it; () for all.
+        conditions: all of which must hold for it to have an effect.
+        speed: whether runs that differ in it differ in steps per second.
+    """
+
+    range: Range
+    help: str
+    rules: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    speed: bool = False
+
+
+def setting(
+    default: Any,
+    range_: Range,
+    help_: str,
+    *conditions: Condition,
+    rules: tuple[str, ...] = (),
+    speed: bool = False,
+) -> Any:
+    """The field of a dataclass that declares a setting; see `Declaration`."""
+    declaration = Declaration(range_, help_, rules, conditions, speed)
+    return dataclasses.field(default=default, metadata={"declaration": declaration})
+
+
+def declarations(kind: type) -> dict[str, Declaration]:
+    """The declaration of each setting of a dataclass, by name."""
+    return {field.name: field.metadata["declaration"] for field in dataclasses.fields(kind)}
+
+
+def at_least(low: float) -> Range:
+    return Range(lambda x: low <= x < math.inf, f"at least {low} and finite")
+
+
+def one_of(*choices: str) -> Range:
+    return Range(lambda x: x in choices, "one of " + ", ".join(choices))
+
+
+ANY = Range(lambda x: True, "anything")
+TRUTH = Range(lambda x: x in (True, False), "true or false")
+POSITIVE = Range(lambda x: 0 < x < math.inf, "above 0 and finite")
+POSITIVE_OR_INFINITE = Range(lambda x: x > 0, "above 0 (inf turns it off)")
+UNIT_INTERVAL = Range(lambda x: 0 <= x <= 1, "in [0, 1]")
+BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
+
+ATARI = Condition("Atari games", lambda s, spec: s.family.atari)
+REAL_ACTIONS = Condition("continuous actions", lambda s, spec: spec.continuous)
+REPLAY = Condition("--replay_ratio above 0", lambda s, spec: s.replay_ratio > 0)
+PRIORITIES = Condition("--replay_priority=proportional or rank", lambda s, spec: s.replay_priority != "uniform")
+BATCHES = Condition(
+    "--agent=dqn or draws by priority", lambda s, spec: s.rule.transitions or s.replay_priority != "uniform"
+)
+WINDOWS = Condition(
+    "uniform draws of windows", lambda s, spec: not s.rule.transitions and s.replay_priority == "uniform"
+)
+RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
+TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
+ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0)
+IMPORTANCE = Condition(
+    "an agent that weighs by importance: acer, acer_continuous, tis or trust_tis, and a3c with discrete actions",
+    lambda s, spec: s.rule.trajectory_weights or not (spec.continuous and s.rule.discrete),
+)

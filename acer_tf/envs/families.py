@@ -1,0 +1,116 @@
+"""The families of environments, one line each, and how a name that none of them answers to is refused.
+
+Nothing here imports a simulator: settings and scripts read this table before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+
+# The 57 games that the field reports, and the ROM of each: "MsPacman" -> "ms_pacman".
+_ROMS = """
+    alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk bowling boxing breakout
+    centipede chopper_command crazy_climber defender demon_attack double_dunk enduro fishing_derby freeway frostbite
+    gopher gravitar hero ice_hockey jamesbond kangaroo krull kung_fu_master montezuma_revenge ms_pacman name_this_game
+    phoenix pitfall pong private_eye qbert riverraid road_runner robotank seaquest skiing solaris space_invaders
+    star_gunner surround tennis time_pilot tutankham up_n_down venture video_pinball wizard_of_wor yars_revenge zaxxon
+"""
+ATARI_ROMS: dict[str, str] = {rom.title().replace("_", ""): rom for rom in _ROMS.split()}
+ATARI_GAMES: tuple[str, ...] = tuple(ATARI_ROMS)
+MINATAR_GAMES: tuple[str, ...] = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fish", "walker2d", "humanoid")
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What is common to the environments whose ids begin with the family's name and a slash.
+
+    Attributes:
+        maker: "module:function" that makes N of them; takes the id's rest, N, seeds and what `envs.make` does.
+        names: of the environments, where the family is a closed set; else ().
+        packages: that they come from, by their names on PyPI.
+        preset: of `acer_tf.presets` that suits agents with discrete actions, and those with continuous ones; "" where
+            there are no such environments.
+        reward_clip: learning clips rewards to ± this, unless a run says otherwise.
+        atari: whether `--atari_preset` says how they are shown.
+        alike: whether all of them take the same time to step.
+        pictures_per_second: of a video, for environments that simulate no clock.
+    """
+
+    maker: str
+    names: tuple[str, ...]
+    packages: tuple[str, ...]
+    preset: tuple[str, str]
+    reward_clip: float = math.inf
+    atari: bool = False
+    alike: bool = False
+    pictures_per_second: float = 30.0
+
+
+FAMILIES: dict[str, Family] = {
+    # ±1 is Mnih et al. 2015's. The console draws 60 pictures a second, of which one in four is shown.
+    "atari": Family(
+        "acer_tf.envs.atari:make_atari",
+        ATARI_GAMES,
+        ("ale-py",),
+        ("baselines", ""),
+        reward_clip=1.0,
+        atari=True,
+        alike=True,
+        pictures_per_second=15.0,
+    ),
+    "minatar": Family(
+        "acer_tf.envs.minatar:make_minatar", MINATAR_GAMES, ("minatar",), ("minatar", ""), pictures_per_second=10.0
+    ),
+    "control": Family(
+        "acer_tf.envs.control:make_control", CONTROL_TASKS, ("mujoco", "dm_control"), ("", "paper_continuous")
+    ),
+    "dm_control": Family(
+        "acer_tf.envs.dm_control:make_dm_control", (), ("dm_control", "mujoco", "shimmy"), ("", "paper_continuous")
+    ),
+    # Every other id. MuJoCo's tasks of gymnasium take preset paper_continuous by name.
+    "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("gymnasium",), ("classic", "classic_continuous")),
+}
+
+
+class InvalidEnvironment(ValueError):
+    """An environment that was asked for does not exist, is not installed, or does not suit the agent."""
+
+
+def split_id(env_id: str) -> tuple[str, str]:
+    """The family's name and the id's rest: ("atari", "Pong"); ids of no other family are gymnasium's, as they are.
+
+    Does not check that the id exists.
+    """
+    prefix, slash, name = env_id.partition("/")
+    return (prefix, name) if slash and prefix in FAMILIES else ("gymnasium", env_id)
+
+
+def family_of(env_id: str) -> Family:
+    """The family that answers an id; see `split_id`."""
+    return FAMILIES[split_id(env_id)[0]]
+
+
+def missing_control(env_id: str, error: ImportError) -> InvalidEnvironment:
+    """The error for an id that needs a package of the "control" extra."""
+    return InvalidEnvironment(
+        f"{env_id} needs MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
+    )
+
+
+def unknown(env_id: str) -> InvalidEnvironment:
+    """The error for a name that nothing answers to; it names the nearest ones."""
+    import gymnasium
+
+    ids = [f"{prefix}/{name}" for prefix, family in FAMILIES.items() for name in family.names]
+    ids += gymnasium.registry
+    # "Pong" should find "atari/Pong", which as a whole is not near enough.
+    forms = {known.rpartition("/")[2].lower(): known for known in reversed(ids)}
+    forms |= {known.lower(): known for known in ids}
+    wanted = (env_id.lower(), env_id.rpartition("/")[2].lower())
+    matches = [match for name in wanted for match in difflib.get_close_matches(name, forms)]
+    nearest = list(dict.fromkeys(forms[match] for match in matches))[:3]
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "try atari/Pong, control/cheetah, CartPole-v1"
+    return InvalidEnvironment(f"there is no environment {env_id!r}; {hint}")

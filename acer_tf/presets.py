@@ -1,0 +1,137 @@
+"""Named sets of settings: those of the papers, of OpenAI baselines, and the usual ones of families of environments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from acer_tf.envs import family_of, spec
+from acer_tf.rules import RULES, rule_of
+
+# Mnih et al. 2015 and, of its authors, google-deepmind/dqn_zoo: RMSProp's ε is theirs for the mean over a batch of 32.
+_DQN: dict[str, Any] = {
+    "num_envs": 1,
+    "unroll_length": 4,
+    "trajectories_per_update": 1,
+    "on_policy_updates": False,
+    "replay_ratio": 1.0,
+    "replay_poisson": False,
+    "replay_start": 50_000,
+    "replay_capacity": 1_000_000,
+    "replay_batch": 32,
+    "initialization": "fan_in",
+    "learning_rate": 2.5e-4,
+    "rmsprop_decay": 0.95,
+    "rmsprop_epsilon": 0.01 / 32**2,
+    "rmsprop_centered": True,
+    "rmsprop_initial_accumulator": 0.0,
+    "max_gradient_norm": math.inf,
+    "entropy_weight": 0.0,
+    "critic_weight": 1.0,
+    "trust_region_delta": math.inf,
+}
+# Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate.
+_QUARTER = {"learning_rate": 2.5e-4 / 4, "rmsprop_epsilon": 0.01 / 32**2 / 4**2}
+_ORIGINAL = {
+    "double_q": False,
+    "shared_bias": False,
+    "target_period": 10_000,
+    "exploration_final": 0.1,
+    "evaluation_epsilon": 0.05,
+}
+
+# Each is complete for what it names: a value not listed is the default of `Settings`, shared by all presets.
+PRESETS: dict[str, dict[str, Any]] = {
+    # OpenAI baselines' ACER, the public implementation to match.
+    "baselines": {},
+    # The paper's §4, and where it is silent A3C as its authors described it (RMSProp ε 0.1 presumes summed gradients).
+    # Four threads share an update: it costs less, and moves θ as theirs do. The clip is the usual one of others' A3C.
+    "paper": {
+        "trajectories_per_update": 4,
+        "entropy_weight": 0.001,
+        "rmsprop_epsilon": 0.1,
+        "rmsprop_initial_accumulator": 0.0,
+        "max_gradient_norm": 40.0,
+        "critic_weight": 1.0,
+        "initialization": "fan_in",
+        "reduction": "threads",
+        "replay_start": 0,
+    },
+    # `baselines` with step size and replay at the scale of games that are learned in a million steps.
+    "minatar": {"learning_rate": 3e-3, "replay_start": 1_000},
+    # `baselines` for tasks that are learned in some 100,000 steps: more updates per step, replay from early on.
+    "classic": {"num_envs": 8, "replay_start": 200, "learning_rate": 1e-3},
+    # `paper_continuous` for tasks that are learned in some 100,000 steps.
+    "classic_continuous": {
+        "num_envs": 8,
+        "unroll_length": 20,
+        "on_policy_updates": False,
+        "replay_start": 0,
+        "replay_capacity": 5_000,
+        "learning_rate": 1e-3,
+        "importance_truncation": 5.0,
+        "trust_region_delta": 0.42,
+        "average_decay": 0.995,
+        "entropy_weight": 0.0,
+        "critic_weight": 1.0,
+    },
+    # The paper's §6 and appendix E; learning rate and δ are among the good ones of its Figures 5 and 6.
+    "paper_continuous": {
+        "unroll_length": 50,
+        "trajectories_per_update": 1,
+        "on_policy_updates": False,
+        "replay_start": 0,
+        "replay_capacity": 5_000,
+        "learning_rate": 1.4e-4,
+        "importance_truncation": 5.0,
+        "trust_region_delta": 0.42,
+        "average_decay": 0.995,
+        "entropy_weight": 0.0,
+        "critic_weight": 1.0,
+    },
+    "dqn": {**_DQN, **_ORIGINAL},
+    "dqn_rank": {
+        **_DQN,
+        **_ORIGINAL,
+        **_QUARTER,
+        "replay_priority": "rank",
+        "priority_exponent": 0.5,
+        "priority_exponent_final": 0.0,
+        "importance_exponent": 0.0,
+        "importance_exponent_final": 0.0,
+    },
+    "ddqn_tuned": _DQN,
+    "ddqn_rank": {
+        **_DQN,
+        **_QUARTER,
+        "replay_priority": "rank",
+        "priority_exponent": 0.7,
+        "priority_exponent_final": 0.7,
+        "importance_exponent": 0.5,
+    },
+    "ddqn_proportional": {**_DQN, **_QUARTER, "replay_priority": "proportional"},
+}
+
+
+def fitting_presets(agent: str) -> tuple[str, ...]:
+    """The presets that `--agent` takes: its own, or all that are no other rule's."""
+    owned = {preset for rule in RULES.values() for preset in rule.presets}
+    return rule_of(agent).presets or tuple(name for name in PRESETS if name not in owned)
+
+
+def usual_preset(env: str, agent: str) -> str:
+    """What `--preset=auto` is: the rule's own first one, or the one of the environment's family.
+
+    The environment is made, to see its actions, only where neither family nor rule tells of which kind they are.
+
+    Raises:
+        InvalidEnvironment: it cannot be made.
+    """
+    rule = rule_of(agent)
+    if rule.presets:
+        return rule.presets[0]
+    discrete, continuous = family_of(env).preset
+    if not (discrete and continuous):
+        return discrete or continuous
+    acts_continuously = spec(env).continuous if rule.discrete and rule.continuous else bool(rule.continuous)
+    return continuous if acts_continuously else discrete

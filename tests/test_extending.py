@@ -1,0 +1,126 @@
+"""docs/extending.md: its files are written as they stand there, its commands and examples run, in an empty folder."""
+
+import csv
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(
+    r"```(\w+)\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(encoding="utf-8"), flags=re.DOTALL
+)
+FILES = {code.splitlines()[0].removeprefix("# "): code for kind, code in BLOCKS if code.startswith("# my_")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("extending")
+    for name, code in FILES.items():
+        (folder / name).write_text(code)
+    return folder
+
+
+@pytest.fixture
+def inside(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def test_the_files_are_four_of_which_the_rule_is_short():
+    assert set(FILES) == {"my_envs.py", "my_networks.py", "my_rules.py"}
+    assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
+
+
+@pytest.mark.parametrize("code", [code for kind, code in BLOCKS if kind == "python" and not code.startswith("# my_")])
+def test_an_example_runs(code, inside):
+    exec(code, {})
+
+
+def commands():
+    lines = "\n".join(code for kind, code in BLOCKS if kind == "sh").replace("\\\n", " ")
+    return [line for line in lines.splitlines() if line.strip()]
+
+
+def test_the_commands_run_one_after_another(folder):
+    assert len(commands()) == 4
+    for line in commands():
+        python, *arguments = shlex.split(line)
+        assert python == "python"
+        environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert last_return(folder / "runs/corridor") > 0.2, "the shortest way gives 0.4"
+    assert last_return(folder / "runs/vtrace") > 100, "a random policy's is 22"
+
+
+def test_the_rule_is_v_trace(inside):
+    """Its values against the sum of the paper's Eq. 1, its gradients against autodiff of the losses."""
+    import my_rules
+
+    from acer_tf.agents.optimizer import rmsprop
+    from acer_tf.networks import Network
+    from acer_tf.settings import make_settings
+    from acer_tf.types import EnvironmentSpec, Trajectory
+
+    spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
+    networks = [Network(spec, architecture="mlp", seed=1) for _ in range(2)]
+    for network in networks:
+        for i, variable in enumerate(network.model.trainable_variables):
+            variable.assign(0.4 * np.random.default_rng(i).normal(size=variable.shape))
+    given = {"trust_region_delta": np.inf, "gamma": 0.9, "entropy_weight": 0.03, "critic_weight": 0.7}
+    settings = make_settings(env="CartPole-v1", agent="my_rules:VTrace", preset="classic", **given)
+    optimizer = rmsprop(networks[0].model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
+    agent = my_rules.VTrace(*networks, optimizer, settings)
+    rng = np.random.default_rng(0)
+    B, T = 5, 7
+    mask = np.ones((B, T), bool)
+    mask[1, 3] = mask[2, 6] = False
+    discount = np.ones((B, T), np.float32)
+    discount[1, 2] = 0.0  # terminated; the other masked row follows a truncation
+    trajectory = Trajectory(
+        observation=rng.normal(size=(B, T + 1, 4)).astype(np.float32),
+        age=np.zeros((B, T + 1), np.uint8),
+        action=rng.integers(0, 3, (B, T)).astype(np.int32),
+        reward=rng.normal(size=(B, T)).astype(np.float32),
+        discount=discount,
+        mask=mask,
+        behaviour=rng.dirichlet([2, 2, 2], (B, T)).astype(np.float32),
+    )
+    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+
+    observation = tf.constant(trajectory.observation)
+    with tf.GradientTape() as tape:
+        pi, q = (tf.reshape(x, (B, T + 1, 3)) for x in networks[0].model(tf.reshape(observation, (-1, 4))))
+        chosen = tf.gather(pi[:, :-1], trajectory.action, batch_dims=2)
+        value = tf.reduce_sum(tf.stop_gradient(pi) * q, axis=-1)
+        p, v = chosen.numpy(), value.numpy()
+        mu = np.take_along_axis(trajectory.behaviour, trajectory.action[..., None], axis=2)[..., 0]
+        rho = np.minimum(1, p / mu)
+        target = v.copy()  # [B, T+1]
+        for b in range(B):
+            for s in range(T):
+                factor = 1.0
+                for t in range(s, T):
+                    if not mask[b, t]:
+                        break
+                    step = 0.9 * discount[b, t]
+                    target[b, s] += factor * rho[b, t] * (trajectory.reward[b, t] + step * v[b, t + 1] - v[b, t])
+                    factor *= step * rho[b, t]
+        advantage = rho * (trajectory.reward + 0.9 * discount * target[:, 1:] - v[:, :-1])
+        entropy = -tf.reduce_sum(pi[:, :-1] * tf.math.log(pi[:, :-1]), axis=-1)
+        loss = 0.7 * 0.5 * (target[:, :-1] - value[:, :-1]) ** 2 - advantage * tf.math.log(chosen) - 0.03 * entropy
+        loss = tf.reduce_mean(tf.boolean_mask(loss, mask))
+    for ours, theirs in zip(gradients, tape.gradient(loss, networks[0].model.trainable_variables), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def last_return(run_dir: Path) -> float:
+    with (run_dir / "progress.csv").open(newline="") as file:
+        return float(list(csv.DictReader(file))[-1]["mean_return"])

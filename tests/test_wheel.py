@@ -1,0 +1,104 @@
+"""The wheel, as a user has it: built, installed beside its dependencies, and run far from the checkout."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from acer_tf.commands import figure1_minatar
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = "--total_steps=640"
+
+
+class Installed(NamedTuple):
+    wheel: Path
+    environment: Path
+    folder: Path  # empty, and far from the checkout
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        command = [str(self.environment / "bin" / "python"), *arguments]
+        return subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    place = tmp_path_factory.mktemp("wheel")
+    # A copy, because setuptools writes where it builds.
+    left_out = shutil.ignore_patterns(
+        ".*", "runs", "results", "build", "dist", "demo_output", "*.egg-info", "__pycache__"
+    )
+    shutil.copytree(ROOT, place / "copy", ignore=left_out)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={place}", str(place / "copy")]
+    subprocess.run([*pip, *build], check=True)
+    (wheel,) = place.glob("*.whl")
+    environment, folder = place / "environment", place / "elsewhere"
+    folder.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", f"--target={packages}", str(wheel)], check=True)
+    # Folders named in a .pth file come after the environment's own, and .pth files in them, as of an editable install,
+    # are not read.
+    dependencies = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(dependencies) + "\n")
+    yield Installed(wheel, environment, folder)
+    shutil.rmtree(place)
+
+
+def test_it_holds_the_package_with_its_data_and_nothing_else(installed):
+    names = zipfile.ZipFile(installed.wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"acer_tf"}
+    ours = {str(path.relative_to(ROOT)) for path in (ROOT / "acer_tf").rglob("*") if path.is_file()}
+    ours = {name for name in ours if "__pycache__" not in name}
+    assert {Path(name).suffix for name in ours} >= {".py", ".csv", ".xml", ".html", ".typed"}
+    assert ours <= set(names)
+
+
+def test_importing_it_loads_no_tensorflow(installed):
+    code = "import sys, acer_tf; print(acer_tf.__file__, acer_tf.__version__, 'tensorflow' in sys.modules)"
+    file, _, loaded = installed.python("-c", code).stdout.split()
+    assert Path(file).is_relative_to(installed.environment)
+    assert loaded == "False"
+
+
+def test_it_trains_and_evaluates(installed):
+    flags = ["--env=CartPole-v1", "--num_envs=2", "--unroll_length=10", "--replay_start=100", "--replay_capacity=1000"]
+    done = installed.python("-m", "acer_tf", "train", *flags, TINY, "--run_dir=runs/cartpole", "--seed=1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "finished: policy in runs/cartpole/policy"
+    document = json.loads((installed.folder / "runs/cartpole/run.json").read_text())
+    assert document["finished"]
+    done = installed.python("-m", "acer_tf", "evaluate", "--policy=runs/cartpole/policy", "--episodes=2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["returns"]) == 2
+
+
+def test_it_makes_a_figure(installed):
+    which = ["--games=breakout", "--agents=replay0,replay4_trust", "--seeds=1", TINY, "--processes=2"]
+    done = installed.python("-m", "acer_tf", "figure1_minatar", *which)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 cells are finished" in done.stdout
+    output = installed.folder / "results" / figure1_minatar.EXPERIMENT.name
+    assert {"experiment.json", "figure.png", "figure.svg"} <= {path.name for path in output.iterdir()}
+    assert figure1_minatar.EXPERIMENT.title in html.unescape((output.parent / "index.html").read_text())
+
+
+def test_the_benchmark_is_not_in_it_whatever_else_has_its_name(installed):
+    foreign = installed.folder / "benchmarks"
+    for make in (lambda: None, foreign.mkdir, (foreign / "__init__.py").touch):
+        make()
+        done = installed.python("-m", "acer_tf", "benchmark", "--only=machine")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "error: benchmark comes with the repository: run it in the folder of a checkout\n"

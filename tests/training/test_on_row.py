@@ -1,0 +1,69 @@
+"""What `train` gives to `on_row`: the rows of progress.csv, from which any logger can be fed."""
+
+import csv
+import io
+
+import pytest
+
+from acer_tf.training.run import train
+from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
+
+
+class Stop(Exception):
+    pass
+
+
+def written(row):
+    """The row as progress.csv has it."""
+    file = io.StringIO()
+    csv.writer(file).writerow(["" if value is None else value for value in row.values()])
+    return dict(zip(row, next(csv.reader([file.getvalue()])), strict=True))
+
+
+def test_it_receives_each_row_right_after_it_is_written(tmp_path):
+    """By the real agent: its diagnostics too are Python numbers."""
+    rows, on_disk = [], []
+
+    def on_row(row):
+        rows.append(row)
+        on_disk.append(rows_of(tmp_path / "run")[-1])
+
+    train(small_settings(), str(tmp_path / "run"), quiet=True, on_row=on_row)
+    assert [written(row) for row in rows] == on_disk == rows_of(tmp_path / "run")
+    assert {type(value) for row in rows for value in row.values()} <= {int, float, type(None)}
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=rows.append)
+    assert len(rows) == len(on_disk)  # a finished run has no more
+
+
+def test_what_it_raises_stops_the_run_and_no_step_is_lost(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    steps = []
+
+    def stop_at_the_third(row):
+        steps.append(row["steps"])
+        if len(steps) == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(small_settings(), tmp_path / "run", quiet=True, on_row=stop_at_the_third)
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=stop_at_the_third)
+    assert steps == [int(row["steps"]) for row in rows_of(tmp_path / "run")]
+    check_progress(tmp_path / "run", small_settings())
+
+
+def test_rows_after_the_last_checkpoint_are_given_again(tmp_path, monkeypatch):
+    def fail_late(update):
+        if update == 60:
+            raise Stop
+        return {"value": float(update)}
+
+    steps = []
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        use_light_agents(patch, fail_late)
+        train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row: steps.append(row["steps"]))
+    use_light_agents(monkeypatch)
+    lost = len(steps)
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row: steps.append(row["steps"]))
+    assert lost > 0
+    assert steps[lost : 2 * lost] == steps[:lost]
+    assert steps[lost:] == [int(row["steps"]) for row in rows_of(tmp_path / "run")]
