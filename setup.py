@@ -2,8 +2,11 @@
 
 import pathlib
 import re
+import runpy
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 ROOT = pathlib.Path(__file__).resolve().parent
 
@@ -18,6 +21,29 @@ def version() -> str:
     if not found:
         raise RuntimeError("acer_tf/__init__.py does not define __version__")
     return found.group(1)
+
+
+COMMIT = runpy.run_path(str(ROOT / "acer_tf/training/commit.py"))
+
+
+def write_commit(folder: pathlib.Path) -> None:
+    """Into the copy of the package in `folder`, which has no history of its own."""
+    known = [text for text in COMMIT["code_version"](ROOT / "acer_tf").values() if text]
+    if known:
+        (folder / "acer_tf" / COMMIT["COMMIT_FILE"]).write_text("\n".join(known) + "\n")
+
+
+class BuildWithCommit(build_py):
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            write_commit(pathlib.Path(self.build_lib))
+
+
+class SourcesWithCommit(sdist):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        write_commit(pathlib.Path(base_dir))
 
 
 # Lower bounds: the oldest versions that the tests have passed with. Upper bounds: the next that may break things.
@@ -79,6 +105,7 @@ setup(
         "acer_tf.reproduction": ["data/*.csv"],
         "acer_tf.reproduction.report": ["templates/*.html"],
     },
+    cmdclass={"build_py": BuildWithCommit, "sdist": SourcesWithCommit},
     zip_safe=False,
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS_REQUIRE,

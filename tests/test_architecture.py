@@ -6,6 +6,7 @@ Each rule is a function from source text to the list of its violations, so that 
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -179,6 +180,44 @@ def test_imports_run_downwards():
     modules = [(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py") for path in ours]
     assert len(modules) > 20
     assert [violation for module in modules for violation in import_violations(*module)] == []
+
+
+def import_cycle(modules: dict[str, str]) -> list[str]:
+    """Of modules by name with their sources: some that import each other in a circle; empty where there are none.
+
+    What is imported for annotations alone does not count.
+    """
+    graph = {}
+    for name, source in modules.items():
+        conditions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.If)]
+        typing_only = [node for node in conditions if ast.unparse(node.test) == "TYPE_CHECKING"]
+        left_out = {line for node in typing_only for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+        found = {i.module for i in imports(source, name.rpartition(".")[0]) if i.line not in left_out}
+        graph[name] = found & modules.keys()
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other():
+    # A package's __init__ is the face of its modules, which may import one another through it.
+    files = [path for path in sources() if path.name != "__init__.py"]
+    assert import_cycle({module_name(path): path.read_text(encoding="utf-8") for path in files}) == []
+
+
+def test_a_cycle_is_found():
+    modules = {
+        "acer_tf.a.b": "def f():\n    from ..c import x",
+        "acer_tf.c": "from acer_tf.d import y",
+        "acer_tf.d": "",
+    }
+    assert import_cycle(modules) == []
+    modules["acer_tf.d"] = "if TYPE_CHECKING:\n    from acer_tf.a.b import f"
+    assert import_cycle(modules) == []
+    modules["acer_tf.d"] = "from acer_tf.a.b import f"
+    assert set(import_cycle(modules)) == set(modules)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from acer_tf.__main__ import COMMANDS
 from acer_tf.presets import PRESETS
-from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.methods import make_cells
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results/README.md"]

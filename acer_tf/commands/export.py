@@ -13,7 +13,7 @@ from acer_tf.commands import cli
 from acer_tf.envs import InvalidEnvironment
 from acer_tf.settings import SettingsError
 from acer_tf.training.checkpoint import CheckpointError
-from acer_tf.training.records import RunFolderError
+from acer_tf.training.lock import RunFolderError
 from acer_tf.training.run import export_run
 
 FLAGS = cli.new_flags()

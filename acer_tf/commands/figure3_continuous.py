@@ -22,9 +22,10 @@ from absl import flags
 
 from acer_tf.commands import pipeline
 from acer_tf.reproduction import grids
-from acer_tf.reproduction.experiment import Experiment, Outcome
+from acer_tf.reproduction.evidence import own_evidence
+from acer_tf.reproduction.experiment import Experiment
+from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report import control
-from acer_tf.reproduction.report.evidence import own_evidence
 from acer_tf.reproduction.sweep import Cell
 from acer_tf.settings import SettingsError
 

@@ -14,7 +14,6 @@ What else the paper leaves open is listed in acer_tf/reproduction/cliffwalk.py.
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Sequence
@@ -33,10 +32,11 @@ from acer_tf.reproduction.cliffwalk import (
     run,
     write_results,
 )
-from acer_tf.reproduction.experiment import write_report
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence
 from acer_tf.reproduction.report.cliffwalk import report
-from acer_tf.reproduction.report.evidence import Evidence, EvidenceError, own_evidence
+from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.tables import markdown
+from acer_tf.training.records import read_record, run_document, write_json
 
 _TEXT = (
     """Q-learning updates to convergence in the small world of Schaul et al. 2016 (Figures 1 and 2, Appendix B.1): two
@@ -73,7 +73,6 @@ def main(argv: list[str]) -> int:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         return cli.fail(2, f"--output={output} cannot be made: {error}")
-    from acer_tf.training.records import run_document, write_json
 
     document = document or run_document(settings, {"seconds": 0})
     began = time.monotonic() - document["seconds"]
@@ -102,17 +101,17 @@ def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
         if table.exists():
             raise ValueError(f"--output={output} holds a results.csv without its run.json: choose another")
         return None, []
-    document, results = json.loads(record.read_text()), read_results(table) if table.exists() else []
-    if document["settings"] != settings:
-        raise ValueError(f"--output={output} holds results of other settings, {document['settings']}: choose another")
+    known, results = read_record(output), read_results(table) if table.exists() else []
+    if known.settings != settings:
+        raise ValueError(f"--output={output} holds results of other settings, {known.settings}: choose another")
     if len(results) == len(settings["sizes"]) * len(REPRESENTATIONS) * len(REPLAYS) * settings["runs"]:
         raise ValueError(f"--output={output} holds these results already: choose another, or --report_only")
-    return document, results
+    return known.document, results
 
 
 def show(results: Sequence[Result], output: Path) -> None:
     """Table and figure, from `results` and the run.json beside them."""
-    command = shlex.join(json.loads((output / "run.json").read_text())["command"])
+    command = shlex.join(read_record(output).document["command"])
     made = report(results)
     text = tuple(" ".join(paragraph.split()) for paragraph in _TEXT)
     title = "The Blind Cliffwalk of prioritized experience replay"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,10 +20,10 @@ from absl import flags
 from acer_tf.commands import cli
 from acer_tf.reproduction.aggregation import equally_long, final_return
 from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
-from acer_tf.reproduction.experiment import Drawing, Report, write_report
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, copy_records, describe, own_evidence
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.report.evidence import RECORDS, Evidence, EvidenceError, describe, own_evidence
 from acer_tf.reproduction.report.figures import learning_curves
+from acer_tf.reproduction.report.output import Drawing, Report, write_report
 from acer_tf.reproduction.report.page import write_page
 from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
@@ -105,9 +104,7 @@ def show(
         for folder, run in zip(paths, groups[label], strict=True):
             kept = run_folder(output, label, run.seed)
             if kept.resolve() != folder.resolve():
-                kept.mkdir(parents=True, exist_ok=True)
-                for name in RECORDS:
-                    shutil.copyfile(folder / name, kept / name)
+                copy_records(folder, kept)
             cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
     published = published_curves(env)
     made = table(groups, published, at_steps)

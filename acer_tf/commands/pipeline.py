@@ -13,9 +13,7 @@ from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.families import split_id
-from acer_tf.reproduction.experiment import Experiment, Outcome, make_cells, write_report
-from acer_tf.reproduction.game_sets import atari_games
-from acer_tf.reproduction.report.evidence import (
+from acer_tf.reproduction.evidence import (
     CellEvidence,
     Evidence,
     EvidenceError,
@@ -26,6 +24,11 @@ from acer_tf.reproduction.report.evidence import (
     own_evidence,
     require_folder,
 )
+from acer_tf.reproduction.experiment import Experiment
+from acer_tf.reproduction.game_sets import atari_games
+from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.outcome import Outcome
+from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError

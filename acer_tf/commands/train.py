@@ -100,7 +100,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     # Loaded here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
-    from acer_tf.training.records import RunFolderError
+    from acer_tf.training.lock import RunFolderError
     from acer_tf.training.run import Interrupted, train
 
     try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from acer_tf.training.records import read_progress, read_record
 
 
 class CurveError(ValueError):
@@ -50,38 +49,23 @@ def read_run(folder: str | Path) -> RunCurve:
         CurveError: run.json is missing, or one of them cannot be read.
     """
     folder = Path(folder)
-    curve = folder / "progress.csv"
     try:
-        settings = json.loads((folder / "run.json").read_text())["settings"]
-        rows = read_progress(curve.read_bytes()) if curve.exists() else []
-        names = ("steps", "seconds", "games", "mean_return", "interval_return")
-        columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in names}
-        if (np.diff(columns["games"]) < 0).any():
+        settings, columns = read_record(folder).settings, read_progress(folder)
+        if not len(columns.get("steps", ())):
+            raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")
+        curve = RunCurve(
+            settings["env"],
+            settings["seed"],
+            settings["total_steps"],
+            **{name: columns[name] for name in ("steps", "seconds", "games", "mean_return", "interval_return")},
+        )
+        if (np.diff(curve.games) < 0).any():
             raise ValueError("games become fewer")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except NoRowsYet:
+        raise
+    except (ValueError, KeyError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
-    if not rows:
-        raise NoRowsYet(f"{curve} has no rows yet")
-    return RunCurve(settings["env"], settings["seed"], settings["total_steps"], **columns)
-
-
-def read_progress(content: bytes) -> list[dict[str, str]]:
-    """The rows of a progress.csv; a last line that is not whole yet is left out.
-
-    Raises:
-        ValueError: names the first line that cannot be of one.
-    """
-    whole = content[: content.rfind(b"\n") + 1].decode()
-    head, *lines = list(csv.reader(io.StringIO(whole, newline=""))) or [[]]
-    rows, last = [], 0
-    for number, line in enumerate(lines, 2):
-        row = dict(zip(head, line, strict=False))
-        _ = [float(value) for value in line if value]
-        if len(line) != len(head) or int(row["steps"]) <= last:
-            raise ValueError(f"line {number}")
-        last = int(row["steps"])
-        rows.append(row)
-    return rows
+    return curve
 
 
 def return_at(run: RunCurve, steps: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from acer_tf.envs.families import ATARI_GAMES
-from acer_tf.reproduction.tables import suggestion
+from acer_tf.reproduction.data_files import suggestion
 
 
 def _without(games: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.envs.families import ATARI_GAMES, MINATAR_GAMES
-from acer_tf.reproduction.experiment import Method
+from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.published import published_search
 from acer_tf.reproduction.published_medians import Figure1Method
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.reproduction.tables import between, numbers, read_table
+from acer_tf.reproduction.data_files import between, numbers, read_table
 
 _CODE_VERSION = "7bfbcf1"  # the newer of the two that OpenAI published
 _MUJOCO_FILES = ("spinningup_mujoco_curves.csv", "openai_baselines_mujoco_curves.csv", "td3_authors_mujoco_curves.csv")
@@ -35,7 +35,7 @@ class PublishedCurve(NamedTuple):
     high: np.ndarray  # [P] float64
 
     def at(self, steps: float) -> float:
-        """The mean between the two points around `steps`; NaN outside, but for the last 1 % (see `tables.between`)."""
+        """The mean between the two points around `steps`; NaN outside, but for the last 1 % (`data_files.between`)."""
         return between(steps, self.steps, self.mean)
 
 

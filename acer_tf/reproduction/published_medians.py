@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.reproduction.tables import between, numbers, read_table
+from acer_tf.reproduction.data_files import between, numbers, read_table
 
 
 class MedianByFrames(NamedTuple):
@@ -24,7 +24,7 @@ class MedianByFrames(NamedTuple):
     high: np.ndarray | None = None  # [P] float64
 
     def at(self, frames: float) -> float:
-        """The median between the two points around `frames`; NaN outside, but for the last 1 % (`tables.between`)."""
+        """The median between the two points around `frames`; NaN outside, but for the last 1 % (see `between`)."""
         return between(frames, self.frames, self.median)
 
 
@@ -35,7 +35,7 @@ class MedianByHours(NamedTuple):
     median: np.ndarray  # [P] float64
 
     def at(self, hours: float) -> float:
-        """The median between the two points around `hours`; NaN outside, but for the last 1 % (`tables.between`)."""
+        """The median between the two points around `hours`; NaN outside, but for the last 1 % (see `between`)."""
         return between(hours, self.hours, self.median)
 
 

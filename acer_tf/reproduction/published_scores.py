@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
+from acer_tf.reproduction.data_files import read_table, suggestion
 from acer_tf.reproduction.scores import Protocol, human_normalized, require_protocol
-from acer_tf.reproduction.tables import read_table, suggestion
 
 _FILES = ("atari57_final_scores.csv", "prioritized_paper_table7.csv", "ppo_paper_table6.csv")
 

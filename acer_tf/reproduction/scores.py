@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
-from acer_tf.reproduction.tables import read_table, suggestion
+from acer_tf.reproduction.data_files import read_table, suggestion
 
 # How a score came about. No-op starts: evaluated apart from training, games begin with up to 30 no-ops. Human starts:
 # evaluated too, but games begin where a human had played to. Training: returns of the exploring policy while it learns.
@@ -20,7 +20,7 @@ _FILES: dict[Protocol, str] = {
 }
 
 
-class Reference(NamedTuple):
+class AtariReference(NamedTuple):
     """Scores per whole game (see the data files)."""
 
     random: float
@@ -34,7 +34,7 @@ def require_protocol(protocol: str) -> None:
 
 
 @functools.cache
-def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, Reference]:
+def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, AtariReference]:
     """The references by game ("MsPacman"), 57 of them. Those of human starts differ in every game.
 
     Raises:
@@ -42,7 +42,7 @@ def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, Refere
     """
     require_protocol(protocol)
     rows = read_table(_FILES[protocol])
-    return MappingProxyType({r["game"]: Reference(float(r["random"]), float(r["human"])) for r in rows})
+    return MappingProxyType({r["game"]: AtariReference(float(r["random"]), float(r["human"])) for r in rows})
 
 
 def human_normalized(game: str, score: float, *, protocol: Protocol = "no-op starts") -> float:

@@ -1,85 +1,119 @@
-"""What a run writes for people: its lock, run.json, progress.csv, TensorBoard events and the progress line."""
+"""The records of a run, run.json and progress.csv: what is written at its beginning, and the one reader of both."""
 
 from __future__ import annotations
 
 import csv
-import datetime
-import fcntl
-import importlib.metadata
+import dataclasses
+import io
 import json
-import os
-import platform
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
+import numpy as np
 
 from acer_tf.settings import jsonable
+from acer_tf.training.provenance import packages, provenance
 
-_PACKAGES = ("acer_tf", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "ale-py", "minatar", "numpy")
-
-
-class RunFolderError(RuntimeError):
-    """The run folder cannot be used: the message says why and what to do."""
+# All that is published of a run; the last names what run.json has the hash of.
+RECORDS = ("run.json", "progress.csv", "packages.txt")
 
 
-class Lock:
-    """Exclusive use of a run folder by one process, until `release` or the process's end, however it ends.
+class RecordError(ValueError):
+    """A record that is missing or cannot be read: the message names the file and what is wrong."""
 
-    Args:
-        folder: made where it does not exist.
-        flag: that named it, for messages.
 
-    Raises:
-        RunFolderError: another process holds it (names its host and pid), or it cannot be made.
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """What run.json says, whatever version wrote it.
+
+    Attributes:
+        settings: as they were written; `settings_from` makes today's of them.
+        finished: whether the run came to its end.
+        commit: of the code that began it, "+changes" after it where the code differed; None where it is not known.
+        machine: where it began: "host", "cores" and so on; empty in other records than a run's.
+        threads: that it used: "emulators" and so on; empty in records from before they were recorded.
+        document: everything.
     """
 
-    def __init__(self, folder: Path, flag: str = "run_dir") -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / "lock").open("a+")
-        except OSError as error:
-            raise RunFolderError(f"--{flag}={folder} cannot be used: {error}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "an unknown process"
-            self._file.close()
-            raise RunFolderError(f"--{flag}={folder} is in use by {holder}") from error
-        self._file.truncate(0)
-        self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
-        self._file.flush()
+    settings: dict[str, Any]
+    finished: bool
+    commit: str | None
+    machine: dict[str, Any]
+    threads: dict[str, int]
+    document: dict[str, Any]
 
-    def release(self) -> None:
-        self._file.truncate(0)
-        self._file.close()
+
+def read_record(folder: Path) -> RunRecord:
+    """The record in `folder`.
+
+    Raises:
+        RecordError: there is none, or it cannot be read.
+    """
+    path = folder / "run.json"
+    if not path.exists():
+        raise RecordError(f"{path} is missing")
+    try:
+        document = dict(json.loads(path.read_text()))
+        return RunRecord(
+            dict(document["settings"]),
+            document.get("finished") is True,
+            document.get("commit"),
+            dict(document.get("machine", {})),
+            dict(document.get("threads", {})),
+            document,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path} cannot be read as a run's record ({error})") from error
+
+
+def read_progress(folder: Path, size: int | None = None) -> dict[str, np.ndarray]:
+    """The columns of the progress.csv in `folder`, also while a process writes there.
+
+    Args:
+        folder: the run's.
+        size: bytes of the file that are whole rows and to be read; None for all, but for a last row that is not whole.
+
+    Returns:
+        By name, [P] float64, NaN for an empty cell; no columns where nothing has been written yet.
+
+    Raises:
+        RecordError: what there is is not a learning curve, or shorter than `size`.
+    """
+    path = folder / "progress.csv"
+    try:
+        content = path.read_bytes() if path.exists() else b""
+        if size is not None and len(content) < size:
+            raise ValueError(f"it has {len(content)} bytes, but had {size} at the last checkpoint")
+        whole = content[:size] if size is not None else content[: content.rfind(b"\n") + 1]
+        if whole and not whole.endswith(b"\n"):
+            raise ValueError("its last line is cut")
+        head, *lines = list(csv.reader(io.StringIO(whole.decode(), newline=""))) or [[]]
+        if head and "steps" not in head:
+            raise ValueError("its first line names no steps")
+        columns = dict(zip(head, np.empty((len(head), len(lines))), strict=True))
+        for row, line in enumerate(lines):
+            try:
+                for name, cell in zip(head, line, strict=True):
+                    columns[name][row] = float(cell or "nan")
+                if not columns["steps"][row] > (columns["steps"][row - 1] if row else 0):
+                    raise ValueError("its steps do not grow")
+            except ValueError as error:
+                raise ValueError(f"line {row + 2}: {error}") from error
+        return columns
+    except (OSError, ValueError, csv.Error) as error:
+        raise RecordError(f"{path} cannot be read as a learning curve ({error})") from error
 
 
 def run_document(settings: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json says of a run: the settings, and where, when, by which command and code it was made."""
-    return {
-        "command": ["python", *sys.orig_argv[1:]],
-        "settings": jsonable(settings),
-        **details,
-        "commit": git_commit(),
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()} | package_versions(),
-        "machine": {
-            "host": socket.gethostname(),
-            "system": platform.platform(),
-            "processor": _processor(),
-            "cores": len(os.sched_getaffinity(0)),
-            "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
-        },
-    }
+    """What a run.json says: settings, details, and where, when, by which command and code it was made."""
+    return {"settings": jsonable(settings), **details, **provenance()}
+
+
+def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+    """Writes packages.txt, and then run.json, which makes a run of the folder."""
+    (folder / "packages.txt").write_text(packages())
+    write_json(folder / "run.json", run_document(settings, details))
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -87,114 +121,3 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(document, indent=2) + "\n")
     partial.replace(path)
-
-
-def git_commit() -> str | None:
-    """The commit of the checkout that holds this package, "+changes" behind it where it differs; None outside one."""
-    here = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        command = ["git", "--no-optional-locks", *arguments]
-        return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(here)) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def package_versions() -> dict[str, str]:
-    """Installed versions of the packages that decide what a run computes."""
-    versions = {}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-class Progress:
-    """progress.csv and TensorBoard: one row per log interval, both cut back to the checkpoint when a run continues.
-
-    Args:
-        folder: the run folder.
-        step: environment steps at the checkpoint, 0 for a new run.
-        position: bytes of progress.csv at the checkpoint.
-
-    Raises:
-        RunFolderError: progress.csv is shorter than the checkpoint says.
-    """
-
-    def __init__(self, folder: Path, step: int, position: int) -> None:
-        self._path = folder / "progress.csv"
-        size = self._path.stat().st_size if self._path.exists() else 0
-        if size < position:
-            raise RunFolderError(
-                f"{self._path} has {size} bytes, but had {position} at the checkpoint of step {step:,}: put the file "
-                "back, or start again in another folder"
-            )
-        self._file = self._path.open("a+", newline="")
-        self._file.truncate(position)
-        self._columns: list[str] | None = None
-        if position:
-            self._file.seek(0)
-            self._columns = next(csv.reader(self._file))
-            self._file.seek(0, os.SEEK_END)
-        self._events = EventFileWriter(str(folder / "tensorboard"))
-        # TensorBoard drops what an earlier process logged beyond this step.
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
-
-    def position(self) -> int:
-        """Bytes of progress.csv, all of them on disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._path.stat().st_size
-
-    def write(self, row: Mapping[str, float | int | None]) -> None:
-        """Appends one row; None is an empty cell. The first row decides the columns.
-
-        Raises:
-            RunFolderError: the row's columns are not those of the file, which other code wrote.
-        """
-        writer = csv.writer(self._file, lineterminator="\n")
-        if self._columns is None:
-            self._columns = list(row)
-            writer.writerow(self._columns)
-        if list(row) != self._columns:
-            raise RunFolderError(f"{self._path} has the columns {self._columns}, not {list(row)}")
-        writer.writerow(["" if value is None else value for value in row.values()])
-        self._file.flush()
-        values = [
-            summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in row.items() if value is not None
-        ]
-        event = event_pb2.Event(
-            wall_time=time.time(), step=int(row["steps"] or 0), summary=summary_pb2.Summary(value=values)
-        )
-        self._events.add_event(event)
-        self._events.flush()
-
-    def close(self) -> None:
-        self._file.close()
-        self._events.close()
-
-
-def progress_line(row: Mapping[str, float | int | None], total_steps: int) -> str:
-    """One line for a person: steps, frames, rate, time left, latest mean return."""
-    steps, rate = row["steps"] or 0, row["steps_per_second"] or 0.0
-    left = datetime.timedelta(seconds=round(max(0, total_steps - steps) / rate)) if rate else "?"
-    mean_return = "no game finished yet" if row["mean_return"] is None else f"mean return {row['mean_return']:.2f}"
-    return (
-        f"{100 * steps / total_steps:5.1f} %  {steps:,} steps ({row['frames']:,} frames)  {rate:,.0f} steps/s  "
-        f"{left} left  {mean_return}"
-    )
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()

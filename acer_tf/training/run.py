@@ -1,6 +1,7 @@
 """A run: settings and a folder in, a trained policy out; continues where an earlier process of the same run stopped.
 
 <run_dir>/run.json        what the run is and where it was made
+<run_dir>/packages.txt    what was installed there
 <run_dir>/progress.csv    one row per log interval
 <run_dir>/tensorboard/    the same as events
 <run_dir>/checkpoints/    see training.checkpoint
@@ -11,7 +12,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 import sys
 import time
@@ -35,17 +35,12 @@ from acer_tf.training.build import (
     resolve,
 )
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.commit import code_version
 from acer_tf.training.export import export_policy
-from acer_tf.training.records import (
-    Lock,
-    Progress,
-    RunFolderError,
-    git_commit,
-    package_versions,
-    progress_line,
-    run_document,
-    write_json,
-)
+from acer_tf.training.lock import Lock, RunFolderError
+from acer_tf.training.progress import Progress, progress_line
+from acer_tf.training.provenance import package_versions
+from acer_tf.training.records import RecordError, RunRecord, begin_record, read_record, write_json
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 
@@ -112,7 +107,8 @@ def train(
     lock = Lock(run_dir)
     try:
         # Once more behind the lock: another process may have begun a run here in the meantime.
-        if _require_same_run(settings, run_dir).get("finished") and (run_dir / "policy").exists():
+        known = _require_same_run(settings, run_dir)
+        if known and known.finished and (run_dir / "policy").exists():
             _say(quiet, f"{run_dir} holds this run, finished already")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
@@ -138,10 +134,10 @@ def export_run(run_dir: Path, directory: Path) -> int:
         SettingsError, InvalidEnvironment: this version, or this machine, cannot make its agent.
         CheckpointError: no checkpoint is whole.
     """
-    document = _read_document(run_dir)
-    if document is None:
+    record = _record(run_dir)
+    if record is None:
         raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
-    settings = settings_from(document["settings"])
+    settings = settings_from(record.settings)
     snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
     if snapshot is None:
         raise RunFolderError(f"{run_dir} has no checkpoint yet")
@@ -178,7 +174,7 @@ class _Run:
             details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
             if settings.family.atari:
                 details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
-            write_json(folder / "run.json", run_document(dataclasses.asdict(settings), details))
+            begin_record(folder, dataclasses.asdict(settings), details)
         self._progress = Progress(folder, steps, state["position"])
         self._env = envs.make(
             settings.env,
@@ -236,11 +232,8 @@ class _Run:
         self._save(with_replay=False)
         policy = self._folder / "policy"
         export_policy(self._agent.network, policy, policy_metadata(self._settings, self.steps))
-        document = _read_document(self._folder) or {}
-        write_json(
-            self._folder / "run.json",
-            document | {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)},
-        )
+        done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
+        write_json(self._folder / "run.json", read_record(self._folder).document | done)
         return policy
 
     def close(self) -> None:
@@ -288,34 +281,31 @@ class _Run:
         return self._seconds_before + time.monotonic() - self._began
 
 
-def _require_same_run(settings: Settings, run_dir: Path) -> dict[str, Any]:
-    """run.json of `run_dir`, empty where there is none yet; refuses another run's folder."""
+def _require_same_run(settings: Settings, run_dir: Path) -> RunRecord | None:
+    """The record in `run_dir`, None where there is none yet; refuses another run's folder."""
     if run_dir.exists() and not run_dir.is_dir():
         raise RunFolderError(f"--run_dir={run_dir} is not a folder")
-    document = _read_document(run_dir)
-    if document is None:
+    record = _record(run_dir)
+    if record is None:
         for name in ("progress.csv", "checkpoints"):
             if (run_dir / name).exists():
                 raise RunFolderError(f"--run_dir={run_dir} has a {name} but no run.json: choose another folder")
-        return {}
-    lines = differences(document["settings"], settings_document(settings))
+        return None
+    lines = differences(record.settings, settings_document(settings))
     if lines:
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
             "give those flags the values there to continue it, or choose another folder"
         )
-    return document
+    return record
 
 
-def _read_document(run_dir: Path) -> dict[str, Any] | None:
-    path = run_dir / "run.json"
-    if not path.exists():
-        return None
+def _record(run_dir: Path) -> RunRecord | None:
+    """Of `run_dir`, if it holds a run."""
     try:
-        document = json.loads(path.read_text())
-        return document | {"settings": dict(document["settings"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path} cannot be read as a run's record ({error}): choose another folder") from error
+        return read_record(run_dir) if (run_dir / "run.json").exists() else None
+    except RecordError as error:
+        raise RunFolderError(f"{error}: choose another folder") from error
 
 
 def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
@@ -336,7 +326,7 @@ def policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
         "preset": settings.preset,
         "steps": steps,
         "settings": settings_document(settings),
-        "commit": git_commit(),
+        "commit": code_version()["commit"],
         "versions": package_versions(),
     }
 

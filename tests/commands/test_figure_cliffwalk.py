@@ -4,7 +4,7 @@ import json
 import pytest
 
 from acer_tf.commands import figure_cliffwalk
-from acer_tf.reproduction.report.evidence import Evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, write_evidence
 
 
 def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsys):

@@ -10,7 +10,7 @@ import pytest
 
 from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
-from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.methods import make_cells
 from acer_tf.training.build import resolve
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))

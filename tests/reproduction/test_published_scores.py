@@ -3,10 +3,10 @@ import statistics
 import pytest
 
 from acer_tf.envs import ATARI_GAMES
+from acer_tf.reproduction.data_files import read_table
 from acer_tf.reproduction.game_sets import GAME_SETS
 from acer_tf.reproduction.published_scores import published_agents, published_scores
 from acer_tf.reproduction.scores import PROTOCOLS, human_normalized
-from acer_tf.reproduction.tables import read_table
 
 RANK, PROPORTIONAL = "Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)"
 # The columns of Schaul et al. 2016's Tables 1 and 6; Table 1 counts DQN and its prioritized variant on 49 games.

@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -15,10 +16,10 @@ from acer_tf import load_policy
 from acer_tf.commands.train import run as run_script
 from acer_tf.training import build, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
-from acer_tf.training.records import Lock, RunFolderError
+from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.run import Interrupted, export_run, train
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
-from tests.training.test_records import HOLDER
+from tests.training.test_lock import HOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,10 +75,13 @@ def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(finished):
     assert document["steps"] >= 600
     assert document["seconds"] > 0
     assert document["environment"]["num_actions"] == 2
-    assert {"command", "commit", "versions", "machine", "started"} <= set(document)
+    assert {"command", "commit", "changes", "versions", "machine", "started"} <= set(document)
+    listed = (finished / "packages.txt").read_bytes()
+    assert document["packages_sha256"] == hashlib.sha256(listed).hexdigest()
     check_progress(finished, settings)
     assert {p.name for p in finished.iterdir()} == {
         "run.json",
+        "packages.txt",
         "progress.csv",
         "tensorboard",
         "checkpoints",

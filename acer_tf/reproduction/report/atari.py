@@ -18,8 +18,8 @@ from acer_tf.reproduction.aggregation import (
     task_scores,
 )
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.experiment import Drawing, Outcome, Report
 from acer_tf.reproduction.grids import ATARI57, FRAMES_PER_STEP
+from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.published_medians import (
     Figure1Method,
@@ -29,6 +29,7 @@ from acer_tf.reproduction.published_medians import (
 )
 from acer_tf.reproduction.published_scores import PublishedScores, published_agents, published_scores
 from acer_tf.reproduction.report.figures import Axes, dots, draw_band, learning_curves, panels, shared_legend
+from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.scores import Protocol, atari_references, human_normalized
 from acer_tf.reproduction.statistics import mean_and_error

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from acer_tf.reproduction.cliffwalk import REPLAYS, Result
-from acer_tf.reproduction.experiment import Drawing, Report
 from acer_tf.reproduction.report.figures import panels
+from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table
 
 

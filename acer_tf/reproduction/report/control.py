@@ -10,8 +10,9 @@ from scipy.stats import spearmanr
 
 from acer_tf.reproduction.aggregation import equally_long, final_return, reached
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.experiment import Drawing, Method, Outcome, Report
 from acer_tf.reproduction.grids import search_label
+from acer_tf.reproduction.methods import Method
+from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import (
     PublishedCurve,
     published_ablations,
@@ -19,6 +20,7 @@ from acer_tf.reproduction.published import (
     published_search,
 )
 from acer_tf.reproduction.report.figures import learning_curves, panels
+from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 
@@ -70,16 +72,7 @@ def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
                 delta = draw.settings.get("trust_region_delta")
                 rate = f"{draw.settings['learning_rate']:.3e}"
                 all_rows.append([env, draw.label, rate, number(delta, 3), number(steps, 0), number(score)])
-    head = [
-        "task",
-        "method",
-        "draws finished",
-        "steps",
-        f"best {best}",
-        "all",
-        "paper at equal steps",
-        "paper at its end",
-    ]
+    head = f"task, method, draws finished, steps, best {best}, all, paper at equal steps, paper at its end"
     caption = (
         f"Return: {_OURS}, at the steps that all draws have done. Best {best}: mean ± standard deviation of the "
         f"{best} draws with the highest return, as in the paper; all: mean of those begun. {_CAVEAT}"
@@ -91,7 +84,7 @@ def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
     every = "Every draw, best first: its learning rate, δ, and return as above."
     return Report(
         {
-            "table": Table(caption, head, rows),
+            "table": Table(caption, head.split(", "), rows),
             "draws": Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows),
         },
         {"figure": Drawing(drawn, learning_curves(chosen, published_curves))},
@@ -200,20 +193,11 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
                     f"{curves[label].mean[-1]:,.2f} at {curves[label].steps[-1] / 1e6:,.0f}M",
                 ]
             )
-    head = [
-        "task",
-        "method",
-        "cells finished",
-        "steps",
-        "return",
-        "paper at equal steps",
-        "difference",
-        "paper at its end",
-    ]
+    head = "task, method, cells finished, steps, return, paper at equal steps, difference, paper at its end"
     caption = f"Return: {_OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {_CAVEAT}"
     figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published)
     drawn = f"Lines: ours, means over seeds with standard errors; dashed, with their bands: the paper's. {_CAVEAT}"
-    return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(drawn, figure)})
+    return Report({"table": Table(caption, head.split(", "), rows)}, {"figure": Drawing(drawn, figure)})
 
 
 def _order(scores: dict[str, tuple[float, float]], whose: int) -> str:

@@ -11,8 +11,10 @@ import numpy as np
 
 from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, reached, score_at
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.experiment import Drawing, Outcome, Report
+from acer_tf.reproduction.data_files import read_table
+from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning_curves, panels, shared_legend
+from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number
 from acer_tf.reproduction.statistics import (
     interquartile_mean,
@@ -21,14 +23,13 @@ from acer_tf.reproduction.statistics import (
     median,
     probability_of_improvement,
 )
-from acer_tf.reproduction.tables import read_table
 
 # Steps, which are frames here.
 WINDOW_STEPS = 100_000
 _POINTS = 60
 
 
-class Reference(NamedTuple):
+class MinatarReference(NamedTuple):
     """Mean returns."""
 
     random: float
@@ -36,10 +37,10 @@ class Reference(NamedTuple):
 
 
 @functools.cache
-def minatar_references() -> Mapping[str, Reference]:
+def minatar_references() -> Mapping[str, MinatarReference]:
     """By game ("breakout"): of random play, and of what counts as 1 (see the data file)."""
     rows = read_table("minatar_references.csv")
-    return {row["game"]: Reference(float(row["random"]), float(row["reference"])) for row in rows}
+    return {row["game"]: MinatarReference(float(row["random"]), float(row["reference"])) for row in rows}
 
 
 def normalize(env: str, score: float) -> float:

@@ -16,14 +16,14 @@ from urllib.parse import quote
 
 import jinja2
 
-from acer_tf.reproduction.report.evidence import (
-    RECORDS,
+from acer_tf.reproduction.evidence import (
     CellEvidence,
     CellState,
     Evidence,
     EvidenceError,
     read_evidence,
 )
+from acer_tf.training.records import RECORDS
 
 # What needs a reader's eye comes first.
 _ORDER: tuple[CellState, ...] = ("failed", "interrupted", "not begun", "finished")

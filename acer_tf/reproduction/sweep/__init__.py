@@ -4,6 +4,6 @@ from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder, read_cells
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.reproduction.sweep.ray_cluster import RayLauncher
-from acer_tf.reproduction.sweep.runner import Report, run_sweep
+from acer_tf.reproduction.sweep.runner import SweepEnd, run_sweep
 
-__all__ = ["Cell", "CellFolder", "LocalLauncher", "RayLauncher", "Report", "SweepError", "read_cells", "run_sweep"]
+__all__ = ["Cell", "CellFolder", "LocalLauncher", "RayLauncher", "SweepEnd", "SweepError", "read_cells", "run_sweep"]

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from acer_tf.training.records import Lock, RunFolderError
+from acer_tf.training.lock import Lock, RunFolderError
 
 # Lets the kernel stop the run, behind a checkpoint, when whoever watches it dies; then becomes the run. A process of
 # its own does this because between fork and exec a process with threads, as Ray's workers are, may hardly do anything.
@@ -60,7 +60,7 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class AttemptEnd:
     """How an attempt ended.
 
     Attributes:
@@ -90,20 +90,20 @@ class Attempt:
         self._asked = False
         self._kill_at = 0.0
 
-    def poll(self) -> Outcome | None:
+    def poll(self) -> AttemptEnd | None:
         """None while it goes on."""
         job, now = self._job, time.monotonic()
         if self._process is None:
             if self._asked:
-                return self._outcome("stopped")
+                return self._end("stopped")
             try:
                 Lock(job.run_dir).release()
             except RunFolderError as error:
-                return self._outcome("failed", str(error)) if now - self._began > job.lock_seconds else None
+                return self._end("failed", str(error)) if now - self._began > job.lock_seconds else None
             try:
                 self._start()
             except OSError as error:
-                return self._outcome("failed", f"not started: {error}")
+                return self._end("failed", f"not started: {error}")
             return None
         status = self._process.poll()
         if status is not None:
@@ -156,23 +156,23 @@ class Attempt:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _ended(self, status: int) -> Outcome:
+    def _ended(self, status: int) -> AttemptEnd:
         if status == 0:
-            return self._outcome("ended", status=0)
+            return self._end("ended", status=0)
         if self._stopping:
-            return self._outcome("failed", self._stopping, status)
+            return self._end("failed", self._stopping, status)
         if self._asked:
-            return self._outcome("stopped", status=status)
+            return self._end("stopped", status=status)
         if status < 0:
-            return self._outcome("failed", f"killed by {signal.Signals(-status).name}", status)
+            return self._end("failed", f"killed by {signal.Signals(-status).name}", status)
         how, lines = f"exit status {status}", self._stderr()
         said = [line for line in lines if line.startswith("error: ")] or [line for line in lines if line.strip()]
-        return self._outcome("failed", f"{how}: {said[-1].removeprefix('error: ')}" if said else how, status)
+        return self._end("failed", f"{how}: {said[-1].removeprefix('error: ')}" if said else how, status)
 
-    def _outcome(
+    def _end(
         self, kind: Literal["ended", "failed", "stopped"], reason: str = "", status: int | None = None
-    ) -> Outcome:
-        return Outcome(kind, reason, status, socket.gethostname(), self._stderr())
+    ) -> AttemptEnd:
+        return AttemptEnd(kind, reason, status, socket.gethostname(), self._stderr())
 
     def _stderr(self) -> tuple[str, ...]:
         if self._process is None:

@@ -9,24 +9,22 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import datetime
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from acer_tf.reproduction.curves import read_progress
-from acer_tf.reproduction.sweep.attempt import Outcome
+from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
 from acer_tf.settings import SettingsError, differences, settings_document, settings_from
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
-from acer_tf.training.records import Lock, RunFolderError, write_json
+from acer_tf.training.lock import Lock, RunFolderError
+from acer_tf.training.records import RecordError, read_progress, read_record, write_json
 
 FORMAT = 1
-# A row of progress.csv is far shorter.
-_TAIL_BYTES = 16_384
 
 
 class CellFolder:
@@ -40,31 +38,26 @@ class CellFolder:
     def finished(self) -> bool:
         """Whether the run is complete, its policy exported."""
         try:
-            document = json.loads((self.run_dir / "run.json").read_text())
-            return document.get("finished") is True and (self.run_dir / "policy").is_dir()
-        except (OSError, ValueError, AttributeError):
+            return read_record(self.run_dir).finished and (self.run_dir / "policy").is_dir()
+        except RecordError:
             return False
 
     def latest(self) -> tuple[int, float | None]:
         """Steps done and mean return of the last 100 games, by the last whole row of progress.csv; else 0 and None."""
         try:
-            with (self.run_dir / "progress.csv").open("rb") as file:
-                columns = file.readline().decode().strip().split(",")
-                start = file.tell()
-                file.seek(max(start, file.seek(0, 2) - _TAIL_BYTES))
-                lines = file.read().decode().split("\n")[:-1]
-            row = dict(zip(columns, lines[-1].split(","), strict=True))
-            return int(row["steps"]), float(row["mean_return"]) if row.get("mean_return") else None
-        except (OSError, ValueError, IndexError, KeyError):
-            return 0, None
+            last = {name: float(column[-1]) for name, column in read_progress(self.run_dir).items() if len(column)}
+        except RecordError:
+            last = {}
+        mean_return = last.get("mean_return", math.nan)
+        return int(last.get("steps", 0)), None if math.isnan(mean_return) else mean_return
 
     def decided(self) -> dict[str, Any]:
         """What an earlier attempt decided by its machine. The run goes on with it wherever it goes on."""
         try:
-            settings = json.loads((self.run_dir / "run.json").read_text())["settings"]
-            return {name: settings[name] for name in DECIDED_BY_RUN}
-        except (OSError, ValueError, KeyError, TypeError):
+            settings = read_record(self.run_dir).settings
+        except RecordError:
             return {}
+        return {name: settings[name] for name in DECIDED_BY_RUN if name in settings}
 
     def set_aside_damaged(self) -> str | None:
         """Renames a run that cannot be continued or read, so that the cell starts anew and nothing is lost.
@@ -101,10 +94,10 @@ class CellFolder:
         self._write_attempts([*entries, {"command": list(command), "started": _now()}])
         return len(entries) + 1
 
-    def record_end(self, number: int, outcome: Outcome) -> None:
+    def record_end(self, number: int, end: AttemptEnd) -> None:
         entries = self.attempts()
         if number <= len(entries):
-            entries[number - 1] |= {"ended": _now(), **dataclasses.asdict(outcome)}
+            entries[number - 1] |= {"ended": _now(), **dataclasses.asdict(end)}
         self._write_attempts(entries)
 
     def _write_attempts(self, entries: list[dict[str, Any]]) -> None:
@@ -112,25 +105,26 @@ class CellFolder:
         write_json(self.path / "attempts.json", {"format": FORMAT, "cell": self.cell.label, "attempts": entries})
 
     def _damage(self) -> str | None:
-        record, curve, checkpoints = (self.run_dir / name for name in ("run.json", "progress.csv", "checkpoints"))
-        if not record.exists():
-            return f"{record} is missing" if curve.exists() or checkpoints.exists() else None
+        path, curve, checkpoints = (self.run_dir / name for name in ("run.json", "progress.csv", "checkpoints"))
+        if not any(each.exists() for each in (path, curve, checkpoints)):
+            return None
         try:
-            document = json.loads(record.read_text())
-            settings = dict(document["settings"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            return f"{record} cannot be read as a run's record ({error})"
-        asked = settings_document(self.cell.settings)
-        asked |= {name: settings.get(name) for name in DECIDED_BY_RUN if asked[name] == "auto"}
-        if different := differences(settings, asked):
-            return f"{record} is of another run ({different[0]})"
-        if document.get("finished") is True:
-            return _curve_damage(curve, None)
-        try:
-            snapshot = Checkpoints(checkpoints).restore(None)
+            record = read_record(self.run_dir)
+            asked = settings_document(self.cell.settings)
+            asked |= {name: record.settings.get(name) for name in DECIDED_BY_RUN if asked[name] == "auto"}
+            if different := differences(record.settings, asked):
+                return f"{path} is of another run ({different[0]})"
+            if record.finished:
+                size = curve.stat().st_size if curve.exists() else 0
+                return None if read_progress(self.run_dir, size) else f"{curve} is missing or empty"
+            if snapshot := Checkpoints(checkpoints).restore(None):
+                # The run goes on after these bytes, whatever follows them.
+                read_progress(self.run_dir, snapshot.state["position"])
+        except RecordError as error:
+            return str(error)
         except CheckpointError:
-            return None  # the run itself says so
-        return _curve_damage(curve, snapshot.state["position"]) if snapshot else None
+            pass  # the run itself says so
+        return None
 
 
 class SweepFolder:
@@ -232,25 +226,6 @@ def _read_document(path: Path) -> dict[str, Any] | None:
         raise SweepError(f"{path} cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _curve_damage(path: Path, position: int | None) -> str | None:
-    """What is wrong with the first `position` bytes of a progress.csv, which are those that a run goes on behind."""
-    try:
-        content = path.read_bytes()
-        if position is not None and len(content) < position:
-            return f"{path} has {len(content)} bytes, but had {position} at the last checkpoint"
-        if not content and position == 0:
-            return None
-        if b"steps" not in content.partition(b"\n")[0]:
-            raise ValueError("its first line names no steps")
-        part = content[:position]
-        if part and not part.endswith(b"\n"):
-            raise ValueError("its last line is cut")
-        read_progress(part)
-    except (OSError, ValueError, KeyError, csv.Error) as error:
-        return f"{path} cannot be read as a learning curve ({error})"
-    return None
 
 
 def _now() -> str:

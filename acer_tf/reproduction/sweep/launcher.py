@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from acer_tf import envs
-from acer_tf.reproduction.sweep.attempt import Job, Outcome
+from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.settings import Settings, SettingsError
 from acer_tf.types import EnvironmentSpec
@@ -41,7 +41,7 @@ class Launcher(Protocol):
     def start(self, job: Job) -> None:
         """Starts an attempt."""
 
-    def poll(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, AttemptEnd]]:
         """The attempts that ended since the last call, by their cells' names."""
 
     def stop(self) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from acer_tf.reproduction.sweep.attempt import Attempt, Job, Outcome
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
 
 
@@ -49,7 +49,7 @@ class LocalLauncher:
     def start(self, job: Job) -> None:
         self._attempts[job.name] = Attempt(job)
 
-    def poll(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, AttemptEnd]]:
         ended = [(name, o) for name, attempt in self._attempts.items() if (o := attempt.poll()) is not None]
         for name, _ in ended:
             del self._attempts[name]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acer_tf.reproduction.sweep.attempt import Attempt, Job, Outcome
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
 
 _POLL_SECONDS = 0.5
@@ -101,7 +101,7 @@ class RayLauncher:
         task = self._task.options(**options).remote(job, self._probe, self._needs)
         self._tasks[task] = job.name
 
-    def poll(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, AttemptEnd]]:
         if not self._tasks:
             return []
         ready, _ = self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0)
@@ -110,9 +110,9 @@ class RayLauncher:
             try:
                 outcome = self._ray.get(task)
             except self._ray.exceptions.TaskCancelledError:
-                outcome = Outcome("stopped")
+                outcome = AttemptEnd("stopped")
             except self._ray.exceptions.RayError as error:
-                outcome = Outcome("lost", _first_line(error))
+                outcome = AttemptEnd("lost", _first_line(error))
             ended.append((self._tasks.pop(task), outcome))
         return ended
 
@@ -141,13 +141,13 @@ def _require_answer(address: str) -> None:
         raise SweepError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
 
 
-def _run(job: Job, probe: Path, needs: tuple[str, str]) -> Outcome:
+def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
     """The task: one attempt, on whatever node Ray chose."""
     # ray.cancel comes as SIGINT, which a node ignores that was started in the background of a script.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Also here: the node may have joined since the sweep began.
     if complaint := _complaint(probe, needs):
-        return Outcome("lost", f"the node cannot be used: {complaint}", host=socket.gethostname())
+        return AttemptEnd("lost", f"the node cannot be used: {complaint}", host=socket.gethostname())
     attempt = Attempt(job)
     try:
         while True:

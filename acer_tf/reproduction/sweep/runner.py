@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from acer_tf.reproduction.sweep.attempt import Job, Outcome
+from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder, SweepFolder
 from acer_tf.reproduction.sweep.launcher import Launcher, memory_of, resolved
@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class SweepEnd:
     """How a sweep ended.
 
     Attributes:
@@ -60,7 +60,7 @@ def run_sweep(
     checkpoint_minutes: float = 10.0,
     progress_seconds: float = 60.0,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
-) -> Report:
+) -> SweepEnd:
     """Runs every cell that is not finished yet; the same call later continues where this one stopped.
 
     Args:
@@ -96,14 +96,14 @@ def run_sweep(
             for note in folder.notes:
                 _warn(note)
             with StopRequest("asking the cells for a checkpoint, then stopping") as stop:
-                report = sweep.run(stop, progress_seconds, say)
+                end = sweep.run(stop, progress_seconds, say)
         finally:
             folder.close()
     finally:
         launcher.close()
-    for line in _table(folder.cells, report):
+    for line in _table(folder.cells, end):
         say(line)
-    return report
+    return end
 
 
 class _Sweep:
@@ -129,7 +129,7 @@ class _Sweep:
         self._losses: collections.Counter[str] = collections.Counter()
         self._reasons: dict[str, str] = {}
 
-    def run(self, stop: StopRequest, progress_seconds: float, say: Callable[[str], None]) -> Report:
+    def run(self, stop: StopRequest, progress_seconds: float, say: Callable[[str], None]) -> SweepEnd:
         for name, folder in self._cells.items():
             if damage := folder.set_aside_damaged():
                 _warn(damage)
@@ -146,8 +146,8 @@ class _Sweep:
                 self._launcher.stop()
             while self._queue and self._launcher.room() > 0:
                 self._start(self._queue.popleft())
-            for name, outcome in self._launcher.poll():
-                self._ended(name, outcome, retry=not asked)
+            for name, end in self._launcher.poll():
+                self._ended(name, end, retry=not asked)
             for name, (_, job) in self._jobs.items():
                 # The log is opened where the attempt runs, when it begins: until then Ray keeps it waiting.
                 self._states[name] = "running" if job.log.with_suffix(".err").exists() else "waiting"
@@ -157,7 +157,7 @@ class _Sweep:
             if self._jobs:
                 time.sleep(_POLL_SECONDS)
         say(progress.line(self._states))
-        return Report(self._states, self._reasons, stop.signal_number)
+        return SweepEnd(self._states, self._reasons, stop.signal_number)
 
     def _start(self, name: str) -> None:
         folder = self._cells[name]
@@ -183,45 +183,45 @@ class _Sweep:
         self._jobs[name] = number, job
         self._launcher.start(job)
 
-    def _ended(self, name: str, outcome: Outcome, *, retry: bool) -> None:
+    def _ended(self, name: str, end: AttemptEnd, *, retry: bool) -> None:
         number, _ = self._jobs.pop(name)
         folder = self._cells[name]
-        if outcome.kind == "stopped" and retry:
-            outcome = dataclasses.replace(outcome, kind="lost", reason="stopped by someone else")
-        if outcome.kind == "ended" and not folder.finished:
-            outcome = dataclasses.replace(outcome, kind="failed", reason="ended without an error, but not finished")
-        folder.record_end(number, outcome)
-        if outcome.kind == "ended":
+        if end.kind == "stopped" and retry:
+            end = dataclasses.replace(end, kind="lost", reason="stopped by someone else")
+        if end.kind == "ended" and not folder.finished:
+            end = dataclasses.replace(end, kind="failed", reason="ended without an error, but not finished")
+        folder.record_end(number, end)
+        if end.kind == "ended":
             self._states[name] = "finished"
             self._reasons.pop(name, None)
             return
         self._states[name] = "waiting"
-        if outcome.kind == "stopped":
+        if end.kind == "stopped":
             return
-        self._reasons[name] = outcome.reason
-        count, limit = (self._failures, self._retries) if outcome.kind == "failed" else (self._losses, LOST_LIMIT)
+        self._reasons[name] = end.reason
+        count, limit = (self._failures, self._retries) if end.kind == "failed" else (self._losses, LOST_LIMIT)
         count[name] += 1
         again = count[name] <= limit
         if not again:
             self._states[name] = "failed"
         elif retry:
             self._queue.append(name)
-        where = f" on {outcome.host}" if outcome.host else ""
+        where = f" on {end.host}" if end.host else ""
         what = "tried again" if again and retry else "given up" if not again else "left"
-        _warn(f"'{folder.cell.label}' {outcome.kind}{where}: {outcome.reason}; {what} ({folder.path})")
+        _warn(f"'{folder.cell.label}' {end.kind}{where}: {end.reason}; {what} ({folder.path})")
 
 
-def _table(folders: Sequence[CellFolder], report: Report) -> list[str]:
+def _table(folders: Sequence[CellFolder], end: SweepEnd) -> list[str]:
     """What is missing and why."""
-    missing = [f for f in folders if report.states[f.cell.name] != "finished"]
+    missing = [f for f in folders if end.states[f.cell.name] != "finished"]
     if not missing:
         return [f"all {len(folders)} cells are finished"]
     rows = [("cell", "state", "steps", "reason")]
     for folder in missing:
         name = folder.cell.name
         steps = f"{folder.latest()[0]:,}/{folder.cell.settings.total_steps:,}"
-        reason = report.reasons.get(name) or ("the sweep was stopped" if report.signal_number else "")
-        state = "failed" if report.states[name] == "failed" else "interrupted" if folder.latest()[0] else "not begun"
+        reason = end.reasons.get(name) or ("the sweep was stopped" if end.signal_number else "")
+        state = "failed" if end.states[name] == "failed" else "interrupted" if folder.latest()[0] else "not begun"
         rows.append((folder.cell.label, state, steps, reason))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [

@@ -4,7 +4,7 @@ import imageio.v3 as imageio
 import numpy as np
 from matplotlib import pyplot as plt
 
-from acer_tf.reproduction.report.evidence import CellEvidence, Evidence, write_evidence
+from acer_tf.reproduction.evidence import CellEvidence, Evidence, write_evidence
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HOSTILE = '<script>alert("x")</script> & <b>'

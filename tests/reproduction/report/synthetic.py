@@ -4,8 +4,8 @@ import csv
 import dataclasses
 import json
 
-from acer_tf.reproduction.experiment import Outcome
-from acer_tf.reproduction.report.evidence import asked_for, describe
+from acer_tf.reproduction.evidence import asked_for, describe
+from acer_tf.reproduction.outcome import Outcome
 from acer_tf.training.records import write_json
 
 COLUMNS = ("steps", "seconds", "games", "mean_return", "interval_return")

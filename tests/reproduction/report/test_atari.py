@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acer_tf.reproduction import grids
-from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.published_medians import figure1_by_frames
 from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.report import atari

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from acer_tf.reproduction import grids
-from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.published import published_ablations, published_curves, published_search
 from acer_tf.reproduction.report import control
 from tests.reproduction.report.synthetic import outcome, row_of

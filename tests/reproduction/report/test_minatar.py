@@ -5,7 +5,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.reproduction import grids
-from acer_tf.reproduction.experiment import make_cells
+from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.report import minatar
 from tests.reproduction.report.synthetic import outcome, row_of
 
@@ -15,7 +15,8 @@ AGAINST = {"ACER, replay 4": "ACER, replay 4, no trust region"}
 @pytest.fixture(autouse=True)
 def references(monkeypatch):
     games = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-    monkeypatch.setattr(minatar, "minatar_references", lambda: dict.fromkeys(games, minatar.Reference(1.0, 11.0)))
+    references = dict.fromkeys(games, minatar.MinatarReference(1.0, 11.0))
+    monkeypatch.setattr(minatar, "minatar_references", lambda: references)
 
 
 def cells(*names, seeds=2):

@@ -5,7 +5,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from acer_tf.reproduction.report.evidence import Evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, write_evidence
 from acer_tf.reproduction.report.page import write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
 

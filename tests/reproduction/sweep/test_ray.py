@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
-from acer_tf.commands.sweep_flags import PROGRAM, ROOT
+from acer_tf.commands.sweep_flags import PROGRAM
 from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, ray_cluster, run_sweep
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
 MEMORY = 4_000_000_000
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
 from acer_tf.settings import make_settings
 from acer_tf.training import run
-from acer_tf.training.records import Lock
+from acer_tf.training.lock import Lock
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import tree, use_light_agents
 
@@ -182,7 +182,7 @@ def test_an_interrupted_run_whose_curve_is_shorter_than_at_its_checkpoint_is_set
     (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
     assert folder.set_aside_damaged() is None
     (run_dir / "progress.csv").write_text("steps\n")
-    assert "progress.csv has 6 bytes, but had " in folder.set_aside_damaged()
+    assert "progress.csv cannot be read as a learning curve (it has 6 bytes, but had " in folder.set_aside_damaged()
     assert not run_dir.exists()
 
 

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from acer_tf.reproduction.report.evidence import (
+from acer_tf.reproduction.evidence import (
     CellEvidence,
     Evidence,
     EvidenceError,

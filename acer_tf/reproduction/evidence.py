@@ -1,7 +1,7 @@
 """The evidence of an experiment: a folder that says all that its tables and figures are made of.
 
 <results>/<experiment>/experiment.json      what it is, and each of its cells: how far, on what commit
-<results>/<experiment>/runs/<cell>/         run.json and progress.csv of each cell that has begun
+<results>/<experiment>/runs/<cell>/         the records of each cell that has begun
 <results>/<experiment>/<table>.csv, .md     tables
 <results>/<experiment>/<figure>.png, .svg   figures
 
@@ -22,10 +22,9 @@ from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
 from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
 from acer_tf.settings import SettingsError, differences, settings_document, settings_from
-from acer_tf.training.records import write_json
+from acer_tf.training.records import RECORDS, RecordError, read_record, write_json
 
 FORMAT = 1
-RECORDS = ("run.json", "progress.csv")
 CellState = Literal["finished", "interrupted", "not begun", "failed"]
 
 
@@ -236,14 +235,19 @@ def collect(
             nothing = CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason)
             found.append(dataclasses.replace(known, policy=policy, reason=known.reason or reason) if known else nothing)
             continue
-        kept.mkdir(parents=True, exist_ok=True)
-        for name in RECORDS:
-            if (folder.run_dir / name).is_file():
-                shutil.copyfile(folder.run_dir / name, kept / name)
+        copy_records(folder.run_dir, kept)
         state = "finished" if folder.finished else "failed" if failed else "interrupted"
         reason = "" if folder.finished else reason
         found.append(describe(kept, cell.name, cell.method, state, reason, policy=folder.run_dir / "policy"))
     return found, damages
+
+
+def copy_records(run: Path, kept: Path) -> None:
+    """Copies those that there are of a run into the evidence."""
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in RECORDS:
+        if (run / name).is_file():
+            shutil.copyfile(run / name, kept / name)
 
 
 def describe(
@@ -264,13 +268,10 @@ def describe(
     """
     path = run / "run.json"
     try:
-        document = json.loads(path.read_text())
-        settings = dict(document["settings"])
-        finished = document.get("finished") is True
-        commit = document.get("commit")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        kept = f"; kept as {set_aside(path)}" if path.exists() else ""
-        raise EvidenceError(f"{path} cannot be read as a run's record ({error}){kept}") from error
+        record = read_record(run)
+    except RecordError as error:
+        raise EvidenceError(f"{error}; kept as {set_aside(path)}" if path.exists() else str(error)) from error
+    finished = record.finished
     steps, seconds, mean_return = 0, 0.0, None
     try:
         curve = read_run(run)
@@ -280,18 +281,18 @@ def describe(
     except NoRowsYet:
         # Without a curve there is nothing to show of it, whatever run.json says.
         state, finished = (None if state == "finished" else state), False
-    except (CurveError, ValueError) as error:
+    except CurveError as error:
         damaged = set_aside(run / "progress.csv")
         raise EvidenceError(f"{run / 'progress.csv'} cannot be read ({error}); kept as {damaged}") from error
     return CellEvidence(
         name,
         method,
-        settings,
+        record.settings,
         state or ("finished" if finished else "interrupted"),
         steps,
         seconds,
         mean_return,
-        commit,
+        record.commit,
         reason,
         str(policy) if policy is not None and policy.is_dir() else None,
     )

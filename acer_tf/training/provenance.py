@@ -1,0 +1,96 @@
+"""Where, when, by which command, code and packages something was made."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from acer_tf import __version__
+from acer_tf.training.commit import code_version
+
+
+def provenance() -> dict[str, Any]:
+    """Of what this process makes, as far as it has loaded what it needs for that; able to be written as JSON."""
+    return {
+        "command": ["python", *sys.orig_argv[1:]],
+        **code_version(),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": package_versions(),
+        "packages_sha256": hashlib.sha256(packages().encode()).hexdigest(),
+        "machine": {
+            "host": socket.gethostname(),
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+            **_gpus(),
+        },
+    }
+
+
+def packages() -> str:
+    """Every installed distribution, as name==version by line, sorted."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        if name := distribution.metadata["Name"]:
+            # The first on the path is the one that is imported.
+            found.setdefault(_canonical(name), distribution.version)
+    return "".join(sorted(f"{name}=={version}\n" for name, version in found.items()))
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python, of this package, of what it is declared to need, and of all else that has been imported."""
+    loaded = {module.partition(".")[0] for module in list(sys.modules)}
+    top_level = importlib.metadata.packages_distributions()
+    names = sorted({name for module in loaded & top_level.keys() for name in top_level[module]})
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        requirements = importlib.metadata.requires("acer_tf") or []
+        names = [re.split(r"[^\w.-]", text)[0] for text in requirements if 'extra == "dev"' not in text] + names
+    versions = {}
+    for name in {_canonical(name): name for name in reversed(names)}.values():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    # The metadata of an editable installation may be older than the code.
+    return {"python": platform.python_version(), **versions, "acer_tf": __version__}
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _gpus() -> dict[str, Any]:
+    """The GPUs that TensorFlow sees and their driver; empty without one, or in a process without TensorFlow."""
+    if (tensorflow := sys.modules.get("tensorflow")) is None:
+        return {}
+    found = [
+        tensorflow.config.experimental.get_device_details(gpu) for gpu in tensorflow.config.list_physical_devices("GPU")
+    ]
+    if not found:
+        return {}
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        driver = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return {"gpus": found}
+    return {"gpus": found, "gpu_driver": driver}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
