@@ -137,7 +137,7 @@ class Network:
         return tf.cast(planes, self.model.inputs[0].dtype)
 
     def _assemble(self, layers: Layers, planes: keras.KerasTensor, features: keras.KerasTensor) -> keras.Model:
-        return keras.Model(planes, self._heads(layers, features), name=self.architecture)
+        return keras.Model(planes, self._heads(layers, features), name=self.architecture.replace(":", "."))
 
     def _heads(self, layers: Layers, features: keras.KerasTensor) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """(probabilities, Q) of what lies below."""

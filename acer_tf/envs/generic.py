@@ -74,12 +74,9 @@ def make_gym(
     def make_one() -> gymnasium.Env:
         if factory is not None:
             return factory()
-        env = gymnasium.make(
-            env_id,
-            max_episode_steps=max_episode_steps,
-            render_mode="rgb_array" if render else None,
-            disable_env_checker=True,
-        )
+        # Environments of users need not know of pictures.
+        pictures = {"render_mode": "rgb_array"} if render else {}
+        env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **pictures)
         return env if wrap is None else wrap(env)
 
     rate = _check(env_id, make_one, view if render else None, steps_per_second, registered=factory is None)

@@ -77,14 +77,11 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
         SettingsError: a user's own cannot be imported, or is no `Agent`.
     """
     if not settings.rule.accepts(continuous=spec.continuous):
-        kind = (
-            f"continuous action space ([-1, 1]^{spec.action_size})"
-            if spec.continuous
-            else (f"discrete action space ({spec.num_actions} actions)")
-        )
+        kind = "continuous" if spec.continuous else "discrete"
+        size = f"[-1, 1]^{spec.action_size}" if spec.continuous else f"{spec.num_actions} actions"
         raise InvalidEnvironment(
-            f"{settings.env} has a {kind}, for which --agent={settings.agent} is not made; it takes "
-            f"--agent={', '.join(rules_for(continuous=spec.continuous))}"
+            f"{settings.env} has a {kind} action space ({size}), for which --agent={settings.agent} is not made; "
+            f"it takes --agent={', '.join(rules_for(continuous=spec.continuous))}"
         )
     module, _, name = (settings.rule.continuous if spec.continuous else settings.rule.discrete).partition(":")
     try:
