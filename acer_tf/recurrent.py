@@ -82,4 +82,5 @@ class RecurrentNetwork(Network):
         # One row of it all, which acts, and names every variable once.
         state, carry = keras.Input((self.state_size,), name="state"), keras.Input((1,), dtype="bool", name="carry")
         h, next_state = self._lstm(self._bottom(planes)[:, None], state, carry)
-        return keras.Model((planes, state, carry), (*self._top(h[:, 0]), next_state), name=self.architecture.replace(":", "."))
+        name = self.architecture.replace(":", ".")  # which scopes take
+        return keras.Model((planes, state, carry), (*self._top(h[:, 0]), next_state), name=name)

@@ -1,0 +1,37 @@
+"""The usual presets solve classic control: from an environment's name to the evaluation of the exported policy."""
+
+from pathlib import Path
+
+import pytest
+
+from acer_tf.policy import load_policy
+from acer_tf.settings import make_settings
+from acer_tf.training.evaluation import evaluate
+from acer_tf.training.run import train
+
+# CartPole-v1: where gymnasium calls it solved. Pendulum-v1: about twice what the best controllers lose.
+TASKS = {
+    "CartPole-v1": {"agent": "acer", "total_steps": 300_000, "at_least": 475.0},
+    "Pendulum-v1": {"agent": "acer_continuous", "total_steps": 200_000, "at_least": -300.0},
+}
+
+
+def score(env: str, seed: int, folder: Path) -> float:
+    """The mean return of 100 episodes, with sampled actions, of what the preset alone has taught."""
+    task = TASKS[env]
+    settings = make_settings(env=env, agent=task["agent"], seed=seed, total_steps=task["total_steps"])
+    result = evaluate(load_policy(train(settings, folder / "run")), episodes=100, num_envs=100)
+    print(f"{env}, seed {seed}: {result.mean:.1f} ± {result.standard_error:.1f}")
+    return result.mean
+
+
+@pytest.mark.parametrize("env", TASKS)
+def test_the_usual_preset_solves_it(env: str, tmp_path: Path) -> None:
+    assert score(env, 0, tmp_path) >= TASKS[env]["at_least"]
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("env", TASKS)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_it_solves_it_with_each_seed(env: str, seed: int, tmp_path: Path) -> None:
+    assert score(env, seed, tmp_path) >= TASKS[env]["at_least"]
