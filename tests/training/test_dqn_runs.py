@@ -11,7 +11,8 @@ import tensorflow as tf
 from acer_tf import envs
 from acer_tf.policy import load_policy
 from acer_tf.replay import PrioritizedReplay, RankHeap, SumTree, TrajectoryReplay
-from acer_tf.settings import DQN_PRESETS, make_settings
+from acer_tf.rules import RULES
+from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay, resolve
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.run import train
@@ -31,7 +32,7 @@ def acer(**given):
     return make_settings({"env": "CartPole-v1", "unroll_length": 5, **small, **given})
 
 
-@pytest.mark.parametrize("preset", DQN_PRESETS)
+@pytest.mark.parametrize("preset", RULES["dqn"].presets)
 def test_every_preset_trains_evaluates_and_exports(preset, tmp_path):
     policy = load_policy(train(dqn(preset), tmp_path / "run", quiet=True))
     rows = rows_of(tmp_path / "run")

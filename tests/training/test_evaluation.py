@@ -192,7 +192,9 @@ def test_atari_is_played_as_trained_but_under_the_evaluation_protocol(
 ) -> None:
     seen: dict[str, Any] = {}
 
-    def make(env_id: str, num_envs: int, seed: Any, *, atari_preset: Any, render: bool) -> ScriptedEnvironment:
+    def make(
+        env_id: str, num_envs: int, seed: Any, *, atari_preset: Any, render: bool, **_: Any
+    ) -> ScriptedEnvironment:
         seen.update(env=env_id, preset=atari_preset, render=render, seed=seed)
         return ScriptedEnvironment([1])
 

@@ -174,7 +174,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("agent", ["a3c", "trust_a3c"])
 def test_a3c_trains_with_an_lstm_and_keeps_no_rows_for_a_burn_in(agent: str, tmp_path: Path) -> None:
-    settings = settings_of(agent=agent, total_steps=100)
+    settings = settings_of(agent=agent, total_steps=100, burn_in=10)
     assert replay_rows(settings, envs.spec("CartPole-v1")) == 2 * 5
     train(settings, tmp_path / "run", quiet=True)
     assert rows_of(tmp_path / "run")[-1]["replay_updates"] == "0"
