@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train one agent in one environment, or continue the run"),
     "evaluate": ("evaluate", "play whole episodes with an exported policy"),
     "export": ("export", "export the policy of a run's newest checkpoint"),
-    "curves": ("learning_curves", "lay the learning curves of runs beside each other and beside published ones"),
+    "curves": ("learning_curves", "compare the learning curves of runs with each other and with published ones"),
     "demo": ("demo", "train on MinAtar and, briefly, on Pong; export, evaluate and plot"),
     "figure1_atari57": ("pipeline", "ACER, Figure 1: replay ratios on 57 Atari games"),
     "figure1_minatar": ("pipeline", "the design of Figure 1 on five MinAtar games"),
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     if name in ("help", "-h", "-help", "--help"):
         print(f"usage: python -m acer_tf COMMAND [flags]; COMMAND --help lists its flags\n\n{usage}")
         return 0
-    print(f"error: there is no command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
+    print(f"error: unknown command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
     return 2
 
 

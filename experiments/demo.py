@@ -1,4 +1,4 @@
-"""The whole way in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
+"""A tour in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
 
 python -m acer_tf demo
 """

@@ -48,11 +48,11 @@ def define(experiment: Experiment) -> flags.FlagValues:
         "setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated", flag_values=values
     )
     flags.DEFINE_bool(
-        "skip_recorded", False, "run only what --output has no finished record of, wherever it ran", flag_values=values
+        "skip_recorded", False, "run only cells of which --output has no finished record", flag_values=values
     )
-    flags.DEFINE_bool("plan", False, "say what it would take, and start nothing", flag_values=values)
+    flags.DEFINE_bool("plan", False, "say what it would take, and run nothing", flag_values=values)
     flags.DEFINE_bool(
-        "report_only", False, "tables, figures and page anew from --output and --sweep_dir", flag_values=values
+        "report_only", False, "make tables, figures and page again from --output and --sweep_dir", flag_values=values
     )
     flags.DEFINE_string("output", f"results/{experiment.name}", "folder of the evidence", flag_values=values)
     experiment.flags(values)

@@ -193,8 +193,8 @@ _EXPERIMENTS = (
         ),
         sweep="control",
         text=(
-            "Reproduces Figure 3 of Wang et al. 2017: five methods on six MuJoCo tasks with games of 500 steps; A3C's "
-            "variants get twice the steps, as there.",
+            "Reproduces Figure 3 of Wang et al. 2017: five methods on six MuJoCo tasks with episodes of 500 steps; "
+            "A3C's variants get twice the steps, as there.",
             grids.CONTROL_DEVIATIONS,
             grids.CONTROL_SETTING,
         ),

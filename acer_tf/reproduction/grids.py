@@ -150,9 +150,7 @@ def table1_prioritized() -> dict[str, Method]:
         "ddqn_rank": "Prioritized Double DQN (rank)",
         "ddqn_proportional": "Prioritized Double DQN (proportional)",
     }
-    return {
-        preset: Method(agent, {"agent": "dqn", "preset": preset}, _DQN_STEPS, agent) for preset, agent in agents.items()
-    }
+    return {name: Method(agent, {"agent": "dqn", "preset": name}, _DQN_STEPS, agent) for name, agent in agents.items()}
 
 
 def figure3_continuous() -> dict[str, Method]:

@@ -1,8 +1,8 @@
-"""What is shown of Atari runs: Figure 1, and tables per game beside the published ones."""
+"""The reports of Atari runs: Figure 1, and tables per game beside the published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from acer_tf.reproduction.published_medians import (
     figure1_by_frames,
     figure1_by_hours,
 )
-from acer_tf.reproduction.published_scores import PublishedScores, published_agents, published_scores
+from acer_tf.reproduction.published_scores import published_agents, published_scores
 from acer_tf.reproduction.report.figures import Axes, dots, draw_band, learning_curves, panels, shared_legend
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
@@ -37,24 +37,12 @@ from acer_tf.reproduction.statistics import mean_and_error
 _POINTS = 200
 _TABLE6_STEPS = 40_000_000 / FRAMES_PER_STEP
 _TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
-# Beside our scores by game.
-_COLUMNS: tuple[tuple[Protocol, tuple[str, ...]], ...] = (
-    (
-        "no-op starts",
-        (
-            "DQN",
-            "Double DQN",
-            "Prioritized Double DQN (rank)",
-            "Prioritized Double DQN (proportional)",
-            "A3C",
-            "Rainbow",
-        ),
-    ),
-    (
-        "human starts",
-        ("A3C FF", "A3C LSTM", "Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)"),
-    ),
-)
+# The published columns of the table by game.
+_PRIORITIZED = ("Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)")
+_COLUMNS: dict[Protocol, tuple[str, ...]] = {
+    "no-op starts": ("DQN", "Double DQN", *_PRIORITIZED, "A3C", "Rainbow"),
+    "human starts": ("A3C FF", "A3C LSTM", *_PRIORITIZED),
+}
 # The agent that each one of Table 1 is compared with.
 _BASELINES = {"dqn_rank": "dqn", "ddqn_rank": "ddqn_tuned", "ddqn_proportional": "ddqn_tuned"}
 
@@ -106,18 +94,18 @@ def figure1(outcome: Outcome) -> Report:
 
 def table57(outcome: Outcome) -> Report:
     """Final scores per game beside the published columns."""
-    published = [published_scores(agent, protocol) for protocol, agents in _COLUMNS for agent in agents]
-    columns = {name: _final(outcome, name) for name in outcome.methods}
-    labels = {name: method.label for name, method in outcome.methods.items()}
+    published = [published_scores(agent, protocol) for protocol, agents in _COLUMNS.items() for agent in agents]
     theirs = [p.human_normalized(_games_in(outcome, p.scores)) for p in published]
+    columns = {method.label: _final(outcome, name) for name, method in outcome.methods.items()}
+    normalized = {label: _normalized(scores) for label, scores in columns.items()}
     blank = [""] * len(published)
     raw = [
-        *_per_game(outcome, columns, published, normalized=False),
-        ["frames (M), least", *(_frames(outcome, name) for name in columns), *blank],
-        ["cells finished", *(outcome.finished(name) for name in columns), *blank],
+        *_per_game(outcome, columns.values(), [p.scores for p in published]),
+        ["frames (M), least", *(_frames(outcome, name) for name in outcome.methods), *blank],
+        ["cells finished", *(outcome.finished(name) for name in outcome.methods), *blank],
     ]
-    medians = [_median_cell(scores) for scores in (*map(_normalized, columns.values()), *theirs)]
-    head = ["game", *labels.values(), *(f"{p.agent} ({p.protocol}, published)" for p in published)]
+    medians = [_median_cell(scores) for scores in (*map(_means, normalized.values()), *theirs)]
+    head = ["game", *columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
     tables = {
         "table": Table(
             f"Raw scores per game. Ours: {_TRAINING}, mean ± standard error. Published: by the protocol that the "
@@ -129,17 +117,14 @@ def table57(outcome: Outcome) -> Report:
             "The same as fractions of human, each by the references of its own protocol; the last row is the median "
             "over the games in the column.",
             head,
-            [*_per_game(outcome, columns, published, normalized=True), ["median over games", *medians]],
+            [*_per_game(outcome, normalized.values(), theirs), ["median over games", *medians]],
         ),
     }
-    ours = {labels[name]: _normalized(scores) for name, scores in columns.items() if scores}
-    hollow = {
-        f"{p.agent} ({p.protocol})": scores
-        for p, scores in zip(published, theirs, strict=True)
-        if p.protocol == "no-op starts"
-    }
+    ours = {label: _means(scores) for label, scores in normalized.items() if scores}
+    pairs = zip(published, theirs, strict=True)
+    no_op = {f"{p.agent} ({p.protocol})": scores for p, scores in pairs if p.protocol == "no-op starts"}
     caption = "Human-normalised scores: 0 plays like random, 1 like the human tester. Filled: ours; hollow: published."
-    return Report(tables, {"figure": Drawing(caption, dots(_games(outcome), ours, hollow))})
+    return Report(tables, {"figure": Drawing(caption, dots(_games(outcome), ours, no_op))})
 
 
 def table49(outcome: Outcome) -> Report:
@@ -197,7 +182,7 @@ def table49(outcome: Outcome) -> Report:
 def table1(outcome: Outcome) -> Report:
     """The prioritized-replay paper's Table 1: medians, means, and games won, beside its own of the same games."""
     labels = {name: method.label for name, method in outcome.methods.items()}
-    columns = {name: _normalized(_final(outcome, name)) for name in outcome.methods}
+    columns = {name: _means(_normalized(_final(outcome, name))) for name in outcome.methods}
     theirs = {name: published_scores(method.published, "human starts") for name, method in outcome.methods.items()}
     same = {
         name: scores.human_normalized([game for game in columns[name] if game in scores.scores])
@@ -262,7 +247,7 @@ def _summary(name: str, normalized: Mapping[str, Mapping[str, float]]) -> list[s
 
 
 def _frames(outcome: Outcome, name: str) -> str:
-    """As far as every run of a method has come, in millions of frames."""
+    """Where the shortest run of a method ends, in millions of frames."""
     runs = [run for seeds in outcome.by_env(name).values() for run in seeds]
     return number(FRAMES_PER_STEP * reached(runs) / 1e6, 1) if runs else ""
 
@@ -272,7 +257,7 @@ def _normalize(env: str, score: float) -> float:
 
 
 def _medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
-    """(points, medians over games there), up to where the shortest run ends."""
+    """(points, medians over games), up to the end of the shortest run."""
     points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
     return points, median_over_tasks(task_scores(runs, points, ATARI_WINDOW_STEPS, _normalize, axis))
 
@@ -328,37 +313,29 @@ def _final(outcome: Outcome, name: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    return {game: _normalize(game, mean) for game, (mean, _) in scores.items()}
+def _normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Means and standard errors as fractions of human."""
+    found = {}
+    for game, (mean, error) in scores.items():
+        random, human = atari_references("training")[game]
+        found[game] = _normalize(game, mean), error / abs(human - random)
+    return found
 
 
-def _median(normalized: Mapping[str, float]) -> float:
-    return float(np.median(list(normalized.values()))) if normalized else np.nan
+def _means(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    return {game: mean for game, (mean, _) in scores.items()}
 
 
 def _median_cell(normalized: Mapping[str, float]) -> str:
-    return f"{number(_median(normalized))} ({len(normalized)} games)" if normalized else ""
+    return f"{number(float(np.median(list(normalized.values()))))} ({len(normalized)} games)" if normalized else ""
 
 
 def _per_game(
-    outcome: Outcome,
-    columns: Mapping[str, Mapping[str, tuple[float, float]]],
-    published: list[PublishedScores],
-    *,
-    normalized: bool,
+    outcome: Outcome, ours: Iterable[Mapping[str, tuple[float, float]]], published: Iterable[Mapping[str, float]]
 ) -> list[list[str]]:
-    """A row per game: ours with standard errors, then the published, raw or each normalised by its protocol."""
-    rows = []
-    for game in _games(outcome):
-        row = [game]
-        for scores in columns.values():
-            mean, error = scores.get(game, (np.nan, np.nan))
-            if normalized and np.isfinite(mean):
-                random, human = atari_references("training")[game]
-                mean, error = _normalize(game, mean), error / abs(human - random)
-            row.append(mean_with_error(mean, error))
-        for p in published:
-            score = p.scores.get(game)
-            row.append(number(p.human_normalized([game])[game] if normalized and score is not None else score))
-        rows.append(row)
+    """A row per game: our means with standard errors, then the published scores."""
+    rows = [[game] for game in _games(outcome)]
+    for row in rows:
+        row += [mean_with_error(*scores.get(row[0], (np.nan, np.nan))) for scores in ours]
+        row += [number(scores.get(row[0])) for scores in published]
     return rows

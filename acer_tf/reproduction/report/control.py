@@ -1,4 +1,4 @@
-"""What is shown of continuous control: Figures 3 to 6 and their numbers, beside the published ones."""
+"""The reports of continuous control: Figures 3 to 6 and their numbers, beside the published ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 
-_OURS = "mean raw return of the games that ended in the last 10 % of the steps done, by the policy that explores"
+_OURS = "mean raw return of the episodes that ended in the last 10 % of the steps done, by the policy that explores"
 _CAVEAT = (
     "The paper's task models are not public, and rewards differ: orders can be compared, numbers only where a reward "
     "is a count, as in reacher3."
@@ -130,7 +130,7 @@ def table(outcome: Outcome) -> Report:
 
 
 def figure5(outcome: Outcome) -> Report:
-    """The paper's Figures 5 and 6: what learning rate and δ matter, at the points that the paper drew."""
+    """The paper's Figures 5 and 6: returns at the learning rates and δ that the paper drew."""
     rows, notes = [], []
     figure, axes = panels(len(outcome.envs))
     colours = matplotlib.colors.Normalize(0.0, 2.0)
@@ -162,7 +162,7 @@ def figure5(outcome: Outcome) -> Report:
         matplotlib.cm.ScalarMappable(colours, "viridis"), ax=axes, label="δ of the trust region", shrink=0.6
     )
     rank = f" Rank correlation of ours with the paper's: {'; '.join(notes)}." if notes else ""
-    caption = f"Ours: {_OURS}. Paper: reward per game at the end of training. {_CAVEAT}{rank}"
+    caption = f"Ours: {_OURS}. Paper: reward per episode at the end of training. {_CAVEAT}{rank}"
     dots = f"Filled, left axis: ours; hollow, right axis: the paper's at the same settings. {_CAVEAT}"
     head = ["task", "learning rate", "δ", "steps", "ours", "paper"]
     return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})

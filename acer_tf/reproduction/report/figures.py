@@ -1,4 +1,4 @@
-"""What figures are drawn with: learning curves of runs beside published ones, panels, bands."""
+"""Parts of figures: panels, bands, learning curves of runs and published ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acer_tf.reproduction.published import PublishedCurve
 
 Groups = Mapping[str, Sequence[RunCurve]]
 
-MOST_LABELS_INSIDE = 5  # a longer legend would lie on the curves
+MOST_LABELS_INSIDE = 5  # a longer legend would cover the curves
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
@@ -25,7 +25,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
         content = io.BytesIO()
-        # Text stays text, and the same data give the same file.
+        # Text stays text; the same data give the same file.
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "acer_tf"}):
             figure.savefig(content, format=suffix, dpi=150, metadata=metadata)
         (folder / f"{name}.{suffix}").write_bytes(content.getvalue())
@@ -166,7 +166,7 @@ def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
 
 def _draw_published(axes: Axes, curve: PublishedCurve, longest: float, colour: str) -> None:
     limit = 1.5 * longest if longest else curve.steps[-1]
-    # One point more than lies within: the line then leaves the figure at its edge.
+    # One point beyond the limit, so that the line reaches the edge of the figure.
     shown = slice(0, np.searchsorted(curve.steps, limit) + 1)
     axes.set_xlim(-0.02 * limit, limit)
     draw_band(axes, curve.steps[shown], curve.low[shown], curve.high[shown], colour)

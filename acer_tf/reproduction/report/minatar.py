@@ -1,4 +1,4 @@
-"""What is shown of MinAtar runs: interquartile means over games and seeds, with intervals, and curves per game."""
+"""The report of MinAtar runs: interquartile means over games and seeds, with intervals, and curves per game."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from acer_tf.reproduction.statistics import (
     probability_of_improvement,
 )
 
-# Steps, which are frames here.
-WINDOW_STEPS = 100_000
+WINDOW_STEPS = 100_000  # frames, too
 _POINTS = 60
 
 
@@ -39,18 +38,13 @@ class MinatarReference(NamedTuple):
 
 @functools.cache
 def minatar_references() -> Mapping[str, MinatarReference]:
-    """By game ("breakout"): of random play, and of what counts as 1 (see the data file)."""
+    """By game ("breakout"): the returns of random play and of the policy that counts as 1 (see the data file)."""
     rows = read_table("minatar_references.csv")
     return {row["game"]: MinatarReference(float(row["random"]), float(row["reference"])) for row in rows}
 
 
 def normalize(env: str, score: float) -> float:
-    """0 plays like random, 1 like ACER (replay 4, trust region) at the end of a million steps.
-
-    Args:
-        env: "minatar/breakout".
-        score: raw.
-    """
+    """0 is random play, 1 ACER (replay 4, trust region) after a million steps; `env` as in "minatar/breakout"."""
     random, reference = minatar_references()[env.removeprefix("minatar/")]
     return (score - random) / (reference - random)
 
