@@ -23,7 +23,7 @@ FLAGS = cli.new_flags()
 flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)
 flags.DEFINE_integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "games per evaluation", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("episodes", 30, "episodes per evaluation", lower_bound=1, flag_values=FLAGS)
 
 # The default presets, but Atari's replay would start after this run's end.
 _RUNS: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Evaluates an exported policy: whole games, raw score, and on Atari the human-normalised score.
+"""Evaluates an exported policy: whole episodes, raw score, and on Atari the human-normalised score.
 
 python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
 
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "number of whole games", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("episodes", 30, "number of whole episodes", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
-flags.DEFINE_integer("num_envs", 16, "environments in parallel; at most one per game", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string("video", None, ".mp4 file for the first game of the first environment", flag_values=FLAGS)
+flags.DEFINE_integer(
+    "num_envs", 16, "environments in parallel; at most one per episode", lower_bound=1, flag_values=FLAGS
+)
+flags.DEFINE_string("video", None, ".mp4 file for the first episode of the first environment", flag_values=FLAGS)
 flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
 
 

@@ -33,7 +33,7 @@ FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
 flags.DEFINE_multi_integer(
-    "at_steps", [], "also tabulate the mean of the last 100 games at this step", flag_values=FLAGS
+    "at_steps", [], "also tabulate the mean of the last 100 episodes at this step", flag_values=FLAGS
 )
 flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
 flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
@@ -74,7 +74,7 @@ def show(
         title: by default the environment.
         text: paragraphs.
         command: that makes it.
-        at_steps: at which the mean of the last 100 games is tabulated too.
+        at_steps: at which the mean of the last 100 episodes is tabulated too.
 
     Raises:
         CurveError: a run cannot be read, or they are of several environments; nothing has changed.
@@ -82,20 +82,22 @@ def show(
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
     env = environment_of(groups)
-    places = collections.Counter(run_folder(output, label, run.seed) for label, runs in groups.items() for run in runs)
+    runs = [
+        (label, folder, run_folder(output, label, run.seed))
+        for label, paths in folders.items()
+        for folder, run in zip(paths, groups[label], strict=True)
+    ]
+    places = collections.Counter(kept for _, _, kept in runs)
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
-    for label, paths in folders.items():
-        for folder, run in zip(paths, groups[label], strict=True):
-            _require_same_run(run_folder(output, label, run.seed), folder, label)
+    for label, folder, kept in runs:
+        _require_same_run(kept, folder, label)
     title = title or env
     cells = []
-    for label, paths in folders.items():
-        for folder, run in zip(paths, groups[label], strict=True):
-            kept = run_folder(output, label, run.seed)
-            if kept.resolve() != folder.resolve():
-                copy_records(folder, kept)
-            cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
+    for label, folder, kept in runs:
+        if kept.resolve() != folder.resolve():
+            copy_records(folder, kept)
+        cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
     published = published_curves(env)
     made = table(groups, published, at_steps)
     figure = learning_curves({env: groups}, published_curves, titles={env: title})

@@ -109,7 +109,7 @@ def report(
         experiment: whose evidence it is.
         asked: the cells of this call; they join those that the evidence already has.
         sweep_dir: where the cells ran.
-        output: the experiment's folder; the page lies beside it.
+        output: the experiment's folder; the page is next to it.
         given_up: why cells were given up, by name.
         command: of this call.
 
@@ -138,7 +138,7 @@ def _require_labels(known: Evidence | None, experiment: Experiment, output: Path
     labels = names_by_label(experiment.methods)
     if known and (unknown := [cell.method for cell in known.cells if cell.method not in labels]):
         raise EvidenceError(
-            f"--output={output} has cells of '{unknown[0]}', which is none of {', '.join(labels)}: move it away"
+            f"--output={output} has cells of '{unknown[0]}', not one of {', '.join(labels)}: move it away"
         )
 
 

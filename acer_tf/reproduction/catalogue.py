@@ -94,8 +94,8 @@ _EXPERIMENTS = (
             "code.",
             "Deviations: the published runs used NoFrameskip environments with up to 30 no-ops and ended a return at "
             "a lost life; ours are the emulator's vector environments with the same preprocessing. Our A3C is ACER at "
-            "replay ratio 0 without trust region, on 16 environments in lockstep, and stands beside the PPO paper's "
-            "A2C.",
+            "replay ratio 0 without trust region, on 16 environments in lockstep; it is compared with the PPO "
+            "paper's A2C.",
         ),
         envs=tuple(f"atari/{game}" for game in GAME_SETS["atari49"]),
         methods=grids.table_atari49(),

@@ -43,7 +43,7 @@ def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
     if values.best > values.draws:
         raise SettingsError(f"--best={values.best}: must be at most --draws={values.draws}")
     if values["seeds"].present:
-        raise SettingsError(f"--seeds={values.seeds}: not with --draws, each of which has a seed of its own")
+        raise SettingsError(f"--seeds={values.seeds}: not with --draws, each of which has its own seed")
     values["seeds"].value = 1
     if not values["output"].present:
         values["output"].value = "results/figure3_draws"

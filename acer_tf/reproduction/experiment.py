@@ -1,4 +1,4 @@
-"""An experiment: what it runs, and what is shown of it."""
+"""An experiment: what it runs, and how its results are reported."""
 
 from __future__ import annotations
 

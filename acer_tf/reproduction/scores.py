@@ -16,7 +16,7 @@ PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 _FILES: dict[Protocol, str] = {
     "no-op starts": "atari57_random_human.csv",
     "human starts": "atari57_random_human_human_starts.csv",
-    "training": "atari57_random_human.csv",  # has no references of its own
+    "training": "atari57_random_human.csv",  # has no own references
 }
 
 
