@@ -7,24 +7,25 @@ import importlib.util
 import sys
 from pathlib import Path
 
-# By module of `acer_tf.commands`. The summaries stand here so that the list of commands imports none of them.
+# The module of `acer_tf.commands` that runs each, and a summary. "pipeline" runs the experiments of
+# `acer_tf.reproduction.catalogue`. This table is here so that the list of commands imports none of them.
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train one agent in one environment, or continue the run"),
     "evaluate": ("evaluate", "play whole episodes with an exported policy"),
     "export": ("export", "export the policy of a run's newest checkpoint"),
-    "curves": ("learning_curves", "lay the learning curves of runs beside each other and beside published ones"),
+    "curves": ("learning_curves", "compare the learning curves of runs with each other and with published ones"),
     "demo": ("demo", "train on MinAtar and, briefly, on Pong; export, evaluate and plot"),
-    "figure1_atari57": ("figure1_atari57", "ACER, Figure 1: replay ratios on 57 Atari games"),
-    "figure1_minatar": ("figure1_minatar", "the design of Figure 1 on five MinAtar games"),
-    "figure3_continuous": ("figure3_continuous", "ACER, Figure 3: five methods on six control tasks"),
-    "figure4_ablation": ("figure4_ablation", "ACER, Figure 4: continuous ACER without one of its parts"),
-    "figure5_sensitivity": ("figure5_sensitivity", "ACER, Figures 5 and 6: learning rate and δ"),
+    "figure1_atari57": ("pipeline", "ACER, Figure 1: replay ratios on 57 Atari games"),
+    "figure1_minatar": ("pipeline", "the design of Figure 1 on five MinAtar games"),
+    "figure3_continuous": ("pipeline", "ACER, Figure 3: five methods on six control tasks"),
+    "figure4_ablation": ("pipeline", "ACER, Figure 4: continuous ACER without one of its parts"),
+    "figure5_sensitivity": ("pipeline", "ACER, Figures 5 and 6: learning rate and δ"),
     "figure_cliffwalk": ("figure_cliffwalk", "prioritized replay, Figures 1 and 2: the Blind Cliffwalk"),
-    "table1_prioritized": ("table1_prioritized", "prioritized replay, Table 1: DQN's family on 57 Atari games"),
-    "table_atari49": ("table_atari49", "ACER and A3C on 49 Atari games at 40M frames"),
-    "table_atari57": ("table_atari57", "the runs of Figure 1, by game"),
-    "table_control": ("table_control", "the runs of Figure 3 as numbers"),
-    "table_minatar_priorities": ("table_minatar_priorities", "prioritized replay on five MinAtar games"),
+    "table1_prioritized": ("pipeline", "prioritized replay, Table 1: DQN's family on 57 Atari games"),
+    "table_atari49": ("pipeline", "ACER and A3C on 49 Atari games at 40M frames"),
+    "table_atari57": ("pipeline", "the runs of Figure 1, by game"),
+    "table_control": ("pipeline", "the runs of Figure 3 as numbers"),
+    "table_minatar_priorities": ("pipeline", "prioritized replay on five MinAtar games"),
 }
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
     name = argv[1] if len(argv) > 1 else "--help"
     if name in COMMANDS:
         module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
-        return module.main([f"acer_tf {name}", *argv[2:]])
+        return module.main([name, *argv[2:]])
     if name == "benchmark":
         return _benchmark(argv[2:])
     summaries = {command: summary for command, (_, summary) in COMMANDS.items()} | {"benchmark": _BENCHMARK}
@@ -42,12 +43,12 @@ def main(argv: list[str]) -> int:
     if name in ("help", "-h", "-help", "--help"):
         print(f"usage: python -m acer_tf COMMAND [flags]; COMMAND --help lists its flags\n\n{usage}")
         return 0
-    print(f"error: there is no command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
+    print(f"error: unknown command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
     return 2
 
 
 def _benchmark(flags: list[str]) -> int:
-    # By origin: whatever else is called benchmarks where a wheel is used is not ours.
+    # A wheel has no benchmarks, and another package may have that name: only the one beside this package is meant.
     spec = importlib.util.find_spec("benchmarks")
     if spec is None or spec.origin != str(Path(__file__).parents[1] / "benchmarks" / "__init__.py"):
         print("error: benchmark comes with the repository: run it in the folder of a checkout", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""The whole way in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
+"""A tour in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
 
-`python -m experiments.demo --help` says how; it is `python -m acer_tf demo`.
+python -m acer_tf demo
 """
 
 import sys
 
-from acer_tf.commands.demo import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "demo", *sys.argv[1:]]))

@@ -1,11 +1,11 @@
-"""Evaluates an exported policy: whole games, raw score, and on Atari the human-normalised score.
+"""Evaluates an exported policy: whole episodes, raw score, and on Atari the human-normalised score.
 
-`python -m experiments.evaluate --help` says how; it is `python -m acer_tf evaluate`.
+python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
 """
 
 import sys
 
-from acer_tf.commands.evaluate import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "evaluate", *sys.argv[1:]]))

@@ -1,11 +1,13 @@
 """Figure 1's design on MinAtar: replay ratios with and without trust region, at a scale that one machine finishes.
 
-`python -m experiments.figure1_minatar --help` says how; it is `python -m acer_tf figure1_minatar`.
+python -m acer_tf figure1_minatar --processes=2
+python -m acer_tf figure1_minatar --games=breakout --agents=replay0,replay4_trust --seeds=1
+python -m acer_tf figure1_minatar --preset=paper --processes=2
 """
 
 import sys
 
-from acer_tf.commands.figure1_minatar import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "figure1_minatar", *sys.argv[1:]]))

@@ -1,11 +1,11 @@
 """Figure 4 of the ACER paper: continuous ACER without one of its parts, on fish, walker2d and humanoid.
 
-`python -m experiments.figure4_ablation --help` says how; it is `python -m acer_tf figure4_ablation`.
+python -m acer_tf figure4_ablation --tasks=walker2d --total_steps=3_000_000 --seeds=1
 """
 
 import sys
 
-from acer_tf.commands.figure4_ablation import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "figure4_ablation", *sys.argv[1:]]))

@@ -1,11 +1,11 @@
-"""Figures 5 and 6 of the ACER paper: what learning rate and δ matter to continuous ACER.
+"""Figures 5 and 6 of the ACER paper: how much learning rate and δ matter to continuous ACER.
 
-`python -m experiments.figure5_sensitivity --help` says how; it is `python -m acer_tf figure5_sensitivity`.
+python -m acer_tf figure5_sensitivity --tasks=cheetah --agents=draw0,draw1,draw2,draw3 --total_steps=1_000_000
 """
 
 import sys
 
-from acer_tf.commands.figure5_sensitivity import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "figure5_sensitivity", *sys.argv[1:]]))

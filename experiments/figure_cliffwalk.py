@@ -1,11 +1,11 @@
 """Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et al., 2016): Figures 1 and 2, whole.
 
-`python -m experiments.figure_cliffwalk --help` says how; it is `python -m acer_tf figure_cliffwalk`.
+python -m acer_tf figure_cliffwalk --output=results/cliffwalk
 """
 
 import sys
 
-from acer_tf.commands.figure_cliffwalk import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "figure_cliffwalk", *sys.argv[1:]]))

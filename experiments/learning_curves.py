@@ -1,11 +1,12 @@
-"""Lays the learning curves of runs in one environment beside each other, and beside what was published of it.
+r"""Compares the learning curves of runs in one environment with each other, and with published ones.
 
-`python -m experiments.learning_curves --help` says how; it is `python -m acer_tf curves`.
+python -m acer_tf curves --output=results/minatar_breakout \
+    --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 """
 
 import sys
 
-from acer_tf.commands.learning_curves import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "curves", *sys.argv[1:]]))

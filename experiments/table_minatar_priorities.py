@@ -1,11 +1,12 @@
 """Prioritized replay on MinAtar: Double DQN and ACER, each with uniform, proportional and rank-based replay.
 
-`python -m experiments.table_minatar_priorities --help` says how; it is `python -m acer_tf table_minatar_priorities`.
+python -m acer_tf table_minatar_priorities --processes=2
+python -m acer_tf table_minatar_priorities --report_only
 """
 
 import sys
 
-from acer_tf.commands.table_minatar_priorities import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "table_minatar_priorities", *sys.argv[1:]]))

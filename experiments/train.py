@@ -1,11 +1,11 @@
 """Trains one agent in one environment, or continues the run in --run_dir.
 
-`python -m experiments.train --help` says how; it is `python -m acer_tf train`.
+python -m acer_tf train --env=atari/Pong --preset=baselines --total_steps=10_000_000 --run_dir=runs/pong
 """
 
 import sys
 
-from acer_tf.commands.train import main
+from acer_tf.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(["", "train", *sys.argv[1:]]))

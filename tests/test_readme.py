@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from acer_tf.__main__ import COMMANDS
+from acer_tf.commands import pipeline
 from acer_tf.presets import PRESETS
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +82,7 @@ def test_every_command_and_flag_that_is_named_exists():
     assert {"train", "evaluate", "curves", "figure1_atari57"} <= named <= {*COMMANDS, "benchmark"}
     programs = [*(f"acer_tf.commands.{module}" for module, _ in COMMANDS.values()), *OTHER_PROGRAMS]
     known = {name for program in programs for name in getattr(importlib.import_module(program), "FLAGS", ())}
+    known |= {name for experiment in EXPERIMENTS.values() for name in pipeline.define(experiment)}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     others |= {"no"}  # pip's --no-deps
     flags = set(re.findall(r"--(\w+)", EVERYTHING))
@@ -116,18 +119,13 @@ def test_every_message_that_is_explained_is_one_of_the_code():
 
 
 def test_the_table_of_figures_is_complete_and_counts_their_runs():
-    from acer_tf.commands import pipeline
-
     page = TEXT["docs/sweeps.md"]
     rows = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| (\d+) runs \|$", page, re.MULTILINE))
-    folder = Path(pipeline.__file__).parent
-    commands = {path.stem for path in folder.glob("*.py") if "pipeline.define(" in path.read_text()}
-    assert all(f"| `{name}` |" in page for name in commands)
+    assert all(f"| `{name}` |" in page for name in EXPERIMENTS)
     assert len(rows) >= 9
     for name, count in rows.items():
-        experiment = importlib.import_module(f"acer_tf.commands.{name}").EXPERIMENT
-        cells = make_cells(experiment.methods.values(), experiment.envs, experiment.seeds)
-        assert len(cells) == int(count), name
+        experiment = EXPERIMENTS[name]
+        assert len(make_cells(experiment.methods, experiment.envs, experiment.seeds)) == int(count), name
 
 
 def _anchors(page: Path) -> set[str]:

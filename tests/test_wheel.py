@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from acer_tf.commands import figure1_minatar
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = "--total_steps=640"
@@ -90,9 +90,9 @@ def test_it_makes_a_figure(installed):
     done = installed.python("-m", "acer_tf", "figure1_minatar", *which)
     assert done.returncode == 0, done.stderr
     assert "2 of 2 cells are finished" in done.stdout
-    output = installed.folder / "results" / figure1_minatar.EXPERIMENT.name
+    output = installed.folder / "results" / "figure1_minatar"
     assert {"experiment.json", "figure.png", "figure.svg"} <= {path.name for path in output.iterdir()}
-    assert figure1_minatar.EXPERIMENT.title in html.unescape((output.parent / "index.html").read_text())
+    assert EXPERIMENTS["figure1_minatar"].title in html.unescape((output.parent / "index.html").read_text())
 
 
 def test_the_benchmark_is_not_in_it_whatever_else_has_its_name(installed):

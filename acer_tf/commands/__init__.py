@@ -2,5 +2,5 @@
 
 import os
 
-# TensorFlow reads this when it is first imported, and its start-up notices would bury what a command says.
+# TensorFlow reads this at its first import; its start-up notices would bury what a command says.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -1,4 +1,4 @@
-"""What the scripts share: flags of their own, --help, and bad input as one line and exit status 2."""
+"""What the commands share: their own flags, --help, and bad input as one line and exit status 2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from absl import flags, logging
 
 
 def new_flags() -> flags.FlagValues:
-    """An empty set with --help. absl's global set takes each name once, but one test process imports all scripts."""
+    """An empty set with --help. absl's global set takes each name once, but tests import all commands at once."""
     values: Any = flags.FlagValues()
     flags.DEFINE_bool("help", False, "print this and exit", flag_values=values)
     return values
@@ -19,7 +19,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
     """Fills `values` from `argv` (the program's name first); also silences TensorFlow's Python notices.
 
     Raises:
-        SystemExit: with 0 behind --help, with 2 and one line on standard error for a bad or missing flag.
+        SystemExit: with 0 after --help, with 2 and one line on standard error for a bad or missing flag.
     """
     logging.set_verbosity(logging.WARNING)
     for name in values:
@@ -44,6 +44,6 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
 
 
 def fail(status: int, error: object) -> int:
-    """Says what is wrong on standard error and returns `status`: 2 bad input, 1 failure."""
+    """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure."""
     print(f"error: {error}", file=sys.stderr)
     return status

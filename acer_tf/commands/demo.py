@@ -1,8 +1,8 @@
-"""The whole way in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
+"""A tour in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
 
 python -m acer_tf demo
 
-An interrupted demo continues where it stopped; a finished one only evaluates and draws again.
+An interrupted demo continues where it stopped; a finished one only evaluates and plots again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FLAGS = cli.new_flags()
 flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)
 flags.DEFINE_integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "games per evaluation", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("episodes", 30, "episodes per evaluation", lower_bound=1, flag_values=FLAGS)
 
-# The usual presets, but Atari's replay would start after this run's end.
+# The default presets, but Atari's replay would start after this run's end.
 _RUNS: dict[str, dict[str, Any]] = {
     "minatar_breakout": {"env": "minatar/breakout"},
     "pong": {"env": "atari/Pong", "replay_start": 500},
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",
-            f"{run_dir}/progress.csv  what was logged; TensorBoard reads {run_dir}/tensorboard",
+            f"{run_dir}/progress.csv  the log; TensorBoard reads {run_dir}/tensorboard",
         ]
     made.append(f"{write_page(output)}  all of it on one page, for a browser")
     print(f"\nmade in {(time.monotonic() - began) / 60:.1f} minutes:\n  " + "\n  ".join(made))

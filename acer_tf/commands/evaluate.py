@@ -1,8 +1,8 @@
-"""Evaluates an exported policy: whole games, raw score, and on Atari the human-normalised score.
+"""Evaluates an exported policy: whole episodes, raw score, and on Atari the human-normalised score.
 
 python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
 
-It needs the policy's directory alone: environment, preset and preprocessing are in its metadata.
+It needs only the policy's directory: environment, preset and preprocessing are in its metadata.
 Exit status: 0 done, 1 failed while running, 2 bad input, 130 interrupted.
 """
 
@@ -24,29 +24,28 @@ if TYPE_CHECKING:
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "number of whole games", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("episodes", 30, "number of whole episodes", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer(
-    "num_envs", 16, "environments side by side; at most one per game", lower_bound=1, flag_values=FLAGS
+    "num_envs", 16, "environments in parallel; at most one per episode", lower_bound=1, flag_values=FLAGS
 )
-flags.DEFINE_string("video", None, ".mp4 file for the first game of the first environment", flag_values=FLAGS)
+flags.DEFINE_string("video", None, ".mp4 file for the first episode of the first environment", flag_values=FLAGS)
 flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
 
 
 def main(argv: list[str]) -> int:
-    """Runs the script with `argv` (the program's name first) and returns its exit status."""
     cli.parse(FLAGS, argv, __doc__, required=("policy",))
     try:
         return _evaluate(FLAGS)
     except KeyboardInterrupt:
-        # The games that have ended so far are the shorter ones: their mean would mislead.
+        # The games that have ended are the shorter ones: their mean would mislead.
         print("interrupted before the last game ended: no score", file=sys.stderr)
         return 130
 
 
 def _evaluate(args: flags.FlagValues) -> int:
-    # Loaded here, because it takes seconds: bad flags and --help are answered at once.
+    # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
     from acer_tf.training.evaluation import EvaluationError, evaluate
@@ -72,7 +71,7 @@ def _evaluate(args: flags.FlagValues) -> int:
 
 
 def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What --json prints. "human_normalized" is of the mean, and None where it is not defined."""
+    """What --json prints; "human_normalized" is that of the mean, None except on Atari."""
     from acer_tf.reproduction.scores import human_normalized
 
     atari = metadata["atari_preset"] is not None

@@ -2,18 +2,15 @@ r"""Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et
 
 python -m acer_tf figure_cliffwalk --output=results/cliffwalk
 
-Q-learning updates to convergence against the number of states n = 2 ... 16, tabular and linear, under uniform, greedy
-TD-error, rank-based, proportional and oracle replay: 10 runs each, median and range. Writes results.csv (a row per
-run), table.csv, table.md, figure.png, figure.svg, run.json and experiment.json. One process: 34 minutes on a busy
-machine of 2 cores, most of them for n = 16 and 15; the same command continues behind the last point that was done.
-
-Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), and
-greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD error.
-What else the paper leaves open is listed in acer_tf/reproduction/cliffwalk.py.
+10 runs per point, n = 2 ... 16: median and range. Writes results.csv (a row per run), table.csv, table.md, figure.png,
+figure.svg, run.json and experiment.json. One process: 34 minutes on a busy machine of 2 cores, most of them for n = 15
+and 16; the same command continues after the last finished point. acer_tf/reproduction/cliffwalk.py lists what the paper
+leaves open.
 """
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import time
 from collections.abc import Sequence
@@ -38,13 +35,14 @@ from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.training.records import read_record, run_document, write_json
 
+_TITLE = "The Blind Cliffwalk of prioritized experience replay"
 _TEXT = (
-    """Q-learning updates to convergence in the small world of Schaul et al. 2016 (Figures 1 and 2, Appendix B.1): two
-    actions in each of n states in a row, of which one is right; the memory holds the transitions of all 2^n action
-    sequences, of which one is rewarded.""",
-    """Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear),
-    and greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD
-    error.""",
+    "Q-learning updates to convergence in the small world of Schaul et al. 2016 (Figures 1 and 2, Appendix B.1): two "
+    "actions in each of n states in a row, of which one is right; the memory holds the transitions of all 2^n action "
+    "sequences, of which one is rewarded.",
+    "Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones linear), "
+    "and greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes the largest TD "
+    "error.",
 )
 
 FLAGS = cli.new_flags()
@@ -53,11 +51,11 @@ flags.DEFINE_integer("runs", 10, "per point", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_string("output", "runs/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
-flags.DEFINE_bool("report_only", False, "make table and figure anew from results.csv", flag_values=FLAGS)
+flags.DEFINE_bool("report_only", False, "make table and figure again from results.csv", flag_values=FLAGS)
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__)
+    cli.parse(FLAGS, argv, "\n\n".join([(__doc__ or "").rstrip(), *_TEXT]) + "\n")
     output = Path(FLAGS.output)
     try:
         sizes = _sizes(FLAGS.sizes)
@@ -76,11 +74,9 @@ def main(argv: list[str]) -> int:
 
     document = document or run_document(settings, {"seconds": 0})
     began = time.monotonic() - document["seconds"]
-    points = [
-        (states, representation, replay) for states in sizes for representation in REPRESENTATIONS for replay in REPLAYS
-    ]
+    points = itertools.product(sizes, REPRESENTATIONS, REPLAYS)
     try:
-        for states, representation, replay in points[len(results) // FLAGS.runs :]:
+        for states, representation, replay in itertools.islice(points, len(results) // FLAGS.runs, None):
             results += _runs(representation, replay, states)
             write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
             write_results(results, output / "results.csv")
@@ -94,7 +90,7 @@ def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
     """What an interrupted call with the same settings left in `output`: its run.json, and the results so far.
 
     Raises:
-        ValueError: there is something else.
+        ValueError: `output` holds something else.
     """
     record, table = output / "run.json", output / "results.csv"
     if not record.exists():
@@ -110,12 +106,10 @@ def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
 
 
 def show(results: Sequence[Result], output: Path) -> None:
-    """Table and figure, from `results` and the run.json beside them."""
+    """Writes table and figure of `results` into the folder of their run.json."""
     command = shlex.join(read_record(output).document["command"])
     made = report(results)
-    text = tuple(" ".join(paragraph.split()) for paragraph in _TEXT)
-    title = "The Blind Cliffwalk of prioritized experience replay"
-    write_report(Evidence("figure_cliffwalk", title, text, command), made, output)
+    write_report(Evidence("figure_cliffwalk", _TITLE, _TEXT, command), made, output)
     print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}")
 
 

@@ -1,10 +1,10 @@
-r"""Lays the learning curves of runs in one environment beside each other, and beside what was published of it.
+r"""Compares the learning curves of runs in one environment with each other, and with published ones.
 
 python -m acer_tf curves --output=results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 
-Writes table.csv, table.md, figure.png, figure.svg and experiment.json, keeps each run's progress.csv and run.json
-beside them, and makes the page of all results anew: index.html in the folder that --page names.
+Writes table.csv, table.md, figure.png, figure.svg and experiment.json, copies each run's progress.csv and run.json
+next to them, and writes the page of all results: index.html in the folder that --page names.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
 flags.DEFINE_multi_integer(
-    "at_steps", [], "also tabulate the mean of the last 100 games at this step", flag_values=FLAGS
+    "at_steps", [], "also tabulate the mean of the last 100 episodes at this step", flag_values=FLAGS
 )
 flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
 flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
-flags.DEFINE_string("page", "results", "folder of the page, made anew where --output lies in it", flag_values=FLAGS)
+flags.DEFINE_string("page", "results", "folder of the page, written if --output lies in it", flag_values=FLAGS)
 
 
 def main(argv: list[str]) -> int:
@@ -47,14 +47,7 @@ def main(argv: list[str]) -> int:
     try:
         folders = _labelled(FLAGS.runs)
         own_evidence(output, "learning_curves")
-        made = show(
-            folders,
-            output,
-            title=FLAGS.title,
-            text=FLAGS.text,
-            command=command,
-            at_steps=FLAGS.at_steps,
-        )
+        made = show(folders, output, title=FLAGS.title, text=FLAGS.text, command=command, at_steps=FLAGS.at_steps)
     except (CurveError, EvidenceError) as error:
         return cli.fail(2, error)
     print(markdown(made))
@@ -76,36 +69,35 @@ def show(
     """Makes the evidence of runs in one environment.
 
     Args:
-        folders: of the runs, by label. What lies in `output` already, in its place, is not copied.
+        folders: of the runs, by label; those already in `output` are not copied.
         output: the evidence's folder.
         title: by default the environment.
         text: paragraphs.
         command: that makes it.
-        at_steps: where the mean of the last 100 games is tabulated too.
-
-    Returns:
-        The table.
+        at_steps: at which the mean of the last 100 episodes is tabulated too.
 
     Raises:
         CurveError: a run cannot be read, or they are of several environments; nothing has changed.
-        EvidenceError: a record cannot be read, or would take the place of another run's; nothing has changed.
+        EvidenceError: a record cannot be read, or would replace another run's; nothing has changed.
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
     env = environment_of(groups)
-    places = collections.Counter(run_folder(output, label, run.seed) for label, runs in groups.items() for run in runs)
+    runs = [
+        (label, folder, run_folder(output, label, run.seed))
+        for label, paths in folders.items()
+        for folder, run in zip(paths, groups[label], strict=True)
+    ]
+    places = collections.Counter(kept for _, _, kept in runs)
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
-    for label, paths in folders.items():
-        for folder, run in zip(paths, groups[label], strict=True):
-            _require_same_run(run_folder(output, label, run.seed), folder, label)
+    for label, folder, kept in runs:
+        _require_same_run(kept, folder, label)
     title = title or env
     cells = []
-    for label, paths in folders.items():
-        for folder, run in zip(paths, groups[label], strict=True):
-            kept = run_folder(output, label, run.seed)
-            if kept.resolve() != folder.resolve():
-                copy_records(folder, kept)
-            cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
+    for label, folder, kept in runs:
+        if kept.resolve() != folder.resolve():
+            copy_records(folder, kept)
+        cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
     published = published_curves(env)
     made = table(groups, published, at_steps)
     figure = learning_curves({env: groups}, published_curves, titles={env: title})
@@ -123,10 +115,9 @@ def run_folder(output: Path, label: str, seed: int) -> Path:
 def table(
     groups: Mapping[str, Sequence[RunCurve]], published: Sequence[PublishedCurve], at_steps: Sequence[int]
 ) -> Table:
-    """A head and a row per run; per group of several, mean ± standard error and interquartile mean [95 %].
+    """A row per run, and the mean ± standard error and interquartile mean [95 %] of equally long runs of a group.
 
-    These are of the runs as far as the shortest of the group has come. Where a step is asked for, a row per published
-    curve that reaches one.
+    With `at_steps`, also a row per published curve that reaches one of them.
     """
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
     rows: list[list[str]] = []
@@ -153,7 +144,7 @@ def _returns(run: RunCurve, at_steps: Sequence[int]) -> list[float]:
 
 
 def _require_same_run(kept: Path, folder: Path, label: str) -> None:
-    """Refuses to lay a run's records over those of a run with other settings, or of one that came further."""
+    """Refuses to replace the records of a run with other settings, or of one that came further."""
     if not (kept / "run.json").exists():
         return
     old, new = describe(kept, kept.name, label), describe(folder, kept.name, label)
@@ -173,7 +164,7 @@ def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
         if not separator or not paths:
             raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
         if label in found:
-            raise CurveError(f"--runs={text}: there are runs of '{label}' already; name them all in one flag")
+            raise CurveError(f"--runs={text}: '{label}' has runs already; name them all in one flag")
         found[label] = [Path(path) for path in paths.split(",")]
     return found
 

@@ -1,11 +1,10 @@
-"""What the scripts of figures and tables do: flags to cells, then a plan or a sweep, then tables, figures and page."""
+"""The command of a figure or table: from flags to cells, then a plan or a sweep, then tables, figures and page."""
 
 from __future__ import annotations
 
-import itertools
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.families import split_id
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.evidence import (
     CellEvidence,
     Evidence,
@@ -26,7 +26,7 @@ from acer_tf.reproduction.evidence import (
 )
 from acer_tf.reproduction.experiment import Experiment
 from acer_tf.reproduction.game_sets import atari_games
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.methods import make_cells, names_by_label, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
@@ -34,11 +34,9 @@ from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.settings import SettingsError, setting_types
 
-Keep = Callable[[list[Cell]], list[Cell]]  # which cells are run
-
 
 def define(experiment: Experiment) -> flags.FlagValues:
-    """The flags of the script of `experiment`."""
+    """The flags of an experiment's command."""
     values = cli.new_flags()
     tasks = _tasks_flag(experiment)
     sets = " and sets (atari57, atari49, openai7, atari5)" if _family(experiment) == "atari" else ""
@@ -50,40 +48,27 @@ def define(experiment: Experiment) -> flags.FlagValues:
         "setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated", flag_values=values
     )
     flags.DEFINE_bool(
-        "skip_recorded", False, "run only what --output has no finished record of, wherever it ran", flag_values=values
+        "skip_recorded", False, "run only cells of which --output has no finished record", flag_values=values
     )
-    flags.DEFINE_bool("plan", False, "say what it would take, and start nothing", flag_values=values)
+    flags.DEFINE_bool("plan", False, "say what it would take, and run nothing", flag_values=values)
     flags.DEFINE_bool(
-        "report_only", False, "tables, figures and page anew from --output and --sweep_dir", flag_values=values
+        "report_only", False, "make tables, figures and page again from --output and --sweep_dir", flag_values=values
     )
     flags.DEFINE_string("output", f"results/{experiment.name}", "folder of the evidence", flag_values=values)
+    experiment.flags(values)
     sweep_flags.define(values, experiment.sweep)
     return values
 
 
-def main(
-    values: flags.FlagValues,
-    argv: list[str],
-    doc: str | None,
-    experiment: Experiment,
-    chosen: Callable[[flags.FlagValues], tuple[Experiment, Keep]] | None = None,
-) -> int:
-    """The script: see its --help.
-
-    Args:
-        values: from `define`.
-        argv: of the process.
-        doc: of the script.
-        experiment: what it makes.
-        chosen: where flags of its own decide what the experiment is: from them, and which of its cells to run.
-    """
-    cli.parse(values, argv, _help(doc, experiment))
-    keep: Keep = list
+def main(argv: list[str]) -> int:
+    """Runs the command of the experiment that argv[0] names, and returns its exit status."""
+    experiment = EXPERIMENTS[argv[0]]
+    values = define(experiment)
+    cli.parse(values, argv, _help(experiment))
     try:
-        if chosen:
-            experiment, keep = chosen(values)
+        experiment = experiment.chosen(experiment, values)
         output, sweep_dir = Path(values.output), Path(values.sweep_dir)
-        cells = keep(_cells(values, experiment))
+        cells = experiment.keep(_cells(values, experiment))
         known = own_evidence(output, experiment.name)
         asked = asked_for(cells)
         if values.skip_recorded:
@@ -121,26 +106,26 @@ def report(
     """Brings the evidence up to date and shows it.
 
     Args:
-        experiment: whose.
-        asked: the cells of this call; those known before stay.
+        experiment: whose evidence it is.
+        asked: the cells of this call; they join those that the evidence already has.
         sweep_dir: where the cells ran.
-        output: the experiment's folder; the page lies beside it.
-        given_up: why cells were, by name.
+        output: the experiment's folder; the page is next to it.
+        given_up: why cells were given up, by name.
         command: of this call.
 
     Raises:
         EvidenceError: a record cannot be read, or the evidence has changed meanwhile so that the cells do not fit.
     """
-    # Read anew: another call may have written meanwhile.
+    # Read again: another call may have written meanwhile.
     known = own_evidence(output, experiment.name)
-    cells_now = joined(known.cells if known else (), asked, output)
-    found, damages = collect(cells_now, sweep_dir, output, given_up)
+    found, damages = collect(joined(known.cells if known else (), asked, output), sweep_dir, output, given_up)
     for line in damages:
         print(line, file=sys.stderr)
-    cells = tuple(sorted(found, key=lambda cell: _place(experiment, cell)))
+    labels, envs = list(names_by_label(experiment.methods)), [*experiment.envs, *(cell.env for cell in found)]
+    cells = tuple(sorted(found, key=lambda cell: (labels.index(cell.method), envs.index(cell.env), cell.seed)))
     commands = dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()])
     evidence = Evidence(experiment.name, experiment.title, experiment.text, "\n".join(commands), cells)
-    made = experiment.report(Outcome(cells, output))
+    made = experiment.report(Outcome(experiment.methods, cells, output))
     write_report(evidence, made, output)
     page = write_page(output.parent)
     for table in made.tables.values():
@@ -150,10 +135,10 @@ def report(
 
 
 def _require_labels(known: Evidence | None, experiment: Experiment, output: Path) -> None:
-    labels = _labels(experiment)
+    labels = names_by_label(experiment.methods)
     if known and (unknown := [cell.method for cell in known.cells if cell.method not in labels]):
         raise EvidenceError(
-            f"--output={output} has cells of '{unknown[0]}', which is none of {', '.join(labels)}: move it away"
+            f"--output={output} has cells of '{unknown[0]}', not one of {', '.join(labels)}: move it away"
         )
 
 
@@ -163,20 +148,15 @@ def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
             raise SettingsError(f"--{name}=: names none; leave the flag out for all of them")
     if unknown := [name for name in values.agents if name not in experiment.methods]:
         raise SettingsError(f"--agents={unknown[0]}: must be of {', '.join(experiment.methods)}")
-    methods = [experiment.methods[name] for name in values.agents or experiment.methods]
+    methods = {name: experiment.methods[name] for name in values.agents or experiment.methods}
     over = dict(_setting(text) for text in values.setting)
-    for method in itertools.chain.from_iterable(method.variants() for method in methods):
+    for method in variants(methods).values():
         if own := [name for name, value in over.items() if method.settings.get(name, value) != value]:
             raise SettingsError(
                 f"--setting={own[0]}={over[own[0]]}: '{method.label}' is defined by {own[0]} {method.settings[own[0]]}"
             )
-    cells = make_cells(
-        methods,
-        _envs(values[_tasks_flag(experiment)].value or [], experiment),
-        values.seeds,
-        total_steps=values.total_steps,
-        over=over,
-    )
+    envs = _envs(values[_tasks_flag(experiment)].value or [], experiment)
+    cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, over=over)
     if not cells:
         raise SettingsError("no cells: none of --agents is run in any of these tasks")
     return cells
@@ -199,11 +179,11 @@ def _envs(names: list[str], experiment: Experiment) -> tuple[str, ...]:
             return tuple(f"atari/{game}" for game in atari_games(names))
         except ValueError as error:
             raise SettingsError(f"--games: {error}") from error
-    known = [env.removeprefix(f"{family}/") for env in experiment.envs]
-    wanted = [name.removeprefix(f"{family}/") for name in names]
-    if unknown := [name for name in wanted if name not in known]:
-        raise SettingsError(f"--{_tasks_flag(experiment)}={unknown[0]}: must be of {', '.join(known)}")
-    return tuple(f"{family}/{name}" for name in dict.fromkeys(wanted))
+    wanted = [f"{family}/{name.removeprefix(f'{family}/')}" for name in names]
+    if unknown := [env for env in wanted if env not in experiment.envs]:
+        known = ", ".join(split_id(env)[1] for env in experiment.envs)
+        raise SettingsError(f"--{_tasks_flag(experiment)}={split_id(unknown[0])[1]}: must be of {known}")
+    return tuple(dict.fromkeys(wanted))
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -238,30 +218,17 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     return 0
 
 
-def _help(doc: str | None, experiment: Experiment) -> str:
-    whole = make_cells(experiment.methods.values(), experiment.envs, experiment.seeds)
+def _help(experiment: Experiment) -> str:
+    whole = make_cells(experiment.methods, experiment.envs, experiment.seeds)
     steps = sum(cell.settings.total_steps for cell in whole)
     cost = f"The whole: {len(whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
-    return "\n\n".join([(doc or "").rstrip(), *experiment.text, cost]) + "\n"
+    return "\n\n".join([experiment.usage(), *experiment.text, cost]) + "\n"
 
 
 def _command(experiment: Experiment, argv: list[str]) -> str:
-    """That made the cells."""
+    """The one that made the cells."""
     given = [text for text in argv[1:] if text.lstrip("-").partition("=")[0] != "report_only"]
     return shlex.join(["python", "-m", "acer_tf", experiment.name, *given])
-
-
-def _place(experiment: Experiment, cell: CellEvidence) -> tuple[int, ...]:
-    envs = list(experiment.envs)
-    return (
-        _labels(experiment).index(cell.method),
-        envs.index(cell.env) if cell.env in envs else len(envs),
-        cell.seed,
-    )
-
-
-def _labels(experiment: Experiment) -> list[str]:
-    return [variant.label for method in experiment.methods.values() for variant in method.variants()]
 
 
 def _family(experiment: Experiment) -> str:

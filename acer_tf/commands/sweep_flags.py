@@ -1,4 +1,4 @@
-"""The flags of scripts that run many cells, and the one way to run those with them."""
+"""The flags of commands that run many cells, and how they run them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,15 @@ from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SweepEr
 PROGRAM = (sys.executable, "-m", "acer_tf", "train")
 
 
-def define(values: flags.FlagValues, experiment: str) -> None:
-    """Adds --sweep_dir, --launcher and what belongs to them to a script's flags."""
+def define(values: flags.FlagValues, sweep: str) -> None:
+    """Adds --sweep_dir, --launcher and the flags that belong to them."""
     flags.DEFINE_string(
-        "sweep_dir", f"runs/{experiment}", "folder of the cells; the same command continues them", flag_values=values
+        "sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them", flag_values=values
     )
     flags.DEFINE_enum(
-        "launcher",
-        "local",
-        ["local", "ray"],
-        "processes on this machine, or Ray tasks",
-        flag_values=values,
+        "launcher", "local", ["local", "ray"], "processes on this machine, or Ray tasks", flag_values=values
     )
-    flags.DEFINE_integer("processes", None, "local: cells side by side (default: 1)", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1, flag_values=values)
     flags.DEFINE_string(
         "ray_address",
         None,
@@ -34,11 +30,7 @@ def define(values: flags.FlagValues, experiment: str) -> None:
         flag_values=values,
     )
     flags.DEFINE_integer(
-        "threads",
-        0,
-        "of each cell; 0 for an even share of the machine's (local), or one (ray)",
-        lower_bound=0,
-        flag_values=values,
+        "threads", 0, "of each cell; 0 for an even share of the machine's (local), or one (ray)", 0, flag_values=values
     )
     flags.DEFINE_integer("retries", 2, "further attempts at a cell that failed", lower_bound=0, flag_values=values)
     flags.DEFINE_float(
@@ -56,21 +48,21 @@ def define(values: flags.FlagValues, experiment: str) -> None:
     )
 
 
-def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
-    """Runs `cells` as the flags say, with bad input as a line on standard error.
+def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
+    """Runs `cells` as the flags say; errors become a line on standard error.
 
     Returns:
-        The exit code: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number; and
+        The exit status: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number; and
         why cells were given up, by name.
     """
     try:
         if values.stall_minutes <= values.checkpoint_minutes:
             raise SweepError(
                 f"--stall_minutes={values.stall_minutes}: must be above "
-                f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that get on may look as if they did not"
+                f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that make progress may count as stalled"
             )
         report = run_sweep(
-            experiment,
+            sweep,
             cells,
             Path(values.sweep_dir),
             _launcher(values),
@@ -87,7 +79,7 @@ def run(values: flags.FlagValues, experiment: str, cells: Sequence[Cell]) -> tup
         return cli.fail(2, error), {}
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues"), {}
-    except KeyboardInterrupt:  # before the first cell, or for the second time
+    except KeyboardInterrupt:  # before the first cell, or the second one
         return cli.fail(130, "stopped; the same command continues"), {}
 
 

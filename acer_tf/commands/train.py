@@ -30,7 +30,7 @@ FLAGS = cli.new_flags()
 
 
 def _help(name: str, declared: Declaration) -> str:
-    """What the setting is, which agents read it and when, and what it is where the flag is not given."""
+    """What the setting is, which agents read it and when, and its defaults."""
     agents = [agent for agent, rule in RULES.items() if _class_names(rule).intersection(declared.rules)]
     needs = [condition.needed for condition in declared.conditions]
     if agents and len(agents) < len(RULES):
@@ -57,11 +57,10 @@ flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lo
 flags.DEFINE_integer(
     "threads", 0, "threads of TensorFlow and of ALE; 0 for what fits the machine", lower_bound=0, flag_values=FLAGS
 )
-
 flags.DEFINE_string(
     "replay_file",
     None,
-    "new file to hold the replay in, for one larger than memory; its disk space comes free at the end",
+    "new file that holds the replay, for one larger than memory; it is deleted at the end",
     flag_values=FLAGS,
 )
 
@@ -84,7 +83,7 @@ def main(argv: list[str]) -> int:
 
 
 def _recorded_preset(run_dir: Path) -> dict[str, str]:
-    """The preset of the run that is there already: what "auto" is may differ between versions."""
+    """The preset of a run to be continued: "auto" may mean another one in this version."""
     try:
         return {"preset": json.loads((run_dir / "run.json").read_text())["settings"]["preset"]}
     except (OSError, ValueError, KeyError, TypeError):
@@ -92,12 +91,12 @@ def _recorded_preset(run_dir: Path) -> dict[str, str]:
 
 
 def run(settings: Settings, run_dir: Path, **options: Any) -> int:
-    """`acer_tf.training.run.train`, with what went wrong as a line on standard error and an exit code.
+    """`acer_tf.training.run.train`; errors become a line on standard error and an exit status.
 
     Returns:
-        0, or 2 for bad input, 1 for a failure, 128 + the signal's number.
+        0; 2 for bad input, 1 for a failure, 128 + the signal's number.
     """
-    # Loaded here, because it takes seconds: bad flags and --help are answered at once.
+    # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.lock import RunFolderError

@@ -1,4 +1,4 @@
-"""From learning curves to the scores that papers report: windows of training, cumulative maxima, medians over games."""
+"""From learning curves to the scores that papers report: means over recent steps, cumulative maxima, medians."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Axis = Literal["steps", "seconds"]
 
 
 def training_score(run: RunCurve, window: float) -> np.ndarray:
-    """Mean raw return of the games that ended in the last `window` steps, at the end of each log interval.
+    """Mean raw return of the episodes that ended in the last `window` steps, at the end of each log interval.
 
     Args:
         run: P log intervals.
-        window: steps, at least; whole log intervals are taken. Early in the run, what there is of it.
+        window: steps, rounded up to whole log intervals; shorter at the beginning of the run.
 
     Returns:
-        [P] float64; NaN where no game ended in the window.
+        [P] float64; NaN if no episode ended in the window.
     """
     games = np.diff(run.games, prepend=0.0)
     total = np.cumsum(np.where(games > 0, np.nan_to_num(run.interval_return) * games, 0.0))
@@ -34,17 +34,17 @@ def training_score(run: RunCurve, window: float) -> np.ndarray:
 
 
 def final_score(run: RunCurve, window: float) -> float:
-    """`training_score` at the end of what was done."""
+    """`training_score` at the end of the curve."""
     return float(training_score(run, window)[-1])
 
 
 def final_return(run: RunCurve, share: float = 0.1) -> float:
-    """`final_score` over the last `share` of the steps done."""
+    """`final_score` over the last `share` of its steps."""
     return final_score(run, share * run.steps[-1])
 
 
 def cumulative_maximum(values: np.ndarray) -> np.ndarray:
-    """The largest value so far; NaN before the first, and from the last on, so that a curve ends where its data do."""
+    """The largest value so far; NaN before the first and after the last value that is not NaN."""
     known = ~np.isnan(values)
     largest = np.fmax.accumulate(values)
     end = np.flatnonzero(known)[-1] + 1 if known.any() else 0
@@ -52,12 +52,12 @@ def cumulative_maximum(values: np.ndarray) -> np.ndarray:
 
 
 def reached(runs: Sequence[RunCurve], axis: Axis = "steps") -> float:
-    """As far as every one of `runs` has come, in steps or seconds."""
+    """Where the shortest of `runs` ends, in steps or seconds."""
     return min(float(getattr(run, axis)[-1]) for run in runs)
 
 
 def equally_long(runs: Sequence[RunCurve]) -> list[RunCurve]:
-    """`runs` as far as the shortest of them has come."""
+    """`runs` up to the end of the shortest."""
     return [run.until(reached(runs)) for run in runs] if runs else []
 
 
@@ -68,10 +68,10 @@ def score_at(run: RunCurve, points: np.ndarray, window: float, axis: Axis = "ste
         run: P log intervals.
         points: [G] steps or seconds.
         window: steps.
-        axis: what `points` are.
+        axis: of `points`.
 
     Returns:
-        [G] float64; NaN before the first score and behind the end.
+        [G] float64; NaN before the first score and after the last.
     """
     scores, x = training_score(run, window), getattr(run, axis)
     known = ~np.isnan(scores)
@@ -87,19 +87,19 @@ def task_scores(
     normalize: Callable[[str, float], float],
     axis: Axis = "steps",
 ) -> np.ndarray:
-    """Normalised score of each task, mean over its seeds: [tasks, G]; NaN from where the shortest seed ends.
+    """Normalised score of each task, mean over its seeds: [tasks, G]; NaN after the shortest seed's end.
 
     Args:
         runs: by task.
         points: [G] steps or seconds.
         window: steps.
         normalize: (task, raw score) to normalised score.
-        axis: what `points` are.
+        axis: of `points`.
     """
     means = [np.mean([score_at(run, points, window, axis) for run in seeds], axis=0) for seeds in runs.values()]
     return np.array([[normalize(t, s) for s in mean] for t, mean in zip(runs, means, strict=True)])
 
 
 def median_over_tasks(scores: np.ndarray) -> np.ndarray:
-    """[tasks, G] to [G]; NaN wherever a task has no score, for the median of the others is another quantity."""
+    """[tasks, G] to [G]; NaN where a task has no score: the median of the others would be another quantity."""
     return np.median(scores, axis=0) if len(scores) else np.full(scores.shape[1:], np.nan)

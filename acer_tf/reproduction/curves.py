@@ -1,4 +1,4 @@
-"""Learning curves of finished and unfinished runs: read from their folders and summarised."""
+"""Learning curves of finished and unfinished runs, read from their folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CurveError(ValueError):
 
 
 class NoRowsYet(CurveError):
-    """A run that has not come to the end of its first log interval."""
+    """A run that is still in its first log interval."""
 
 
 class RunCurve(NamedTuple):
@@ -24,52 +24,49 @@ class RunCurve(NamedTuple):
 
     env: str
     seed: int
-    total_steps: int  # that the run was asked for
-    steps: np.ndarray  # [P] agent decisions at the end of each interval
-    seconds: np.ndarray  # [P] that the run had worked by then
-    games: np.ndarray  # [P] games that had ended by then
-    mean_return: np.ndarray  # [P] raw, mean of the last 100 games; NaN before the first
-    interval_return: np.ndarray  # [P] raw, mean of the games that ended in the interval; NaN where none did
+    total_steps: int  # of the whole run
+    steps: np.ndarray  # [P] agent steps at the end of each interval
+    seconds: np.ndarray  # [P] of work until then
+    games: np.ndarray  # [P] episodes that had ended by then
+    mean_return: np.ndarray  # [P] raw, mean of the last 100 episodes; NaN before the first
+    interval_return: np.ndarray  # [P] raw, mean of the episodes that ended in the interval; NaN without any
 
     def until(self, steps: float) -> RunCurve:
-        """The curve up to its first row at or behind `steps`."""
+        """The curve up to its first row at or after `steps`."""
         rows = slice(int(np.searchsorted(self.steps, steps)) + 1)
-        columns = (self.steps, self.seconds, self.games, self.mean_return, self.interval_return)
-        return RunCurve(self.env, self.seed, self.total_steps, *(column[rows] for column in columns))
+        return self._replace(**{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+
+_COLUMNS = RunCurve._fields[3:]  # of progress.csv
 
 
 def read_run(folder: str | Path) -> RunCurve:
-    """The learning curve in a run's folder, also while the run goes on.
+    """The learning curve in a run's folder, also during the run.
 
     >>> curve = acer_tf.read_run("runs/cartpole")
     >>> best = curve.mean_return.max()
 
     Raises:
         NoRowsYet: progress.csv is missing or empty.
-        CurveError: run.json is missing, or one of them cannot be read.
+        CurveError: run.json is missing, or one of the two cannot be read.
     """
     folder = Path(folder)
     try:
         settings, columns = read_record(folder).settings, read_progress(folder)
-        if not len(columns.get("steps", ())):
-            raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")
-        curve = RunCurve(
-            settings["env"],
-            settings["seed"],
-            settings["total_steps"],
-            **{name: columns[name] for name in ("steps", "seconds", "games", "mean_return", "interval_return")},
-        )
-        if (np.diff(curve.games) < 0).any():
-            raise ValueError("games become fewer")
-    except NoRowsYet:
-        raise
+        if len(columns.get("steps", ())):
+            curve = RunCurve(
+                settings["env"], settings["seed"], settings["total_steps"], *(columns[name] for name in _COLUMNS)
+            )
+            if (np.diff(curve.games) < 0).any():
+                raise ValueError("its number of games decreases")
+            return curve
     except (ValueError, KeyError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
-    return curve
+    raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")
 
 
 def return_at(run: RunCurve, steps: float) -> float:
-    """Mean return of the last 100 games at the first log row at or behind `steps`; NaN where there is none."""
+    """Mean return of the last 100 episodes at the first log row at or after `steps`; NaN if there is no such row."""
     reached = np.flatnonzero(run.steps >= steps)
     return float(run.mean_return[reached[0]]) if len(reached) else float("nan")
 
@@ -78,7 +75,7 @@ def environment_of(groups: Mapping[str, Sequence[RunCurve]]) -> str:
     """The one environment of all runs.
 
     Raises:
-        CurveError: there are several.
+        CurveError: they are of several.
     """
     environments = {run.env for runs in groups.values() for run in runs}
     if len(environments) != 1:

@@ -1,4 +1,4 @@
-"""The sets of Atari games that the field reports on, by name."""
+"""The usual sets of Atari games, by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _without(games: str) -> tuple[str, ...]:
     return tuple(game for game in ATARI_GAMES if game not in games.split())
 
 
-# Two sets of 49 are in use. They share 48 games: the DQN paper's has Hero, the PPO paper's has Pitfall.
+# There are two sets of 49, which share 48 games: the DQN paper's has Hero, the PPO paper's has Pitfall.
 _IN_NEITHER = "Berzerk Defender Phoenix Skiing Solaris Surround YarsRevenge"
 
 GAME_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -30,13 +30,13 @@ GAME_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def atari_games(names: Iterable[str]) -> tuple[str, ...]:
-    """The games that `names` stand for, each once, in the order of first mention.
+    """The games that `names` list, each once, in the order of first mention.
 
     Args:
-        names: games ("MsPacman" or "atari/MsPacman") and sets ("atari5") in any mixture.
+        names: games ("MsPacman" or "atari/MsPacman") and sets ("atari5"), in any mixture.
 
     Raises:
-        ValueError: neither a game nor a set.
+        ValueError: a name is neither a game nor a set.
     """
     found: dict[str, None] = {}
     for name in names:

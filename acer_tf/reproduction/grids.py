@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,28 +17,28 @@ from acer_tf.reproduction.published_medians import Figure1Method
 FRAMES_PER_STEP = 4
 ATARI57 = tuple(f"atari/{game}" for game in ATARI_GAMES)
 MINATAR = tuple(f"minatar/{game}" for game in MINATAR_GAMES)
-CONTROL = tuple(
-    f"control/{task}" for task in ("walker2d", "fish", "cartpole_swingup", "humanoid", "reacher3", "cheetah")
-)
 
-# Where the curves of Figure 1 end, in frames, by replay ratio; and those of DQN and prioritized Double DQN.
+# The methods of Figure 1 by name, and the frames at which the curves of ACER end, by replay ratio.
+FIGURE1 = {
+    f"replay{ratio}{'_trust' if trust_region else ''}": Figure1Method("ACER", ratio, trust_region)
+    for ratio in (0, 1, 4, 8)
+    for trust_region in (True, False)
+} | {"dqn": Figure1Method("DQN"), "prioritized": Figure1Method("Prioritized Double DQN")}
 _FIGURE1_FRAMES = {0: 900_000_000, 1: 600_000_000, 4: 270_000_000, 8: 160_000_000}
 _DQN_STEPS = 200_000_000 // FRAMES_PER_STEP
 _BASELINES_STEPS = 40_000_000 // FRAMES_PER_STEP
 
-# Where the curves of Figure 3 end, in steps: of methods that replay, and of A3C's.
-_FIGURE3_STEPS = MappingProxyType(
-    {
-        "control/walker2d": (124_000_000, 249_000_000),
-        "control/fish": (79_000_000, 159_000_000),
-        "control/cartpole_swingup": (29_000_000, 59_000_000),
-        "control/humanoid": (79_000_000, 159_000_000),
-        "control/reacher3": (9_000_000, 19_000_000),
-        "control/cheetah": (79_000_000, 159_000_000),
-    }
-)
-_REPLAY_STEPS = {env: steps for env, (steps, _) in _FIGURE3_STEPS.items()}
-_ON_POLICY_STEPS = {env: steps for env, (_, steps) in _FIGURE3_STEPS.items()}
+# The steps at which the curves of Figure 3 end: those of methods with replay, and those of A3C's variants.
+_REPLAY_STEPS = {
+    "control/walker2d": 124_000_000,
+    "control/fish": 79_000_000,
+    "control/cartpole_swingup": 29_000_000,
+    "control/humanoid": 79_000_000,
+    "control/reacher3": 9_000_000,
+    "control/cheetah": 79_000_000,
+}
+_ON_POLICY_STEPS = {env: 2 * steps + 1_000_000 for env, steps in _REPLAY_STEPS.items()}
+CONTROL = tuple(_REPLAY_STEPS)
 ABLATION_TASKS = ("control/fish", "control/walker2d", "control/humanoid")  # of Figure 4
 
 ATARI_DEVIATIONS = (
@@ -58,8 +57,7 @@ CONTROL_SETTING = (
 )
 
 MINATAR_STEPS = 1_000_000
-# Of preset baselines, step sizes and memories at the scale of games that are learned in a million steps; the paper's as
-# they are.
+# Preset baselines with a step size and a replay start for games that are learned in a million steps; paper unchanged.
 _MINATAR_ACER: dict[str, dict[str, Any]] = {
     "baselines": {"preset": "baselines", "learning_rate": 0.003, "replay_start": 1_000},
     "paper": {"preset": "paper"},
@@ -75,15 +73,14 @@ _MINATAR_DQN = {
 
 
 def _figure1(base: Mapping[str, Any], steps: Mapping[int, int]) -> dict[str, Method]:
-    return {
-        f"replay{ratio}{'_trust' if trust_region else ''}": Method(
-            Figure1Method("ACER", ratio, trust_region).label,
-            {**base, "replay_ratio": float(ratio), "trust_region_delta": 1.0 if trust_region else math.inf},
-            steps[ratio],
-        )
-        for ratio in steps
-        for trust_region in (True, False)
-    }
+    """ACER's methods of Figure 1 over the settings `base`, with `steps` by replay ratio."""
+    found = {}
+    for name, shown in FIGURE1.items():
+        if shown.replay_ratio is not None:
+            delta = 1.0 if shown.trust_region else math.inf
+            settings = {**base, "replay_ratio": float(shown.replay_ratio), "trust_region_delta": delta}
+            found[name] = Method(shown.label, settings, steps[shown.replay_ratio])
+    return found
 
 
 def figure1_atari() -> dict[str, Method]:
@@ -96,7 +93,7 @@ def figure1_atari() -> dict[str, Method]:
 
 
 def figure1_minatar(preset: str = "baselines") -> dict[str, Method]:
-    """The same design on MinAtar, ACER with the settings of "baselines" or of "paper"."""
+    """Figure 1's design on MinAtar, with ACER's settings of "baselines" or of "paper"."""
     dqn = minatar_priorities()
     return {
         **_figure1(_MINATAR_ACER[preset], dict.fromkeys(_FIGURE1_FRAMES, MINATAR_STEPS)),
@@ -107,40 +104,38 @@ def figure1_minatar(preset: str = "baselines") -> dict[str, Method]:
 
 def minatar_priorities() -> dict[str, Method]:
     """Double DQN and ACER, each with uniform, proportional and rank-based replay."""
-    acer = _figure1(_MINATAR_ACER["baselines"], {4: MINATAR_STEPS})["replay4_trust"]
-    rank = {"priority_exponent": 0.7, "priority_exponent_final": 0.7, "importance_exponent": 0.5}
-    dqn = {
-        "ddqn": ("Double DQN", "ddqn_tuned"),
-        "ddqn_proportional": ("Prioritized Double DQN (proportional)", "ddqn_proportional"),
-        "ddqn_rank": ("Prioritized Double DQN (rank)", "ddqn_rank"),
+    acer = _figure1(_MINATAR_ACER["baselines"], dict.fromkeys(_FIGURE1_FRAMES, MINATAR_STEPS))["replay4_trust"]
+    proportional = {"replay_priority": "proportional"}
+    rank = {
+        "replay_priority": "rank",
+        "priority_exponent": 0.7,
+        "priority_exponent_final": 0.7,
+        "importance_exponent": 0.5,
     }
-    return {
-        **{
-            name: Method(label, {**_MINATAR_DQN, "preset": preset}, MINATAR_STEPS)
-            for name, (label, preset) in dqn.items()
-        },
-        "acer": acer,
-        "acer_proportional": Method(
-            "ACER, prioritized trajectories (proportional)",
-            {**acer.settings, "replay_priority": "proportional"},
-            MINATAR_STEPS,
+    methods: dict[str, tuple[str, Mapping[str, Any]]] = {
+        "ddqn": ("Double DQN", {**_MINATAR_DQN, "preset": "ddqn_tuned"}),
+        "ddqn_proportional": (
+            "Prioritized Double DQN (proportional)",
+            {**_MINATAR_DQN, "preset": "ddqn_proportional"},
         ),
-        "acer_rank": Method(
-            "ACER, prioritized trajectories (rank)", {**acer.settings, "replay_priority": "rank", **rank}, MINATAR_STEPS
-        ),
+        "ddqn_rank": ("Prioritized Double DQN (rank)", {**_MINATAR_DQN, "preset": "ddqn_rank"}),
+        "acer": (acer.label, acer.settings),
+        "acer_proportional": ("ACER, prioritized trajectories (proportional)", {**acer.settings, **proportional}),
+        "acer_rank": ("ACER, prioritized trajectories (rank)", {**acer.settings, **rank}),
     }
+    return {name: Method(*method, MINATAR_STEPS) for name, method in methods.items()}
 
 
 def table_atari49() -> dict[str, Method]:
-    """ACER and A3C with OpenAI baselines' settings, 40M frames."""
+    """ACER and A3C with OpenAI baselines' settings, 40M frames; A3C is compared with the published A2C."""
     return {
-        "acer": Method("ACER", {"agent": "acer", "preset": "baselines"}, _BASELINES_STEPS),
-        "a3c": Method("A3C", {"agent": "a3c", "preset": "baselines"}, _BASELINES_STEPS),
+        "acer": Method("ACER", {"agent": "acer", "preset": "baselines"}, _BASELINES_STEPS, "ACER"),
+        "a3c": Method("A3C", {"agent": "a3c", "preset": "baselines"}, _BASELINES_STEPS, "A2C"),
     }
 
 
 def table1_prioritized() -> dict[str, Method]:
-    """The five agents of the prioritized-replay paper's Table 1, called as there."""
+    """The five agents of the prioritized-replay paper's Table 1, named as there."""
     agents = {
         "dqn": "DQN",
         "dqn_rank": "Prioritized DQN (rank)",
@@ -148,33 +143,29 @@ def table1_prioritized() -> dict[str, Method]:
         "ddqn_rank": "Prioritized Double DQN (rank)",
         "ddqn_proportional": "Prioritized Double DQN (proportional)",
     }
-    return {preset: Method(label, {"agent": "dqn", "preset": preset}, _DQN_STEPS) for preset, label in agents.items()}
+    return {name: Method(agent, {"agent": "dqn", "preset": name}, _DQN_STEPS, agent) for name, agent in agents.items()}
 
 
 def figure3_continuous() -> dict[str, Method]:
     """Figure 3's five methods; A3C's are trained for twice the steps."""
-    labels = {
-        "acer_continuous": "ACER",
-        "trust_tis": "Trust-TIS",
-        "tis": "TIS",
-        "trust_a3c": "Trust-A3C",
-        "a3c": "A3C",
+    methods = {
+        "acer_continuous": ("ACER", _REPLAY_STEPS),
+        "trust_tis": ("Trust-TIS", _REPLAY_STEPS),
+        "tis": ("TIS", _REPLAY_STEPS),
+        "trust_a3c": ("Trust-A3C", _ON_POLICY_STEPS),
+        "a3c": ("A3C", _ON_POLICY_STEPS),
     }
     return {
-        agent: Method(
-            label,
-            {"agent": agent, "preset": "paper_continuous"},
-            _ON_POLICY_STEPS if agent in ("a3c", "trust_a3c") else _REPLAY_STEPS,
-        )
-        for agent, label in labels.items()
+        agent: Method(label, {"agent": agent, "preset": "paper_continuous"}, steps, label)
+        for agent, (label, steps) in methods.items()
     }
 
 
 def figure3_draws(count: int) -> dict[str, Method]:
-    """Figure 3's five methods by the paper's protocol: `count` draws of the learning rate and, if there is one, of δ.
+    """Figure 3's five methods by the paper's protocol: `count` draws of the learning rate and, with trust region, of δ.
 
     The ranges are those of appendix E: the learning rate log-uniform in 10^-4 to 10^-3.3, δ uniform in 0.1 to 2. All
-    methods have the same draws, and fewer draws are the first of more.
+    methods have the same draws, and a larger `count` adds draws to those of a smaller one.
     """
     generator = np.random.default_rng(0)
     drawn = [
@@ -203,7 +194,7 @@ def figure4_ablation() -> dict[str, Method]:
     return {
         "acer_continuous": whole,
         **{
-            name: Method(label, {**whole.settings, **change}, whole.total_steps)
+            name: Method(label, {**whole.settings, **change}, whole.total_steps, label)
             for name, (label, change) in without.items()
         },
     }
@@ -218,11 +209,9 @@ def figure5_sensitivity() -> dict[str, Method]:
             tasks.setdefault((point.learning_rate, point.delta), {})[env] = _REPLAY_STEPS[env]
     return {
         f"draw{number}": Method(
-            search_label(*point), {**whole.settings, "learning_rate": point[0], "trust_region_delta": point[1]}, steps
+            f"learning rate {rate:.3e}, δ {delta:.4f}",
+            {**whole.settings, "learning_rate": rate, "trust_region_delta": delta},
+            steps,
         )
-        for number, (point, steps) in enumerate(tasks.items())
+        for number, ((rate, delta), steps) in enumerate(tasks.items())
     }
-
-
-def search_label(learning_rate: float, delta: float) -> str:
-    return f"learning rate {learning_rate:.3e}, δ {delta:.4f}"

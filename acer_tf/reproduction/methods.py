@@ -1,15 +1,15 @@
-"""The methods of an experiment, and the cells that they and its tasks make."""
+"""The methods of an experiment, and the cells that methods, tasks and seeds make."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.settings import make_settings
 
-# Of progress.csv in a whole run.
+# Rows of progress.csv in a whole run, and the most steps between two of them.
 _LOG_ROWS = 50
 _LONGEST_INTERVAL = 20_000
 
@@ -19,56 +19,66 @@ class Method:
     """A curve or a column.
 
     Attributes:
-        label: for people: "ACER, replay 4".
+        label: for people, and in the evidence: "ACER, replay 4".
         settings: flags of `acer_tf train`, without task, seed and length.
-        total_steps: agent steps of a whole run; where they are given by task, there are no runs in others.
-        draws: where it is a search over settings, what each of its runs has over `settings`, its seed too.
+        total_steps: agent steps of a whole run; if given by task, other tasks are not run.
+        published: its name in the published data that it is compared with, if there are any.
+        draws: of a search over settings: what each run sets over `settings`, its seed included.
     """
 
     label: str
     settings: Mapping[str, Any]
     total_steps: int | Mapping[str, int]
+    published: str = ""
     draws: tuple[Mapping[str, Any], ...] = ()
 
-    def variants(self) -> list[Method]:
-        """One for each draw, numbered from 0, or the method itself."""
-        if not self.draws:
-            return [self]
-        return [
-            Method(f"{self.label}, draw {number}", {**self.settings, **draw}, self.total_steps)
-            for number, draw in enumerate(self.draws)
-        ]
-
     def steps(self, env: str) -> int | None:
-        """Of a whole run in `env`; None where there is none."""
+        """Of a whole run in `env`; None if it is not run there."""
         return self.total_steps if isinstance(self.total_steps, int) else self.total_steps.get(env)
 
 
+def variants(methods: Mapping[str, Method]) -> dict[str, Method]:
+    """`methods` by name, a search replaced by its draws: "acer_draw0", "acer_draw1", ..."""
+    found = {}
+    for name, method in methods.items():
+        for number, draw in enumerate(method.draws):
+            settings = {**method.settings, **draw}
+            label = f"{method.label}, draw {number}"
+            found[f"{name}_draw{number}"] = dataclasses.replace(method, label=label, settings=settings, draws=())
+        if not method.draws:
+            found[name] = method
+    return found
+
+
+def names_by_label(methods: Mapping[str, Method]) -> dict[str, str]:
+    """The names in `variants(methods)` by label: evidence knows labels alone."""
+    return {method.label: name for name, method in variants(methods).items()}
+
+
 def make_cells(
-    methods: Iterable[Method],
+    methods: Mapping[str, Method],
     envs: Sequence[str],
     seeds: int,
     *,
     total_steps: int | None = None,
     over: Mapping[str, Any] | None = None,
 ) -> list[Cell]:
-    """Every method in every task: all of the first seed, then all of the next, so that a part of them says most.
+    """Every method in every task: the first seed of all, then the next, so that the first cells say the most.
 
     Args:
-        methods: of the experiment.
+        methods: by name.
         envs: ids of the tasks.
-        seeds: 0 to this − 1.
+        seeds: their number; they count from 0.
         total_steps: of every run, instead of its method's.
         over: settings of every run, over its method's.
 
     Raises:
-        SettingsError: settings that cannot be.
+        SettingsError: invalid settings.
     """
     cells = []
-    methods = [variant for method in methods for variant in method.variants()]
     for seed in range(seeds):
         for env in envs:
-            for method in methods:
+            for method in variants(methods).values():
                 if (whole := method.steps(env)) is None:
                     continue
                 steps = total_steps or whole

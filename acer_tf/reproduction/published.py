@@ -1,4 +1,4 @@
-"""Published learning curves and the paper's control figures; source and protocol stand in each data file's first lines.
+"""Published learning curves and the paper's control figures; the data files' first lines give source and protocol.
 
 Atari scores: published_scores.py. Their medians over games (Figure 1): published_medians.py.
 """
@@ -28,7 +28,7 @@ class PublishedCurve(NamedTuple):
     """Return against agent steps (not frames)."""
 
     method: str
-    label: str  # the method, who published it, and of what
+    label: str  # the method and its source
     steps: np.ndarray  # [P] float64
     mean: np.ndarray  # [P] float64
     low: np.ndarray  # [P] float64, the published band, or mean ± the published standard deviation
@@ -40,7 +40,7 @@ class PublishedCurve(NamedTuple):
 
 
 class SearchPoint(NamedTuple):
-    """One setting of the paper's random search, and what became of it."""
+    """One setting of the paper's random search, and its result."""
 
     learning_rate: float
     delta: float  # δ of the trust region
@@ -48,7 +48,7 @@ class SearchPoint(NamedTuple):
 
 
 def published_curves(env: str) -> list[PublishedCurve]:
-    """What was published of `env`, as far as it bears on ACER; empty where nothing was.
+    """The published curves of `env` that ACER can be compared with, if there are any.
 
     >>> (curve,) = acer_tf.published_curves("atari/Pong")
     >>> round(curve.at(10e6), 1)
@@ -56,8 +56,8 @@ def published_curves(env: str) -> list[PublishedCurve]:
 
     Args:
         env: "atari/<Game>": OpenAI baselines' ACER. "control/<task>": the five methods of the paper's Figure 3, whose
-            task models differ from this package's. "<Name>-v<N>", one of gymnasium's MuJoCo tasks: PPO, TRPO and TD3 on
-            older versions of the same name.
+            task models differ from this package's. "<Name>-v<N>", gymnasium's MuJoCo tasks: PPO, TRPO and TD3 on older
+            versions of the same task.
     """
     family, _, task = env.partition("/")
     if family == "atari":
@@ -119,7 +119,7 @@ def _rows_of_task(file: str, figure: str, env: str) -> list[dict[str, str]]:
 
 
 def _curves(file: str, method: str, label: str, /, **wanted: str | None) -> list[PublishedCurve]:
-    """The curve of those rows of a file that hold `wanted`, or none."""
+    """The curve of the rows of a file that match `wanted`, if there are any."""
     rows = [row for row in read_table(file) if all(row[name] == value for name, value in wanted.items())]
     if not rows:
         return []

@@ -1,6 +1,6 @@
-"""Published median human-normalised scores over the 57 Atari games as training went on; 1 is human.
+"""Published median human-normalised scores over the 57 Atari games during training; 1 is human.
 
-Frames are the emulator's, 4 per agent step. Sources and protocols stand in the data files.
+Frames are the emulator's, 4 per agent step. The data files give sources and protocols.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MedianByFrames(NamedTuple):
 
     frames: np.ndarray  # [P] float64
     median: np.ndarray  # [P] float64
-    low: np.ndarray | None = None  # [P] float64, the published band, where there is one
+    low: np.ndarray | None = None  # [P] float64, the published band, if there is one
     high: np.ndarray | None = None  # [P] float64
 
     def at(self, frames: float) -> float:
@@ -48,7 +48,7 @@ class Figure1Method(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As a legend has it: "ACER, replay 4, no trust region"."""
+        """For legends: "ACER, replay 4, no trust region"."""
         if self.replay_ratio is None:
             return self.agent
         return f"{self.agent}, replay {self.replay_ratio}{'' if self.trust_region else ', no trust region'}"
@@ -57,19 +57,15 @@ class Figure1Method(NamedTuple):
 @functools.cache
 def figure1_by_frames() -> Mapping[Figure1Method, MedianByFrames]:
     """Figure 1, left, of the ACER paper: the cumulative maximum of the median of training scores."""
-    by_method = _figure1("acer_paper_figure1_frames.csv").items()
-    return MappingProxyType(
-        {m: MedianByFrames(numbers(rows, "frames"), numbers(rows, "median")) for m, rows in by_method}
-    )
+    found = _figure1("acer_paper_figure1_frames.csv")
+    return MappingProxyType({m: MedianByFrames(numbers(r, "frames"), numbers(r, "median")) for m, r in found.items()})
 
 
 @functools.cache
 def figure1_by_hours() -> Mapping[Figure1Method, MedianByHours]:
     """Figure 1, right: the same against wall-clock time on the paper's machine, 16 threads and no GPU."""
-    by_method = _figure1("acer_paper_figure1_hours.csv").items()
-    return MappingProxyType(
-        {m: MedianByHours(numbers(rows, "hours"), numbers(rows, "median")) for m, rows in by_method}
-    )
+    found = _figure1("acer_paper_figure1_hours.csv")
+    return MappingProxyType({m: MedianByHours(numbers(r, "hours"), numbers(r, "median")) for m, r in found.items()})
 
 
 @functools.cache
@@ -81,9 +77,9 @@ def dqn_zoo_medians() -> Mapping[str, MedianByFrames]:
     rows_by_agent: dict[str, list[dict[str, str]]] = {}
     for row in read_table("dqn_zoo_median_curves.csv"):
         rows_by_agent.setdefault(row["agent"], []).append(row)
-    columns = ("frames", "median", "low", "high")
+    fields = MedianByFrames._fields
     return MappingProxyType(
-        {agent: MedianByFrames(*(numbers(rows, name) for name in columns)) for agent, rows in rows_by_agent.items()}
+        {agent: MedianByFrames(*(numbers(rows, name) for name in fields)) for agent, rows in rows_by_agent.items()}
     )
 
 

@@ -1,7 +1,4 @@
-"""Published final scores per Atari game, each with the protocol by which it was taken.
-
-Sources stand in the data files' first lines.
-"""
+"""Published final scores per Atari game, with their protocols; the data files' first lines give the sources."""
 
 from __future__ import annotations
 
@@ -22,17 +19,14 @@ class PublishedScores(NamedTuple):
 
     agent: str
     protocol: Protocol
-    frames: int | None  # emulator frames of training, 4 per agent step; None where the source does not say
-    scores: Mapping[str, float]  # by game ("MsPacman"), raw; games that the source leaves out are absent
+    frames: int | None  # emulator frames of training, 4 per agent step; None if the source does not say
+    scores: Mapping[str, float]  # raw, by game ("MsPacman"); games that the source leaves out are absent
 
     def human_normalized(self, games: Iterable[str] | None = None) -> dict[str, float]:
-        """The scores as fractions of human, by this protocol's references.
-
-        Args:
-            games: only these, all of which must be published; all that are, where None.
+        """The scores normalised by this protocol's references: of `games`, or of all published ones.
 
         Raises:
-            ValueError: no score of one of `games` is published.
+            ValueError: one of `games` has no published score.
         """
         wanted = self.scores if games is None else list(games)
         missing = [game for game in wanted if game not in self.scores]
@@ -44,29 +38,29 @@ class PublishedScores(NamedTuple):
         return {game: human_normalized(game, self.scores[game], protocol=self.protocol) for game in wanted}
 
     def median(self, games: Iterable[str] | None = None) -> float:
-        """The median of `human_normalized(games)` over games; raises what that raises."""
+        """The median of `human_normalized(games)`; raises what that raises."""
         return statistics.median(self.human_normalized(games).values())
 
     def mean(self, games: Iterable[str] | None = None) -> float:
-        """The mean of `human_normalized(games)` over games; raises what that raises."""
+        """The mean of `human_normalized(games)`; raises what that raises."""
         return statistics.fmean(self.human_normalized(games).values())
 
 
 def published_agents(protocol: Protocol) -> tuple[str, ...]:
-    """The agents whose scores by `protocol` this package ships.
+    """The agents with published scores by `protocol`.
 
     >>> acer_tf.published_agents("no-op starts")[:2]
     ('DQN', 'Double DQN')
 
     Raises:
-        ValueError: there is no such protocol.
+        ValueError: unknown protocol.
     """
     require_protocol(protocol)
     return tuple(agent for agent, of in _all_scores() if of == protocol)
 
 
 def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
-    """What `agent` scored by `protocol`.
+    """The published scores of `agent` by `protocol`.
 
     >>> dqn = acer_tf.published_scores("DQN", "no-op starts")
     >>> dqn.scores["Pong"], round(dqn.median(), 2)  # raw; human-normalised by the same protocol
@@ -74,10 +68,10 @@ def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
 
     Args:
         agent: one of `published_agents(protocol)`: "Double DQN", "Prioritized Double DQN (rank)", "ACER".
-        protocol: there is no default, because scores by different protocols must not stand in one comparison.
+        protocol: without a default, because scores by different protocols must not be compared.
 
     Raises:
-        ValueError: there is no such agent or protocol, or the agent's scores were taken by another one.
+        ValueError: unknown agent or protocol, or the agent's scores were measured by another protocol.
     """
     require_protocol(protocol)
     everything = _all_scores()

@@ -9,36 +9,36 @@ from typing import Literal, NamedTuple, get_args
 
 from acer_tf.reproduction.data_files import read_table, suggestion
 
-# How a score came about. No-op starts: evaluated apart from training, games begin with up to 30 no-ops. Human starts:
-# evaluated too, but games begin where a human had played to. Training: returns of the exploring policy while it learns.
+# How a score was measured. No-op starts: an evaluation apart from training, in which games begin with up to 30 no-ops.
+# Human starts: an evaluation in which games begin at a point that a human reached. Training: returns while it learns.
 Protocol = Literal["no-op starts", "human starts", "training"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 _FILES: dict[Protocol, str] = {
     "no-op starts": "atari57_random_human.csv",
     "human starts": "atari57_random_human_human_starts.csv",
-    "training": "atari57_random_human.csv",  # has no references of its own
+    "training": "atari57_random_human.csv",  # has no own references
 }
 
 
 class AtariReference(NamedTuple):
-    """Scores per whole game (see the data files)."""
+    """Mean scores of whole games (see the data files)."""
 
     random: float
     human: float
 
 
 def require_protocol(protocol: str) -> None:
-    """Raises: ValueError: there is no such protocol."""
+    """Raises ValueError for an unknown protocol."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"there is no protocol {protocol!r}: want one of {', '.join(map(repr, PROTOCOLS))}")
 
 
 @functools.cache
 def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, AtariReference]:
-    """The references by game ("MsPacman"), 57 of them. Those of human starts differ in every game.
+    """The references of the 57 games ("MsPacman"); those of human starts differ in every game.
 
     Raises:
-        ValueError: there is no such protocol.
+        ValueError: unknown protocol.
     """
     require_protocol(protocol)
     rows = read_table(_FILES[protocol])
@@ -46,18 +46,18 @@ def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, AtariR
 
 
 def human_normalized(game: str, score: float, *, protocol: Protocol = "no-op starts") -> float:
-    """(score − random) / |human − random|: 0 plays like random, 1 like the human tester.
+    """(score − random) / |human − random|: 0 is random play, 1 the human tester.
 
-    The absolute value is Schaul et al.'s (2016, Equation 4). It matters to one game, VideoPinball from human starts, in
-    which the human scored less than random.
+    The absolute value is Schaul et al.'s (2016, Equation 4). It matters in one game, VideoPinball from human starts,
+    where the human scored less than random.
 
     Args:
         game: "MsPacman", or the environment's id "atari/MsPacman".
         score: a raw score of whole games.
-        protocol: by which `score` was taken; the references are of the same.
+        protocol: by which `score` was measured, and which chooses the references.
 
     Raises:
-        ValueError: not one of the 57 games, or no such protocol.
+        ValueError: not one of the 57 games, or an unknown protocol.
     """
     references = atari_references(protocol)
     name = game.removeprefix("atari/")

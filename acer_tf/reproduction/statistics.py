@@ -1,4 +1,7 @@
-"""Estimates with intervals, by rliable: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice"."""
+"""Estimates with intervals, by rliable: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice".
+
+`resamples` and `seed` are the bootstrap's.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from rliable import library, metrics
 from scipy.stats import trim_mean
 
-RESAMPLES = 2_000  # rliable's own
+RESAMPLES = 2_000  # rliable's default
 
 
 class Estimate(NamedTuple):
@@ -37,27 +40,23 @@ def interquartile_mean(scores: Sequence[Any] | np.ndarray, *, resamples: int = R
 
     Args:
         scores: [runs] of one task, or [runs, tasks] of several, normalised.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
 
     Raises:
         ValueError: no scores, or one that is not finite.
     """
-    return _estimate(scores, metrics.aggregate_iqm, resamples, seed)
+    return _estimate((_checked(scores),), metrics.aggregate_iqm, resamples, seed)
 
 
 def median(scores: Sequence[Any] | np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
     """Median over tasks of the mean over runs. Arguments and errors as for `interquartile_mean`."""
-    return _estimate(scores, metrics.aggregate_median, resamples, seed)
+    return _estimate((_checked(scores),), metrics.aggregate_median, resamples, seed)
 
 
 def interquartile_mean_curve(scores: np.ndarray, *, resamples: int = 1_000, seed: int = 0) -> Band:
-    """`interquartile_mean` at each of G points, each with resamples of its own (so is rliable's).
+    """`interquartile_mean` at each of G points, each with its own resamples, as in rliable.
 
     Args:
         scores: [runs, tasks, G].
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
 
     Raises:
         ValueError: no scores, or one that is not finite.
@@ -73,13 +72,11 @@ def interquartile_mean_curve(scores: np.ndarray, *, resamples: int = 1_000, seed
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """How probable it is that a run of one method beats one of another, mean over tasks; ties count half.
+    """The probability that a run of method X beats one of Y, mean over tasks; ties count half.
 
     Args:
-        x: [runs, tasks] of the method that may be better.
-        y: [other runs, tasks] of the other, the same tasks in the same order.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        x: [runs of X, tasks].
+        y: [runs of Y, tasks], the same tasks in the same order.
 
     Raises:
         ValueError: no scores, one that is not finite, or numbers of tasks that differ.
@@ -87,12 +84,7 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int =
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
-    if len(pair[0]) == len(pair[1]) == 1:
-        return Estimate(float(metrics.probability_of_improvement(*pair)), np.nan, np.nan)
-    point, (low, high) = _bootstrap(
-        pair, lambda a, b: np.array([metrics.probability_of_improvement(a, b)]), resamples, seed
-    )
-    return Estimate(float(point[0]), float(low[0]), float(high[0]))
+    return _estimate(pair, metrics.probability_of_improvement, resamples, seed)
 
 
 def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
@@ -102,18 +94,18 @@ def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return (float(values.mean()) if len(values) else np.nan), float(error)
 
 
-def _estimate(scores: Any, metric: Callable[[np.ndarray], float], resamples: int, seed: int) -> Estimate:
-    values = _checked(scores)
-    if len(values) == 1:
-        return Estimate(float(metric(values)), np.nan, np.nan)
-    point, (low, high) = _bootstrap(values, lambda x: np.array([metric(x)]), resamples, seed)
+def _estimate(groups: tuple[np.ndarray, ...], metric: Callable[..., float], resamples: int, seed: int) -> Estimate:
+    if all(len(values) == 1 for values in groups):
+        return Estimate(float(metric(*groups)), np.nan, np.nan)
+    values = groups if len(groups) > 1 else groups[0]
+    point, (low, high) = _bootstrap(values, lambda *x: np.array([metric(*x)]), resamples, seed)
     return Estimate(float(point[0]), float(low[0]), float(high[0]))
 
 
 def _bootstrap(
-    values: np.ndarray | tuple[np.ndarray, np.ndarray], metric: Callable[..., np.ndarray], resamples: int, seed: int
+    values: np.ndarray | tuple[np.ndarray, ...], metric: Callable[..., np.ndarray], resamples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    # rliable draws from NumPy's global generator, whatever random_state it is given.
+    # rliable draws from NumPy's global generator, even if it is given a random_state.
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:

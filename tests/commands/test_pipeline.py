@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf.__main__ import COMMANDS
 from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.training.build import resolve
 
@@ -36,18 +38,17 @@ def script(tmp_path, monkeypatch):
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
 
     def run(name, *arguments):
-        module = importlib.import_module(f"acer_tf.commands.{name}")
         folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
-        return module.main([name, *folders, *arguments])
+        return pipeline.main([name, *folders, *arguments])
 
     return run
 
 
-def test_every_script_of_a_figure_or_table_is_here():
-    found = {
-        path.stem for path in Path(pipeline.__file__).parent.glob("*.py") if "pipeline.define(" in path.read_text()
-    }
-    assert found == set(PARTS)
+def test_every_experiment_is_here_and_has_a_command_and_a_page():
+    assert set(PARTS) == set(EXPERIMENTS) == {name for name, (module, _) in COMMANDS.items() if module == "pipeline"}
+    for name, experiment in EXPERIMENTS.items():
+        page = importlib.import_module(f"experiments.{name}")
+        assert page.__doc__ == experiment.usage() + "\n"
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -81,15 +82,15 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
 
 @pytest.mark.parametrize("name", PARTS)
 def test_no_method_has_a_setting_that_nothing_would_read(name):
-    experiment = importlib.import_module(f"acer_tf.commands.{name}").EXPERIMENT
-    for cell in make_cells(experiment.methods.values(), experiment.envs[:1], 1):
+    experiment = EXPERIMENTS[name]
+    for cell in make_cells(experiment.methods, experiment.envs[:1], 1):
         resolve(cell.settings, spec(cell.settings.env, atari_preset=cell.settings.atari_preset))
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_help_says_what_the_whole_takes(name, capsys):
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"acer_tf.commands.{name}").main([name, "--help"])
+        pipeline.main([name, "--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "Deviations" in said or "Nothing of this was published" in said
@@ -295,9 +296,8 @@ def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_pa
     ],
 )
 def test_a_script_trains_for_real(name, part, tmp_path, capsys):
-    module = importlib.import_module(f"acer_tf.commands.{name}")
     folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
-    assert module.main([name, *folders, *part, "--seeds=1", "--total_steps=1_200", "--threads=1"]) == 0
+    assert pipeline.main([name, *folders, *part, "--seeds=1", "--total_steps=1_200", "--threads=1"]) == 0
     (cell,) = json.loads((tmp_path / "results" / name / "experiment.json").read_text())["cells"]
     assert cell["state"] == "finished" and cell["steps"] >= 1200
     assert (Path(cell["policy"]) / "saved_model.pb").is_file()

@@ -1,8 +1,8 @@
-"""What is shown of Atari runs: Figure 1, and tables per game beside the published ones."""
+"""The reports of Atari runs: Figure 1, and tables per game beside the published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from acer_tf.reproduction.aggregation import (
     task_scores,
 )
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.grids import ATARI57, FRAMES_PER_STEP
+from acer_tf.reproduction.grids import ATARI57, FIGURE1, FRAMES_PER_STEP
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.published_medians import (
@@ -27,7 +27,7 @@ from acer_tf.reproduction.published_medians import (
     figure1_by_frames,
     figure1_by_hours,
 )
-from acer_tf.reproduction.published_scores import PublishedScores, published_agents, published_scores
+from acer_tf.reproduction.published_scores import published_agents, published_scores
 from acer_tf.reproduction.report.figures import Axes, dots, draw_band, learning_curves, panels, shared_legend
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
@@ -37,50 +37,31 @@ from acer_tf.reproduction.statistics import mean_and_error
 _POINTS = 200
 _TABLE6_STEPS = 40_000_000 / FRAMES_PER_STEP
 _TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
-_MEDIAN = "median over games"
-# Beside our scores by game.
-_COLUMNS: tuple[tuple[Protocol, tuple[str, ...]], ...] = (
-    (
-        "no-op starts",
-        (
-            "DQN",
-            "Double DQN",
-            "Prioritized Double DQN (rank)",
-            "Prioritized Double DQN (proportional)",
-            "A3C",
-            "Rainbow",
-        ),
-    ),
-    (
-        "human starts",
-        ("A3C FF", "A3C LSTM", "Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)"),
-    ),
-)
-# Of table 1: what each agent is measured against.
-_BASELINES = {
-    "Prioritized DQN (rank)": "DQN",
-    "Prioritized Double DQN (rank)": "Double DQN",
-    "Prioritized Double DQN (proportional)": "Double DQN",
+# The published columns of the table by game.
+_PRIORITIZED = ("Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)")
+_COLUMNS: dict[Protocol, tuple[str, ...]] = {
+    "no-op starts": ("DQN", "Double DQN", *_PRIORITIZED, "A3C", "Rainbow"),
+    "human starts": ("A3C FF", "A3C LSTM", *_PRIORITIZED),
 }
+# The agent that each one of Table 1 is compared with.
+_BASELINES = {"dqn_rank": "dqn", "ddqn_rank": "ddqn_tuned", "ddqn_proportional": "ddqn_tuned"}
 
 
 def figure1(outcome: Outcome) -> Report:
     """The ACER paper's Figure 1: medians over games against frames and hours, beside the published curves."""
-    by_label = {method.label: method for method in figure1_by_frames()}
     rows = []
-    for label in outcome.methods:
-        runs, method = outcome.by_env(label), by_label[label]
+    for name, method in outcome.methods.items():
+        runs, row = outcome.by_env(name), [method.label, outcome.finished(name)]
         if not runs:
-            rows.append([label, outcome.finished(label), "0", *[""] * 6])
+            rows.append([*row, "0", *[""] * 6])
             continue
         steps, medians = _medians(runs, "steps")
         frames, highest = FRAMES_PER_STEP * steps[-1], float(cumulative_maximum(medians)[-1])
-        published = figure1_by_frames()[method].at(frames)
+        published = figure1_by_frames()[FIGURE1[name]].at(frames)
         hours = np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds])
         rows.append(
             [
-                label,
-                outcome.finished(label),
+                *row,
                 str(len(runs)),
                 number(frames / 1e6, 1),
                 number(float(medians[-1])),
@@ -99,9 +80,9 @@ def figure1(outcome: Outcome) -> Report:
         rows,
     )
     figure, axes = panels(3)
-    _draw_medians(axes[0], outcome, by_label, "steps", largest=True)
-    _draw_medians(axes[1], outcome, by_label, "steps", largest=False)
-    _draw_medians(axes[2], outcome, by_label, "seconds", largest=True)
+    _draw_medians(axes[0], outcome, "steps", largest=True)
+    _draw_medians(axes[1], outcome, "steps", largest=False)
+    _draw_medians(axes[2], outcome, "seconds", largest=True)
     shared_legend(figure, axes)
     caption = (
         "Ours (lines) and the paper's (pale), over the games that have begun and as far as all of them have come. "
@@ -113,78 +94,69 @@ def figure1(outcome: Outcome) -> Report:
 
 def table57(outcome: Outcome) -> Report:
     """Final scores per game beside the published columns."""
-    published = [published_scores(agent, protocol) for protocol, agents in _COLUMNS for agent in agents]
-    columns = {label: _final(outcome, label) for label in outcome.methods}
-    far = [_frames(outcome, label) for label in outcome.methods]
+    published = [published_scores(agent, protocol) for protocol, agents in _COLUMNS.items() for agent in agents]
+    theirs = [p.human_normalized(_games_in(outcome, p.scores)) for p in published]
+    columns = {method.label: _final(outcome, name) for name, method in outcome.methods.items()}
+    normalized = {label: _normalized(scores) for label, scores in columns.items()}
     blank = [""] * len(published)
-    progress = [["frames (M), least", *far, *blank]]
-    progress.append(["cells finished", *(outcome.finished(label) for label in outcome.methods), *blank])
-    raw = [*_per_game(outcome, columns, published, normalized=False), *progress]
-    heads = [*columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
+    raw = [
+        *_per_game(outcome, columns.values(), [p.scores for p in published]),
+        ["frames (M), least", *(_frames(outcome, name) for name in outcome.methods), *blank],
+        ["cells finished", *(outcome.finished(name) for name in outcome.methods), *blank],
+    ]
+    medians = [_median_cell(scores) for scores in (*map(_means, normalized.values()), *theirs)]
+    head = ["game", *columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
     tables = {
         "table": Table(
             f"Raw scores per game. Ours: {_TRAINING}, mean ± standard error. Published: by the protocol that the "
             "column names.",
-            ["game", *heads],
+            head,
             raw,
         ),
         "normalized": Table(
             "The same as fractions of human, each by the references of its own protocol; the last row is the median "
             "over the games in the column.",
-            ["game", *heads],
-            [
-                *_per_game(outcome, columns, published, normalized=True),
-                [_MEDIAN, *(_median_cell(_normalized(scores)) for scores in columns.values()),
-                 *(_median_cell(p.human_normalized(_games_in(outcome, p.scores))) for p in published)],
-            ],
+            head,
+            [*_per_game(outcome, normalized.values(), theirs), ["median over games", *medians]],
         ),
-    }  # fmt: skip
-    series = {f"ours: {label}": _normalized(scores) for label, scores in columns.items() if scores}
-    series |= {
-        f"{p.agent} ({p.protocol})": p.human_normalized(_games_in(outcome, p.scores))
-        for p in published
-        if p.protocol == "no-op starts"
     }
+    ours = {label: _means(scores) for label, scores in normalized.items() if scores}
+    pairs = zip(published, theirs, strict=True)
+    no_op = {f"{p.agent} ({p.protocol})": scores for p, scores in pairs if p.protocol == "no-op starts"}
     caption = "Human-normalised scores: 0 plays like random, 1 like the human tester. Filled: ours; hollow: published."
-    return Report(tables, {"figure": Drawing(caption, dots(_games(outcome), series))})
+    return Report(tables, {"figure": Drawing(caption, dots(_games(outcome), ours, no_op))})
 
 
 def table49(outcome: Outcome) -> Report:
     """ACER and A3C at 40M frames beside the PPO paper's ACER, A2C and PPO."""
-    theirs = {"ACER": "ACER", "A3C": "A2C"}
     published = {agent: published_scores(agent, "training") for agent in published_agents("training")}
-    head = ["game"]
-    for label in outcome.methods:
-        agent = theirs[label]
-        head += [label, f"{label}, frames (M)", f"{agent}, published at 40M", f"{label}, difference"]
-        head += ["OpenAI baselines' ACER at equal frames"] if label == "ACER" else []
-    head.append("PPO, published at 40M")
-    rows = []
-    normalized: dict[str, dict[str, float]] = {label: {} for label in outcome.methods}
-    for env in outcome.envs:
-        game = env.removeprefix("atari/")
-        row = [game]
-        for label in outcome.methods:
+    head, last, finished = ["game"], ["median over games, human-normalised"], ["cells finished"]
+    rows = [[env.removeprefix("atari/")] for env in outcome.envs]
+    for name, method in outcome.methods.items():
+        label, theirs = method.label, published[method.published]
+        with_curve = ["OpenAI baselines' ACER at equal frames"] if name == "acer" else []
+        head += [label, f"{label}, frames (M)", f"{theirs.agent}, published at 40M", f"{label}, difference"]
+        head += with_curve
+        normalized = {}
+        for env, row in zip(outcome.envs, rows, strict=True):
             # Longer runs count as they were at the published length.
-            runs = equally_long([run.until(_TABLE6_STEPS) for run in outcome.runs(label, env)])
-            their = published[theirs[label]].scores.get(game)
+            runs = equally_long([run.until(_TABLE6_STEPS) for run in outcome.runs(name, env)])
+            their = theirs.scores.get(row[0])
             ours, error = mean_and_error([run.mean_return[-1] for run in runs])
             if np.isfinite(ours):
-                normalized[label][game] = human_normalized(game, ours, protocol="training")
+                normalized[row[0]] = human_normalized(row[0], ours, protocol="training")
             steps = reached(runs) if runs else np.nan
             row += [mean_with_error(ours, error), number(FRAMES_PER_STEP * steps / 1e6, 1), number(their)]
             row.append(difference(ours, their) if steps >= 0.99 * _TABLE6_STEPS else "")
-            if label == "ACER":
-                row.append(number(next((c.at(steps) for c in published_curves(env)), None)))
-        rows.append([*row, number(published["PPO"].scores.get(game))])
-    last, finished = ["median over games, human-normalised"], ["cells finished"]
-    for label in outcome.methods:
-        mine, scores = normalized[label], published[theirs[label]]
-        same = scores.human_normalized([game for game in mine if game in scores.scores])
-        last += [_median_cell(mine), "", _median_cell(same), "", *([""] if label == "ACER" else [])]
-        finished += [outcome.finished(label), "", "", "", *([""] if label == "ACER" else [])]
-    everything = published["PPO"].human_normalized(_games_in(outcome, published["PPO"].scores))
-    rows += [[*last, _median_cell(everything)], [*finished, ""]]
+            row += [number(next((c.at(steps) for c in published_curves(env)), None)) for _ in with_curve]
+        same = theirs.human_normalized([game for game in normalized if game in theirs.scores])
+        blank = [""] * len(with_curve)
+        last += [_median_cell(normalized), "", _median_cell(same), "", *blank]
+        finished += [outcome.finished(name), "", "", "", *blank]
+    ppo = published["PPO"]
+    head.append("PPO, published at 40M")
+    rows = [[*row, number(ppo.scores.get(row[0]))] for row in rows]
+    rows += [[*last, _median_cell(ppo.human_normalized(_games_in(outcome, ppo.scores)))], [*finished, ""]]
     table = Table(
         "Mean of the last 100 training games, mean over seeds ± standard error. Published: the PPO paper's Table 6, "
         "mean of the last 100 training games after 40M frames, 3 seeds; our A3C stands beside its A2C. A difference is "
@@ -192,7 +164,9 @@ def table49(outcome: Outcome) -> Report:
         head,
         rows,
     )
-    figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published_curves)
+    figure = learning_curves(
+        outcome.by_label(), published_curves, labels={m.published: m.label for m in outcome.methods.values()}
+    )
     for ax, env in zip(figure.axes, outcome.envs, strict=False):
         score = published["ACER"].scores.get(env.removeprefix("atari/"))
         far = max((run.steps[-1] for runs in outcome.by_method(env).values() for run in runs), default=0.0)
@@ -207,20 +181,21 @@ def table49(outcome: Outcome) -> Report:
 
 def table1(outcome: Outcome) -> Report:
     """The prioritized-replay paper's Table 1: medians, means, and games won, beside its own of the same games."""
-    columns = {label: _normalized(_final(outcome, label)) for label in outcome.methods}
-    theirs = {label: published_scores(label, "human starts") for label in outcome.methods}
+    labels = {name: method.label for name, method in outcome.methods.items()}
+    columns = {name: _means(_normalized(_final(outcome, name))) for name in outcome.methods}
+    theirs = {name: published_scores(method.published, "human starts") for name, method in outcome.methods.items()}
     same = {
-        label: scores.human_normalized([game for game in columns[label] if game in scores.scores])
-        for label, scores in theirs.items()
+        name: scores.human_normalized([game for game in columns[name] if game in scores.scores])
+        for name, scores in theirs.items()
     }
-    whole = {label: scores.human_normalized() for label, scores in theirs.items()}
+    whole = {name: scores.human_normalized() for name, scores in theirs.items()}
     rows = []
-    for label in outcome.methods:
-        rows.append([label, "ours", outcome.finished(label), _frames(outcome, label), *_summary(label, columns)])
-        rows.append([label, "published, the same games", "", "200.0", *_summary(label, same)])
-        rows.append([label, "published, all games", "", "200.0", *_summary(label, whole)])
+    for name, label in labels.items():
+        rows.append([label, "ours", outcome.finished(name), _frames(outcome, name), *_summary(name, columns)])
+        rows.append([label, "published, the same games", "", "200.0", *_summary(name, same)])
+        rows.append([label, "published, all games", "", "200.0", *_summary(name, whole)])
     head = ["agent", "whose", "cells finished", "frames (M), least", "games", "median", "mean", "> baseline", "> human"]
-    each = [*columns.values(), *(scores.human_normalized() for scores in theirs.values())]
+    each = [*columns.values(), *whole.values()]
     per_game = [[game, *(number(scores.get(game)) for scores in each)] for game in _games(outcome)]
     tables = {
         "table": Table(
@@ -231,13 +206,13 @@ def table1(outcome: Outcome) -> Report:
         ),
         "games": Table(
             "The same by game.",
-            ["game", *(f"{label}, ours" for label in columns), *(f"{label}, published" for label in columns)],
+            ["game", *(f"{label}, {whose}" for whose in ("ours", "published") for label in labels.values())],
             per_game,
         ),
     }
     figure, (axes,) = panels(1)
-    for place, label in enumerate(outcome.methods):
-        if runs := outcome.by_env(label):
+    for place, (name, label) in enumerate(labels.items()):
+        if runs := outcome.by_env(name):
             steps, medians = _medians(runs, "steps")
             axes.plot(FRAMES_PER_STEP * steps / 1e6, medians, color=f"C{place}", label=f"{label}, {len(runs)} games")
     limit = axes.get_xlim()[1] if axes.lines else 200.0
@@ -253,13 +228,13 @@ def table1(outcome: Outcome) -> Report:
     return Report(tables, {"figure": Drawing(caption, figure)})
 
 
-def _summary(label: str, normalized: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _summary(name: str, normalized: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Games, median, mean, games above the baseline and above human."""
-    mine = normalized[label]
+    mine = normalized[name]
     if not mine:
         return ["0", "", "", "", ""]
     values = list(mine.values())
-    baseline = normalized.get(_BASELINES.get(label, ""), {})
+    baseline = normalized.get(_BASELINES.get(name, ""), {})
     won = sum(mine[game] > baseline[game] for game in mine if game in baseline)
     shared = sum(game in baseline for game in mine)
     return [
@@ -271,9 +246,9 @@ def _summary(label: str, normalized: Mapping[str, Mapping[str, float]]) -> list[
     ]
 
 
-def _frames(outcome: Outcome, label: str) -> str:
-    """As far as every run of a method has come, in millions of frames."""
-    runs = [run for seeds in outcome.by_env(label).values() for run in seeds]
+def _frames(outcome: Outcome, name: str) -> str:
+    """Where the shortest run of a method ends, in millions of frames."""
+    runs = [run for seeds in outcome.by_env(name).values() for run in seeds]
     return number(FRAMES_PER_STEP * reached(runs) / 1e6, 1) if runs else ""
 
 
@@ -282,30 +257,27 @@ def _normalize(env: str, score: float) -> float:
 
 
 def _medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
-    """(points, medians over games there), up to where the shortest run ends."""
+    """(points, medians over games), up to the end of the shortest run."""
     points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
     return points, median_over_tasks(task_scores(runs, points, ATARI_WINDOW_STEPS, _normalize, axis))
 
 
-def _draw_medians(
-    axes: Axes, outcome: Outcome, methods: Mapping[str, Figure1Method], axis: Axis, *, largest: bool
-) -> None:
+def _draw_medians(axes: Axes, outcome: Outcome, axis: Axis, *, largest: bool) -> None:
     limit = 0.0
-    for label in outcome.methods:
-        if runs := outcome.by_env(label):
+    for name, method in outcome.methods.items():
+        if runs := outcome.by_env(name):
             points, medians = _medians(runs, axis)
             x = points * FRAMES_PER_STEP / 1e6 if axis == "steps" else points / 3600
             limit = max(limit, float(x[-1]))
             values = cumulative_maximum(medians) if largest else medians
-            axes.plot(x, values, **_style(methods[label]), linewidth=1.8, label=f"{label}, {len(runs)} games")
-    for label in outcome.methods:
-        method = methods[label]
+            axes.plot(x, values, **_style(FIGURE1[name]), linewidth=1.8, label=f"{method.label}, {len(runs)} games")
+    for shown in (FIGURE1[name] for name in outcome.methods):
         if axis == "steps":
-            by_frames = figure1_by_frames()[method]
-            axes.plot(by_frames.frames / 1e6, by_frames.median, **_style(method), linewidth=1, alpha=0.35)
-        elif method in figure1_by_hours():
-            by_hours = figure1_by_hours()[method]
-            axes.plot(by_hours.hours, by_hours.median, **_style(method), linewidth=1, alpha=0.35)
+            by_frames = figure1_by_frames()[shown]
+            axes.plot(by_frames.frames / 1e6, by_frames.median, **_style(shown), linewidth=1, alpha=0.35)
+        elif shown in figure1_by_hours():
+            by_hours = figure1_by_hours()[shown]
+            axes.plot(by_hours.hours, by_hours.median, **_style(shown), linewidth=1, alpha=0.35)
     unit = "frames (M)" if axis == "steps" else "hours"
     axes.set(
         xlabel=unit, ylabel="median human-normalised score", title="cumulative maximum" if largest else "plain median"
@@ -331,47 +303,39 @@ def _games_in(outcome: Outcome, scores: Mapping[str, float]) -> list[str]:
     return [game for game in _games(outcome) if game in scores]
 
 
-def _final(outcome: Outcome, label: str) -> dict[str, tuple[float, float]]:
+def _final(outcome: Outcome, name: str) -> dict[str, tuple[float, float]]:
     """Mean over seeds and standard error of the final training score, by game; games without a score are absent."""
     found = {}
-    for env, runs in outcome.by_env(label).items():
+    for env, runs in outcome.by_env(name).items():
         mean, error = mean_and_error([final_score(run, ATARI_WINDOW_STEPS) for run in equally_long(runs)])
         if np.isfinite(mean):
             found[env.removeprefix("atari/")] = mean, error
     return found
 
 
-def _normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    return {game: _normalize(game, mean) for game, (mean, _) in scores.items()}
+def _normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Means and standard errors as fractions of human."""
+    found = {}
+    for game, (mean, error) in scores.items():
+        random, human = atari_references("training")[game]
+        found[game] = _normalize(game, mean), error / abs(human - random)
+    return found
 
 
-def _median(normalized: Mapping[str, float]) -> float:
-    return float(np.median(list(normalized.values()))) if normalized else np.nan
+def _means(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    return {game: mean for game, (mean, _) in scores.items()}
 
 
 def _median_cell(normalized: Mapping[str, float]) -> str:
-    return f"{number(_median(normalized))} ({len(normalized)} games)" if normalized else ""
+    return f"{number(float(np.median(list(normalized.values()))))} ({len(normalized)} games)" if normalized else ""
 
 
 def _per_game(
-    outcome: Outcome,
-    columns: Mapping[str, Mapping[str, tuple[float, float]]],
-    published: list[PublishedScores],
-    *,
-    normalized: bool,
+    outcome: Outcome, ours: Iterable[Mapping[str, tuple[float, float]]], published: Iterable[Mapping[str, float]]
 ) -> list[list[str]]:
-    """A row per game: ours with standard errors, then the published, raw or each normalised by its protocol."""
-    rows = []
-    for game in _games(outcome):
-        row = [game]
-        for scores in columns.values():
-            mean, error = scores.get(game, (np.nan, np.nan))
-            if normalized and np.isfinite(mean):
-                random, human = atari_references("training")[game]
-                mean, error = _normalize(game, mean), error / abs(human - random)
-            row.append(mean_with_error(mean, error))
-        for p in published:
-            score = p.scores.get(game)
-            row.append(number(p.human_normalized([game])[game] if normalized and score is not None else score))
-        rows.append(row)
+    """A row per game: our means with standard errors, then the published scores."""
+    rows = [[game] for game in _games(outcome)]
+    for row in rows:
+        row += [mean_with_error(*scores.get(row[0], (np.nan, np.nan))) for scores in ours]
+        row += [number(scores.get(row[0])) for scores in published]
     return rows

@@ -1,4 +1,4 @@
-"""What is shown of the Blind Cliffwalk: updates to convergence, as a table and against n."""
+"""The report of the Blind Cliffwalk: updates to convergence, as a table and against n."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acer_tf.reproduction.report.tables import Table
 
 
 def report(results: Sequence[Result]) -> Report:
-    """Table and figure of any number of runs."""
+    """Table and figure of any runs."""
     caption = (
         'Updates to convergence by number of states n: median [minimum, maximum] over runs; ">" stands before a number '
         "that a run did not converge within."

@@ -1,8 +1,9 @@
-"""What is shown of continuous control: Figures 3 to 6 and their numbers, beside the published ones."""
+"""The reports of continuous control: Figures 3 to 6 and their numbers, beside the published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -10,8 +11,7 @@ from scipy.stats import spearmanr
 
 from acer_tf.reproduction.aggregation import equally_long, final_return, reached
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.grids import search_label
-from acer_tf.reproduction.methods import Method
+from acer_tf.reproduction.methods import Method, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import (
     PublishedCurve,
@@ -24,7 +24,7 @@ from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 
-_OURS = "mean raw return of the games that ended in the last 10 % of the steps done, by the policy that explores"
+_OURS = "mean raw return of the episodes that ended in the last 10 % of the steps done, by the policy that explores"
 _CAVEAT = (
     "The paper's task models are not public, and rewards differ: orders can be compared, numbers only where a reward "
     "is a count, as in reacher3."
@@ -36,42 +36,42 @@ def figure3(outcome: Outcome) -> Report:
     return _curves(outcome, published_curves)
 
 
-def ranked_draws(outcome: Outcome, method: Method, env: str) -> list[tuple[Method, RunCurve]]:
-    """The draws of `method` that have begun in `env`, the highest return at the steps that all have done first."""
-    begun = [(draw, runs[0]) for draw in method.variants() if (runs := outcome.runs(draw.label, env))]
+def ranked_draws(outcome: Outcome, names: Iterable[str], env: str) -> list[tuple[str, RunCurve]]:
+    """Those of the draws `names` that have begun in `env`, by their return at the steps that all of them have done."""
+    begun = [(name, runs[0]) for name in names if (runs := outcome.runs(name, env))]
     steps = reached([run for _, run in begun]) if begun else 0.0
     scores = [final_return(run.until(steps)) for _, run in begun]
     order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
     return [begun[place] for place in order]
 
 
-def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
-    """The paper's Figure 3 by its own protocol: of each method's draws of the settings, the best ones."""
+def draws(outcome: Outcome, methods: Mapping[str, Method], best: int) -> Report:
+    """The paper's Figure 3 by its own protocol: the `best` draws of each of `methods`."""
     rows, all_rows = [], []
     chosen: dict[str, dict[str, list[RunCurve]]] = {env: {} for env in outcome.envs}
     for env in outcome.envs:
         curves = {curve.method: curve for curve in published_curves(env)}
-        for method in methods:
-            found = ranked_draws(outcome, method, env)
+        for name, method in methods.items():
+            names = variants({name: method})
+            found = ranked_draws(outcome, names, env)
             if not found:
                 continue
             steps = reached([run for _, run in found])
             scores = [final_return(run.until(steps)) for _, run in found]
             chosen[env][method.label] = [run for _, run in found[:best]]
-            labels = {draw.label for draw in method.variants()}
+            spread = float(np.std(scores[:best], ddof=1)) if len(scores[:best]) > 1 else np.nan
+            labels = {draw.label for draw in names.values()}
             cells = [cell for cell in outcome.cells if cell.env == env and cell.method in labels]
             finished = sum(cell.state == "finished" for cell in cells)
-            spread = float(np.std(scores[:best], ddof=1)) if len(scores[:best]) > 1 else np.nan
             rows.append(
                 [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0),
                  mean_with_error(float(np.mean(scores[:best])), spread), number(float(np.mean(scores))),
-                 number(curves[method.label].at(steps)),
-                 f"{curves[method.label].mean[-1]:,.2f} at {curves[method.label].steps[-1] / 1e6:,.0f}M"]
+                 number(curves[method.published].at(steps)), _at_end(curves[method.published])]
             )  # fmt: skip
             for (draw, _), score in zip(found, scores, strict=True):
-                delta = draw.settings.get("trust_region_delta")
-                rate = f"{draw.settings['learning_rate']:.3e}"
-                all_rows.append([env, draw.label, rate, number(delta, 3), number(steps, 0), number(score)])
+                settings = names[draw].settings
+                delta, rate = settings.get("trust_region_delta"), f"{settings['learning_rate']:.3e}"
+                all_rows.append([env, names[draw].label, rate, number(delta, 3), number(steps, 0), number(score)])
     head = f"task, method, draws finished, steps, best {best}, all, paper at equal steps, paper at its end"
     caption = (
         f"Return: {_OURS}, at the steps that all draws have done. Best {best}: mean ± standard deviation of the "
@@ -87,7 +87,7 @@ def draws(outcome: Outcome, methods: Sequence[Method], best: int) -> Report:
             "table": Table(caption, head.split(", "), rows),
             "draws": Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows),
         },
-        {"figure": Drawing(drawn, learning_curves(chosen, published_curves))},
+        {"figure": Drawing(drawn, learning_curves(chosen, published_curves, labels=_labels(methods)))},
     )
 
 
@@ -98,10 +98,9 @@ def figure4(outcome: Outcome) -> Report:
 
 def table(outcome: Outcome) -> Report:
     """Figure 3 as numbers: a row per task, and the order of the methods, ours and the paper's at equal steps."""
-    head = ["task", "steps, all runs"]
-    for label in outcome.methods:
-        head += [label, f"{label}, paper at equal steps", f"{label}, paper at its end"]
-    head += ["order, best first", "order in the paper"]
+    labels = [method.label for method in outcome.methods.values()]
+    columns = ([label, f"{label}, paper at equal steps", f"{label}, paper at its end"] for label in labels)
+    head = ["task", "steps, all runs", *itertools.chain(*columns), "order, best first", "order in the paper"]
     rows = []
     figure, axes = panels(len(outcome.envs))
     for ax, env in zip(axes, outcome.envs, strict=True):
@@ -109,18 +108,17 @@ def table(outcome: Outcome) -> Report:
         steps = min((reached(runs) for runs in by_method.values()), default=np.nan)
         row, scores = [env, number(steps, 0)], {}
         published = {curve.method: curve for curve in published_curves(env)}
-        for place, label in enumerate(outcome.methods):
-            returns = [final_return(run.until(steps)) for run in by_method.get(label, [])]
-            mean, error = mean_and_error(returns)
-            their = published[label].at(steps)
+        for place, (name, method) in enumerate(outcome.methods.items()):
+            mean, error = mean_and_error([final_return(run.until(steps)) for run in by_method.get(name, [])])
+            their = published[method.published].at(steps)
             if np.isfinite(mean) and np.isfinite(their):
-                scores[label] = mean, their
+                scores[method.label] = mean, their
             ax.errorbar(place, mean, 0.0 if np.isnan(error) else error, fmt="o", color=f"C{place}", capsize=3)
             ax.plot(place, their, "_", color=f"C{place}", markersize=16, markeredgewidth=2)
-            row += [f"{mean_with_error(mean, error)} ({outcome.finished(label, env)} finished)", number(their)]
-            row.append(number(float(published[label].mean[-1])))
+            row += [f"{mean_with_error(mean, error)} ({outcome.finished(name, env)} finished)", number(their)]
+            row.append(number(float(published[method.published].mean[-1])))
         rows.append([*row, _order(scores, 0), _order(scores, 1)])
-        ax.set_xticks(range(len(outcome.methods)), outcome.methods, fontsize="small", rotation=20)
+        ax.set_xticks(range(len(labels)), labels, fontsize="small", rotation=20)
         ax.set_title(env)
         ax.grid(alpha=0.25)
     caption = (
@@ -132,17 +130,17 @@ def table(outcome: Outcome) -> Report:
 
 
 def figure5(outcome: Outcome) -> Report:
-    """The paper's Figures 5 and 6: what learning rate and δ matter, at the points that the paper drew."""
+    """The paper's Figures 5 and 6: returns at the learning rates and δ that the paper drew."""
     rows, notes = [], []
     figure, axes = panels(len(outcome.envs))
     colours = matplotlib.colors.Normalize(0.0, 2.0)
+    names = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): n for n, m in outcome.methods.items()}
     for ax, env in zip(axes, outcome.envs, strict=True):
         pairs = []
         for point in published_search(env):
-            label = search_label(point.learning_rate, point.delta)
-            if label not in outcome.methods:
+            if (point.learning_rate, point.delta) not in names:
                 continue
-            runs = equally_long(outcome.runs(label, env))
+            runs = equally_long(outcome.runs(names[point.learning_rate, point.delta], env))
             mean, error = mean_and_error([final_return(run) for run in runs])
             steps = number(reached(runs), 0) if runs else ""
             rows.append(
@@ -164,7 +162,7 @@ def figure5(outcome: Outcome) -> Report:
         matplotlib.cm.ScalarMappable(colours, "viridis"), ax=axes, label="δ of the trust region", shrink=0.6
     )
     rank = f" Rank correlation of ours with the paper's: {'; '.join(notes)}." if notes else ""
-    caption = f"Ours: {_OURS}. Paper: reward per game at the end of training. {_CAVEAT}{rank}"
+    caption = f"Ours: {_OURS}. Paper: reward per episode at the end of training. {_CAVEAT}{rank}"
     dots = f"Filled, left axis: ours; hollow, right axis: the paper's at the same settings. {_CAVEAT}"
     head = ["task", "learning rate", "δ", "steps", "ours", "paper"]
     return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})
@@ -174,32 +172,31 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
     rows = []
     for env in outcome.envs:
         curves = {curve.method: curve for curve in published(env)}
-        for label in outcome.methods:
-            if not (runs := equally_long(outcome.runs(label, env))):
-                rows.append([env, label, outcome.finished(label, env), *[""] * 5])
+        for name, method in outcome.methods.items():
+            row = [env, method.label, outcome.finished(name, env)]
+            if not (runs := equally_long(outcome.runs(name, env))):
+                rows.append([*row, *[""] * 5])
                 continue
             steps = reached(runs)
             mean, error = mean_and_error([final_return(run) for run in runs])
-            their = curves[label].at(steps)
-            rows.append(
-                [
-                    env,
-                    label,
-                    outcome.finished(label, env),
-                    number(steps, 0),
-                    mean_with_error(mean, error),
-                    number(their),
-                    difference(mean, their),
-                    f"{curves[label].mean[-1]:,.2f} at {curves[label].steps[-1] / 1e6:,.0f}M",
-                ]
-            )
+            their = curves[method.published].at(steps)
+            row += [number(steps, 0), mean_with_error(mean, error), number(their), difference(mean, their)]
+            rows.append([*row, _at_end(curves[method.published])])
     head = "task, method, cells finished, steps, return, paper at equal steps, difference, paper at its end"
     caption = f"Return: {_OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {_CAVEAT}"
-    figure = learning_curves({env: outcome.by_method(env) for env in outcome.envs}, published)
+    figure = learning_curves(outcome.by_label(), published, labels=_labels(outcome.methods))
     drawn = f"Lines: ours, means over seeds with standard errors; dashed, with their bands: the paper's. {_CAVEAT}"
     return Report({"table": Table(caption, head.split(", "), rows)}, {"figure": Drawing(drawn, figure)})
 
 
-def _order(scores: dict[str, tuple[float, float]], whose: int) -> str:
-    """Of the methods of which both scores are known."""
+def _labels(methods: Mapping[str, Method]) -> dict[str, str]:
+    """The labels of our methods by the name of the published one."""
+    return {method.published: method.label for method in methods.values()}
+
+
+def _at_end(curve: PublishedCurve) -> str:
+    return f"{curve.mean[-1]:,.2f} at {curve.steps[-1] / 1e6:,.0f}M"
+
+
+def _order(scores: Mapping[str, tuple[float, float]], whose: int) -> str:
     return " > ".join(sorted(scores, key=lambda label: -scores[label][whose]))

@@ -1,7 +1,8 @@
-"""What figures are drawn with: learning curves of runs beside published ones, panels, bands."""
+"""Parts of figures: panels, bands, learning curves of runs and published ones."""
 
 from __future__ import annotations
 
+import collections
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from acer_tf.reproduction.published import PublishedCurve
 
 Groups = Mapping[str, Sequence[RunCurve]]
 
-MOST_LABELS_INSIDE = 5  # a longer legend would lie on the curves
+MOST_LABELS_INSIDE = 5  # a longer legend would cover the curves
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
@@ -24,7 +25,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
         content = io.BytesIO()
-        # Text stays text, and the same data give the same file.
+        # Text stays text; the same data give the same file.
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "acer_tf"}):
             figure.savefig(content, format=suffix, dpi=150, metadata=metadata)
         (folder / f"{name}.{suffix}").write_bytes(content.getvalue())
@@ -47,24 +48,26 @@ def learning_curves(
     published: Callable[[str], Sequence[PublishedCurve]],
     *,
     titles: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Figure:
     """A panel per environment: each group's mean ± standard error over its runs, which are thin; published ones dashed.
 
     Args:
-        by_env: label to runs, by environment. A label has one colour in all panels, and a published curve of the
-            method that it names has that colour too.
-        published: the curves that lie behind an environment.
+        by_env: label to runs, by environment. A label has one colour in all panels.
+        published: the published curves of an environment.
         titles: of the panels, by environment; by default the environment.
+        labels: ours by the name of the published method that shares their colour; by default those that are equal.
     """
-    labels = list(dict.fromkeys(label for groups in by_env.values() for label in groups))
-    colours = {label: f"C{number % 10}" for number, label in enumerate(labels)}
-    names = {
-        label: _with_seeds(label, [len(groups[label]) for groups in by_env.values() if label in groups])
-        for label in labels
-    }
+    counts: dict[str, list[int]] = collections.defaultdict(list)
+    for groups in by_env.values():
+        for label, runs in groups.items():
+            counts[label].append(len(runs))
+    colours = {label: f"C{number % 10}" for number, label in enumerate(counts)}
+    names = {label: _with_seeds(label, each) for label, each in counts.items()}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
-        draw_runs(ax, groups, published(env), colours, names)
+        curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
+        draw_runs(ax, groups, curves, colours, names)
         ax.set_title((titles or {}).get(env, env))
         ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1 and len(axes[0].get_legend_handles_labels()[1]) <= MOST_LABELS_INSIDE:
@@ -104,20 +107,21 @@ def draw_runs(
     dress(axes)
 
 
-def dots(games: Sequence[str], series: Mapping[str, Mapping[str, float]]) -> Figure:
+def dots(
+    games: Sequence[str], ours: Mapping[str, Mapping[str, float]], published: Mapping[str, Mapping[str, float]]
+) -> Figure:
     """Scores by game, ours filled, published hollow, on an axis that is linear around 0 and logarithmic beyond."""
     figure, (axes,) = panels(1)
     figure.set_size_inches(8.0, max(3.5, 1.2 + 0.22 * len(games)))
-    for count, (label, scores) in enumerate(series.items()):
-        ours = label.startswith("ours")
-        colour = f"C{count % 10}"
+    for count, (label, scores) in enumerate([*ours.items(), *published.items()]):
+        filled, colour = count < len(ours), f"C{count % 10}"
         axes.scatter(
             [scores[game] for game in games if game in scores],
             [place for place, game in enumerate(games) if game in scores],
-            s=28 if ours else 18,
-            facecolors=colour if ours else "none",
+            s=28 if filled else 18,
+            facecolors=colour if filled else "none",
             edgecolors=colour,
-            label=label,
+            label=f"ours: {label}" if filled else label,
         )
     axes.set_yticks(range(len(games)), games, fontsize="small")
     axes.set_xscale("symlog", linthresh=1.0)
@@ -162,7 +166,7 @@ def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
 
 def _draw_published(axes: Axes, curve: PublishedCurve, longest: float, colour: str) -> None:
     limit = 1.5 * longest if longest else curve.steps[-1]
-    # One point more than lies within: the line then leaves the figure at its edge.
+    # One point beyond the limit, so that the line reaches the edge of the figure.
     shown = slice(0, np.searchsorted(curve.steps, limit) + 1)
     axes.set_xlim(-0.02 * limit, limit)
     draw_band(axes, curve.steps[shown], curve.low[shown], curve.high[shown], colour)

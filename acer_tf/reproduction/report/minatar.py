@@ -1,10 +1,11 @@
-"""What is shown of MinAtar runs: interquartile means over games and seeds, with intervals, and curves per game."""
+"""The report of MinAtar runs: interquartile means over games and seeds, with intervals, and curves per game."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -24,8 +25,7 @@ from acer_tf.reproduction.statistics import (
     probability_of_improvement,
 )
 
-# Steps, which are frames here.
-WINDOW_STEPS = 100_000
+WINDOW_STEPS = 100_000  # frames, too
 _POINTS = 60
 
 
@@ -38,18 +38,13 @@ class MinatarReference(NamedTuple):
 
 @functools.cache
 def minatar_references() -> Mapping[str, MinatarReference]:
-    """By game ("breakout"): of random play, and of what counts as 1 (see the data file)."""
+    """By game ("breakout"): the returns of random play and of the policy that counts as 1 (see the data file)."""
     rows = read_table("minatar_references.csv")
     return {row["game"]: MinatarReference(float(row["random"]), float(row["reference"])) for row in rows}
 
 
 def normalize(env: str, score: float) -> float:
-    """0 plays like random, 1 like ACER (replay 4, trust region) at the end of a million steps.
-
-    Args:
-        env: "minatar/breakout".
-        score: raw.
-    """
+    """0 is random play, 1 ACER (replay 4, trust region) after a million steps; `env` as in "minatar/breakout"."""
     random, reference = minatar_references()[env.removeprefix("minatar/")]
     return (score - random) / (reference - random)
 
@@ -59,18 +54,17 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
 
     Args:
         outcome: of the experiment.
-        against: the label of the method that a method is compared with, by its label.
+        against: the method that a method is compared with, by name.
     """
-    finals = {label: _finals(outcome, label) for label in outcome.methods}
+    finals = {name: _finals(outcome, name) for name in outcome.methods}
+    labels = {name: method.label for name, method in outcome.methods.items()}
     rows = []
-    for label in outcome.methods:
-        runs, scores = outcome.by_env(label), finals[label]
+    for name, scores in finals.items():
+        runs, row = outcome.by_env(name), [labels[name], outcome.finished(name)]
         if not scores.size:
-            rows.append([label, outcome.finished(label), str(len(runs)), *[""] * 7])
+            rows.append([*row, str(len(runs)), *[""] * 7])
             continue
-        compared = against.get(label, "")
-        if compared not in finals:
-            compared = ""
+        compared = against.get(name, "")
         other = finals.get(compared, np.empty((0, 0)))
         steps = min(reached(seeds) for seeds in runs.values())
         theirs = min((reached(seeds) for seeds in outcome.by_env(compared).values()), default=0.0)
@@ -78,22 +72,20 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         comparable = whole and abs(steps - theirs) <= 0.02 * steps
         rows.append(
             [
-                label,
-                outcome.finished(label),
+                *row,
                 f"{scores.shape[1]} of {len(outcome.envs)}",
                 str(len(scores)),
                 f"{steps:,.0f}",
                 str(interquartile_mean(scores)),
                 str(median(scores)),
-                compared,
+                labels.get(compared, ""),
                 str(probability_of_improvement(scores, other)) if comparable else "",
                 number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
             ]
         )
     head = (
-        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; "
-        "median [95 %]; compared with; "
-        "probability of improvement [95 %]; hours per run"
+        "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; median [95 %]; "
+        "compared with; probability of improvement [95 %]; hours per run"
     )
     shown = "mean of the games that ended in the last 100,000 steps, by the policy that explores"
     tables = {
@@ -106,7 +98,7 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         ),
         "games": Table(
             f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %].",
-            ["game", "random", *outcome.methods],
+            ["game", "random", *labels.values()],
             [_game_row(outcome, env) for env in outcome.envs],
         ),
     }
@@ -114,7 +106,6 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
     _draw_means(axes[0], outcome, "steps")
     _draw_means(axes[1], outcome, "seconds")
     shared_legend(figure, axes)
-    by_env = {env: outcome.by_method(env) for env in outcome.envs}
     return Report(
         tables,
         {
@@ -126,25 +117,21 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
             ),
             "games": Drawing(
                 "Training curves by game, means over seeds with standard errors.",
-                learning_curves(by_env, lambda env: []),
+                learning_curves(outcome.by_label(), lambda env: []),
             ),
         },
     )
 
 
-def _seeds(runs: Mapping[str, list[RunCurve]]) -> list[int]:
-    """Seeds that have begun in every game of `runs`: the estimates want a whole matrix."""
-    sets = [{run.seed for run in seeds} for seeds in runs.values()]
-    return sorted(set.intersection(*sets)) if sets else []
-
-
 def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
-    return [[next(r for r in each if r.seed == seed) for each in runs.values()] for seed in _seeds(runs)]
+    """[seeds][games]: the seeds that have begun in every game, because the estimates want a whole matrix."""
+    by_game = [{run.seed: run for run in seeds} for seeds in runs.values()]
+    return [[of[seed] for of in by_game] for seed in sorted(set.intersection(*map(set, by_game)))] if by_game else []
 
 
-def _finals(outcome: Outcome, label: str) -> np.ndarray:
+def _finals(outcome: Outcome, name: str) -> np.ndarray:
     """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
-    matrix = _matrix(outcome.by_env(label))
+    matrix = _matrix(outcome.by_env(name))
     steps = min((reached(row) for row in matrix), default=0.0)
     scores = np.array(
         [[normalize(run.env, final_score(run.until(steps), WINDOW_STEPS)) for run in row] for row in matrix]
@@ -155,8 +142,8 @@ def _finals(outcome: Outcome, label: str) -> np.ndarray:
 def _game_row(outcome: Outcome, env: str) -> list[str]:
     game = env.removeprefix("minatar/")
     row = [game, number(minatar_references()[game].random)]
-    for label in outcome.methods:
-        scores = np.array([final_score(run, WINDOW_STEPS) for run in equally_long(outcome.runs(label, env))])
+    for name in outcome.methods:
+        scores = np.array([final_score(run, WINDOW_STEPS) for run in equally_long(outcome.runs(name, env))])
         scores = scores[np.isfinite(scores)]
         cell = mean_with_error(*mean_and_error(scores))
         row.append(f"{cell}; {interquartile_mean(scores)}" if len(scores) > 1 else cell)
@@ -164,8 +151,12 @@ def _game_row(outcome: Outcome, env: str) -> list[str]:
 
 
 def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
-    for label in outcome.methods:
-        runs = outcome.by_env(label)
+    # Methods that differ in the trust region alone share a colour.
+    kinds: list[Mapping[str, Any]] = []
+    for name, method in outcome.methods.items():
+        kind = {key: value for key, value in method.settings.items() if key != "trust_region_delta"}
+        kinds += [kind] if kind not in kinds else []
+        colour, runs = f"C{kinds.index(kind) % 10}", outcome.by_env(name)
         if not (matrix := _matrix(runs)):
             continue
         points = np.linspace(0.0, min(reached(row, axis) for row in matrix), _POINTS)
@@ -177,12 +168,9 @@ def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
             continue
         band = interquartile_mean_curve(scores[..., known])
         x = points[known] / (3600 if axis == "seconds" else 1)
-        base = label.removesuffix(", no trust region")
-        colour = (
-            f"C{list(dict.fromkeys(m.removesuffix(', no trust region') for m in outcome.methods)).index(base) % 10}"
-        )
-        name = f"{label}, {len(runs)} games, {len(matrix)} seeds"
-        axes.plot(x, band.value, label=name, color=colour, linestyle="-" if label == base else ":")
+        dotted = method.settings.get("trust_region_delta") == math.inf
+        label = f"{method.label}, {len(runs)} games, {len(matrix)} seeds"
+        axes.plot(x, band.value, label=label, color=colour, linestyle=":" if dotted else "-")
         draw_band(axes, x, band.low, band.high, colour)
     dress(axes)
     axes.set(xlabel="steps", ylabel="normalised score")

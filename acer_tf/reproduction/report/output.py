@@ -1,4 +1,4 @@
-"""What is shown of an experiment, and the files that it is written to."""
+"""The report of an experiment, and the files that it is written to."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Drawing:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What is shown, by file name; the first of each is called "table" and "figure"."""
+    """Tables and figures by file name; the first of each is called "table" and "figure"."""
 
     tables: Mapping[str, Table]
     figures: Mapping[str, Drawing]
 
 
 def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
-    """Tables and figures, then experiment.json, which names them."""
+    """Writes tables and figures, then experiment.json, which names them."""
     for name, table in report.tables.items():
         write_table(table, folder, name)
     for name, drawing in report.figures.items():

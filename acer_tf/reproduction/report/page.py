@@ -1,6 +1,6 @@
 """The results page: one static index.html over all experiments of a results folder.
 
-It is made of what the folders hold alone (see evidence), and holds no script: it opens from a disk as from a server.
+It is made from the folders alone (see evidence) and has no scripts, so that it opens from a disk, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from acer_tf.reproduction.evidence import (
 )
 from acer_tf.training.records import RECORDS
 
-# What needs a reader's eye comes first.
+# What needs attention comes first.
 _ORDER: tuple[CellState, ...] = ("failed", "interrupted", "not begun", "finished")
 _NONE = "–"
 _MARK = b'<meta name="generator" content="acer_tf">'
@@ -40,7 +40,7 @@ class Link(NamedTuple):
 class Commit(NamedTuple):
     full: str
     short: str
-    changes: bool  # the code differed from it
+    changes: bool  # whether the code differed from it
 
 
 class Column(NamedTuple):
@@ -52,9 +52,9 @@ class Column(NamedTuple):
 class FigureView:
     caption: str
     alt: str
-    image: str | None  # href; None where the file is missing
+    image: str | None  # href; None if the file is missing
     links: list[Link]
-    missing: list[str]  # names of files that should be there
+    missing: list[str]  # names of missing files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TableView:
     rows: list[list[str]]
     links: list[Link]
     missing: list[str]
-    problem: str  # why it is not shown, where its file is there
+    problem: str  # why its file cannot be shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +74,13 @@ class CellView:
     hours: str
     mean_return: str
     commit: Commit | None
-    links: list[Link]  # to its records, and to its policy where that can be linked
-    place: str  # of its policy, where that can only be named
+    links: list[Link]  # to its records, and to its policy if that can be linked
+    place: str  # of its policy, if that cannot be linked
 
 
 @dataclasses.dataclass(frozen=True)
 class SectionView:
-    """What the page shows of one folder. Without evidence, its title, path and error alone."""
+    """One folder on the page; without evidence, only its title, path and error are shown."""
 
     anchor: str
     path: str
@@ -88,7 +88,7 @@ class SectionView:
     error: str = ""
     evidence: Evidence | None = None
     finished: int = 0
-    unfinished: str = ""  # "1 failed, 2 not begun"; empty where all are finished
+    unfinished: str = ""  # "1 failed, 2 not begun"; empty if all are finished
     steps: int = 0
     commits: Sequence[Commit] = ()
     figures: Sequence[FigureView] = ()
@@ -99,23 +99,17 @@ class SectionView:
 
 
 def require_page(results: Path) -> None:
-    """Refuses to replace an index.html that is not ours.
-
-    Raises:
-        EvidenceError: there is one.
-    """
+    """Raises EvidenceError for an index.html that is not ours, and would be replaced."""
     page = results / "index.html"
     if page.exists() and _MARK not in page.read_bytes()[:2_000]:
         raise EvidenceError(f"{page} is not a page of results, and would be replaced: choose an --output elsewhere")
 
 
 def write_page(results: Path) -> Path:
-    """Writes `results`/index.html, whole or not at all, over the folders with an experiment.json, at most two deep.
+    """Writes `results`/index.html, whole or not at all, and returns its path.
 
-    A section whose experiment.json cannot be read says so. The same files give the same bytes.
-
-    Returns:
-        The page.
+    It shows the folders with an experiment.json, at most two deep; a section whose experiment.json cannot be read says
+    so. The same files give the same bytes.
 
     Raises:
         EvidenceError: see `require_page`.
@@ -145,7 +139,7 @@ def _section(folder: Path, results: Path) -> SectionView:
     except EvidenceError as error:
         return SectionView(anchor, path, title=path, error=str(error).replace(f"{folder}/", ""))
     if evidence is None:
-        return SectionView(anchor, path, title=path, error="experiment.json was there, and is no longer")
+        return SectionView(anchor, path, title=path, error="experiment.json was removed meanwhile")
     cells = sorted(evidence.cells, key=lambda cell: _ORDER.index(cell.state))
     counts = Counter(cell.state for cell in cells)
     commits = dict.fromkeys(cell.commit for cell in evidence.cells if cell.commit)
@@ -181,7 +175,7 @@ def _table(name: str, caption: str, folder: Path, results: Path) -> TableView:
         with (folder / f"{_stem(name)}.csv").open(newline="", encoding="utf-8") as file:
             head, *rows = list(csv.reader(file)) or [[]]
         if uneven := [number for number, row in enumerate(rows, start=2) if len(row) != len(head)]:
-            raise ValueError(f"row {uneven[0]} has not the {len(head)} cells of the head")
+            raise ValueError(f"row {uneven[0]} does not have the {len(head)} cells of the head")
     except FileNotFoundError:
         pass  # among the missing
     except (OSError, ValueError, csv.Error) as error:
@@ -214,7 +208,7 @@ def _commit(text: str) -> Commit:
 def _policy(text: str, folder: Path, results: Path) -> Link | None:
     """A link to the policy at `text`, which is relative to the working folder or to the experiment's.
 
-    None where nothing is there, or where it lies outside `results`, which may be published alone.
+    None if it does not exist, or lies outside `results`, which may be published alone.
     """
     inside = results.resolve()
     for start in (Path.cwd(), folder.resolve()):
@@ -230,7 +224,7 @@ def _media(folder: Path, results: Path, suffixes: set[str]) -> list[Link]:
 
 
 def _files(folder: Path, name: str, suffixes: Sequence[str], results: Path) -> tuple[list[Link], list[str]]:
-    """Links to the files of a figure or table that are there, and the names of those that are not."""
+    """Links to the files of a figure or table, and the names of those that are missing."""
     paths = [folder / f"{_stem(name)}{suffix}" for suffix in suffixes]
     links = [Link(path.name, _href(path, results)) for path in paths if path.is_file()]
     return links, [path.name for path in paths if not path.is_file()]
@@ -247,7 +241,7 @@ def _href(path: Path, results: Path) -> str:
 
 
 def _mostly_numbers(texts: Sequence[str]) -> bool:
-    """Whether a column is set as numbers: more than half of what it holds are, with their errors and intervals."""
+    """Whether more than half of a column's cells are numbers, perhaps with errors or intervals."""
     given = [text for text in texts if text.strip()]
     numbers = [text for text in given if set(text) <= _NUMBER and any(c.isdigit() for c in text)]
     return 2 * len(numbers) > len(given)

@@ -15,7 +15,7 @@ class Table:
     """Text by cell.
 
     Attributes:
-        caption: what it says, units and protocol.
+        caption: with units and protocol.
         head: names of the columns.
         rows: as long as the head.
     """
@@ -27,7 +27,7 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.head):
-                raise ValueError(f"a row of {len(row)} cells under a head of {len(self.head)}: {list(row)}")
+                raise ValueError(f"{len(self.head)} columns, but a row of {len(row)} cells: {list(row)}")
 
 
 def write_table(table: Table, folder: Path, name: str) -> None:
@@ -45,12 +45,12 @@ def markdown(table: Table) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Empty for what there is not."""
+    """Empty for None and NaN."""
     return "" if value is None or np.isnan(value) else f"{value:z,.{digits}f}"
 
 
 def mean_with_error(mean: float, error: float, digits: int = 2) -> str:
-    """ "12.00 ± 0.50"; without the second where there is one seed."""
+    """ "12.00 ± 0.50"; a NaN is left out, as the error of one seed."""
     return number(mean, digits) + ("" if np.isnan(error) or np.isnan(mean) else f" ± {error:,.{digits}f}")
 
 

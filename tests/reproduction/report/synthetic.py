@@ -24,12 +24,8 @@ def write_run(folder, settings, returns, *, finished=True):
     return folder
 
 
-def outcome(folder, cells, returns):
-    """An `Outcome` of `cells`, of which those have begun of whose cell `returns` gives any.
-
-    Args:
-        returns: of a cell, the returns of its intervals, or None.
-    """
+def outcome(folder, methods, cells, returns):
+    """An `Outcome` of `cells`; `returns(cell)` are the returns of a cell's intervals, or None if it has not begun."""
     evidence = []
     for cell, asked in zip(cells, asked_for(cells), strict=True):
         if (values := returns(cell)) is None:
@@ -37,7 +33,7 @@ def outcome(folder, cells, returns):
             continue
         write_run(folder / "runs" / cell.name, dict(asked.settings), values)
         evidence.append(describe(folder / "runs" / cell.name, cell.name, cell.method))
-    return Outcome(evidence, folder)
+    return Outcome(methods, evidence, folder)
 
 
 def row_of(table, *first):

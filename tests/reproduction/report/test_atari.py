@@ -16,6 +16,7 @@ from tests.reproduction.report.synthetic import outcome, row_of
 GAMES = ("Pong", "Breakout", "Qbert")
 ENVS = tuple(f"atari/{game}" for game in GAMES)
 FIRST = {"Pong": 0.0, "Breakout": 0.5, "Qbert": 2.0}  # human-normalised
+FIGURE1, TABLE49 = grids.figure1_atari(), grids.table_atari49()
 
 
 def raw(game, normalized):
@@ -28,11 +29,11 @@ def game_of(cell):
 
 
 def cells_of(methods, seeds=1, total_steps=10_000_000):
-    return make_cells(methods.values(), ENVS, seeds, total_steps=total_steps)
+    return make_cells(methods, ENVS, seeds, total_steps=total_steps)
 
 
 def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path):
-    methods = {k: m for k, m in grids.figure1_atari().items() if k in ("replay4_trust", "replay4", "dqn")}
+    methods = {k: m for k, m in FIGURE1.items() if k in ("replay4_trust", "replay4", "dqn")}
 
     def returns(cell):
         if cell.method == "DQN":
@@ -41,7 +42,7 @@ def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path
         steps = [FIRST[game_of(cell)]] * 10 if game_of(cell) != "Breakout" else [0.5] * 5 + [1.5] * 4 + [1.0]
         return [raw(game_of(cell), value) for value in steps]
 
-    report = atari.figure1(outcome(tmp_path, cells_of(methods), returns))
+    report = atari.figure1(outcome(tmp_path, methods, cells_of(methods), returns))
     row = row_of(report.tables["table"], "ACER, replay 4")
     assert (row["cells finished"], row["frames (M)"]) == ("3 of 3", "40.0")
     assert (row["median"], row["cumulative maximum"]) == ("1.00", "1.50")
@@ -60,17 +61,17 @@ def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path
 
 
 def test_figure1_ends_where_the_shortest_run_ends(tmp_path):
-    methods = {"replay4_trust": grids.figure1_atari()["replay4_trust"]}
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     cells = cells_of(methods)
-    made = outcome(tmp_path, cells, lambda cell: [raw(game_of(cell), FIRST[game_of(cell)])] * 10)
-    short = made.runs("ACER, replay 4", "atari/Pong")
+    made = outcome(tmp_path, methods, cells, lambda cell: [raw(game_of(cell), FIRST[game_of(cell)])] * 10)
+    short = made.runs("replay4_trust", "atari/Pong")
     short[0] = short[0]._replace(**{n: getattr(short[0], n)[:3] for n in short[0]._fields[3:]})
     row = row_of(atari.figure1(made).tables["table"], "ACER, replay 4")
     assert (row["frames (M)"], row["median"]) == ("12.0", "0.50")
 
 
 def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_path):
-    methods = {k: m for k, m in grids.figure1_atari().items() if k in ("replay4_trust", "dqn")}
+    methods = {k: m for k, m in FIGURE1.items() if k in ("replay4_trust", "dqn")}
     seeds = {0: 1.0, 1: 3.0}
 
     def returns(cell):
@@ -78,7 +79,7 @@ def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_
             return None
         return [raw(game_of(cell), seeds[cell.settings.seed] * FIRST[game_of(cell)])] * 10
 
-    tables = atari.table57(outcome(tmp_path, cells_of(methods, seeds=2), returns)).tables
+    tables = atari.table57(outcome(tmp_path, methods, cells_of(methods, seeds=2), returns)).tables
     assert row_of(tables["normalized"], "Breakout")["ACER, replay 4"] == "1.00 ± 0.50"
     assert row_of(tables["normalized"], "Breakout")["DQN"] == ""
     mean = raw("Breakout", 1.0)
@@ -92,12 +93,12 @@ def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_
 
 
 def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path):
-    cells = make_cells(grids.table_atari49().values(), ("atari/Pong", "atari/Asterix"), 2)
+    cells = make_cells(TABLE49, ("atari/Pong", "atari/Asterix"), 2)
 
     def returns(cell):
         return None if "Asterix" in cell.settings.env else [-21.0] * 9 + [18.0 + 2 * cell.settings.seed]
 
-    report = atari.table49(outcome(tmp_path, cells, returns))
+    report = atari.table49(outcome(tmp_path, TABLE49, cells, returns))
     row = row_of(report.tables["table"], "Pong")
     assert row["ACER"] == "19.00 ± 1.00"
     published = published_scores("ACER", "training").scores["Pong"]
@@ -115,27 +116,31 @@ def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path)
 
 
 def test_a_short_run_has_no_difference_to_40m_frames(tmp_path):
-    cells = make_cells(grids.table_atari49().values(), ("atari/Pong",), 1, total_steps=1_000_000)
-    row = row_of(atari.table49(outcome(tmp_path, cells, lambda cell: [-20.0] * 10)).tables["table"], "Pong")
+    cells = make_cells(TABLE49, ("atari/Pong",), 1, total_steps=1_000_000)
+    row = row_of(
+        atari.table49(outcome(tmp_path, TABLE49, cells, lambda cell: [-20.0] * 10)).tables["table"],
+        "Pong",
+    )
     assert (row["ACER, frames (M)"], row["ACER, difference"]) == ("4.0", "")
     assert row["OpenAI baselines' ACER at equal frames"] == "-19.99"
 
 
 def test_a_longer_run_counts_as_it_was_at_40m_frames(tmp_path):
-    cells = make_cells(grids.table_atari49().values(), ("atari/Pong",), 1, total_steps=20_000_000)
-    row = row_of(atari.table49(outcome(tmp_path, cells, lambda cell: [-20.0, 7.0, 20.0, 21.0])).tables["table"], "Pong")
+    cells = make_cells(TABLE49, ("atari/Pong",), 1, total_steps=20_000_000)
+    made = outcome(tmp_path, TABLE49, cells, lambda cell: [-20.0, 7.0, 20.0, 21.0])
+    row = row_of(atari.table49(made).tables["table"], "Pong")
     assert (row["ACER"], row["ACER, frames (M)"]) == ("7.00", "40.0")
     assert row["ACER, difference"] != ""
 
 
-@pytest.mark.parametrize("methods", [grids.figure1_atari(), grids.table_atari49()])
+@pytest.mark.parametrize("methods", [FIGURE1, TABLE49])
 def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path, methods):
     late = {
         key: dataclasses.replace(method, total_steps=method.total_steps + 16 * 20 - 1)
         for key, method in methods.items()
     }
-    cells = make_cells(late.values(), ("atari/Pong",), 1)
-    made = outcome(tmp_path, cells, lambda cell: [20.0] * 10)
+    cells = make_cells(late, ("atari/Pong",), 1)
+    made = outcome(tmp_path, late, cells, lambda cell: [20.0] * 10)
     if "dqn" in methods:
         for row in atari.figure1(made).tables["table"].rows:
             assert row[6] != "", row
@@ -145,10 +150,9 @@ def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path
 
 
 def test_table_57_says_how_far_ours_have_come(tmp_path):
-    methods = {"replay4_trust": grids.figure1_atari()["replay4_trust"]}
-    made = outcome(
-        tmp_path, cells_of(methods, total_steps=20_000), lambda cell: None if "Qbert" in cell.settings.env else [0]
-    )
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
+    cells = cells_of(methods, total_steps=20_000)
+    made = outcome(tmp_path, methods, cells, lambda cell: None if "Qbert" in cell.settings.env else [0])
     table = atari.table57(made).tables["table"]
     assert row_of(table, "frames (M), least")["ACER, replay 4"] == "0.1"
     assert row_of(table, "cells finished")["ACER, replay 4"] == "2 of 3"
@@ -163,7 +167,7 @@ def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
         gain = better[game] if "proportional" in cell.method else 0.0
         return [raw(game, FIRST[game] + gain)] * 10
 
-    tables = atari.table1(outcome(tmp_path, cells_of(methods), returns)).tables
+    tables = atari.table1(outcome(tmp_path, methods, cells_of(methods), returns)).tables
     ours = row_of(tables["table"], "Prioritized Double DQN (proportional)", "ours")
     assert (ours["games"], ours["median"], ours["mean"]) == ("3", "0.50", f"{(0.5 + 0.4 + 3.0) / 3:.2f}")
     assert (ours["> baseline"], ours["> human"]) == ("2 of 3", "1")
@@ -179,7 +183,7 @@ def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
 
 def test_table1_compares_with_the_games_that_ours_has(tmp_path):
     methods = {"ddqn_tuned": grids.table1_prioritized()["ddqn_tuned"]}
-    made = outcome(tmp_path, cells_of(methods), lambda cell: [0.0] * 10 if game_of(cell) == "Pong" else None)
+    made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10 if game_of(cell) == "Pong" else None)
     same = row_of(atari.table1(made).tables["table"], "Double DQN", "published, the same games")
     theirs = published_scores("Double DQN", "human starts").human_normalized(["Pong"])["Pong"]
     assert (same["games"], same["median"]) == ("1", f"{theirs:.2f}")
@@ -187,6 +191,6 @@ def test_table1_compares_with_the_games_that_ours_has(tmp_path):
 
 @pytest.mark.parametrize("report", [atari.figure1, atari.table57])
 def test_nothing_begun_is_shown_as_nothing(tmp_path, report):
-    made = report(outcome(tmp_path, cells_of(grids.figure1_atari()), lambda cell: None))
+    made = report(outcome(tmp_path, FIGURE1, cells_of(FIGURE1), lambda cell: None))
     assert len(made.tables["table"].rows) == (10 if report is atari.figure1 else 5)
     assert made.figures["figure"].figure.axes

@@ -15,7 +15,7 @@ TASKS = ("control/reacher3", "control/walker2d")
 
 
 def figure3_outcome(tmp_path):
-    cells = make_cells(grids.figure3_continuous().values(), TASKS, 2, total_steps=2_000_000)
+    cells = make_cells(grids.figure3_continuous(), TASKS, 2, total_steps=2_000_000)
     level = {"ACER": 300, "Trust-TIS": 200, "TIS": 50}
 
     def returns(cell):
@@ -23,7 +23,7 @@ def figure3_outcome(tmp_path):
             return None
         return [0] * 9 + [level[cell.method] + 10 * cell.settings.seed]
 
-    return outcome(tmp_path, cells, returns)
+    return outcome(tmp_path, grids.figure3_continuous(), cells, returns)
 
 
 def test_figure3_stands_beside_the_paper_at_equal_steps(tmp_path):
@@ -50,34 +50,36 @@ def test_the_table_of_control_orders_the_methods(tmp_path):
 
 
 def test_what_has_no_score_has_no_place_in_the_order(tmp_path):
-    cells = make_cells(grids.figure3_continuous().values(), TASKS[:1], 1, total_steps=500_000)
-    made = outcome(tmp_path, cells, lambda cell: [100.0] * 10)
+    cells = make_cells(grids.figure3_continuous(), TASKS[:1], 1, total_steps=500_000)
+    made = outcome(tmp_path, grids.figure3_continuous(), cells, lambda cell: [100.0] * 10)
     row = row_of(control.table(made).tables["table"], "control/reacher3")
     # The paper's curves begin later.
     assert (row["ACER, paper at equal steps"], row["order, best first"], row["order in the paper"]) == ("", "", "")
 
 
 def test_seeds_that_came_further_are_read_where_the_shortest_ends(tmp_path):
-    cells = make_cells([grids.figure3_continuous()["acer_continuous"]], TASKS[:1], 2, total_steps=2_000_000)
-    made = outcome(tmp_path, cells, lambda cell: [10.0] * 5 + [100.0] * 5)
-    runs = made.runs("ACER", "control/reacher3")
+    methods = {"acer_continuous": grids.figure3_continuous()["acer_continuous"]}
+    cells = make_cells(methods, TASKS[:1], 2, total_steps=2_000_000)
+    made = outcome(tmp_path, methods, cells, lambda cell: [10.0] * 5 + [100.0] * 5)
+    runs = made.runs("acer_continuous", "control/reacher3")
     runs[0] = runs[0].until(1_000_000)
     row = row_of(control.figure3(made).tables["table"], "control/reacher3", "ACER")
     assert (row["steps"], row["return"]) == ("1,000,000", "10.00 ± 0.00")
 
 
 def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path):
-    methods = [
-        dataclasses.replace(m, total_steps=m.total_steps[TASKS[0]] + 799) for m in grids.figure3_continuous().values()
-    ]
-    made = outcome(tmp_path, make_cells(methods, TASKS[:1], 1), lambda cell: [400.0] * 10)
+    methods = {
+        name: dataclasses.replace(method, total_steps=method.total_steps[TASKS[0]] + 799)
+        for name, method in grids.figure3_continuous().items()
+    }
+    made = outcome(tmp_path, methods, make_cells(methods, TASKS[:1], 1), lambda cell: [400.0] * 10)
     for row in control.figure3(made).tables["table"].rows:
         assert row[5] != "", row
 
 
 def test_figure4_has_a_published_curve_of_every_ablation(tmp_path):
-    cells = make_cells(grids.figure4_ablation().values(), ("control/fish",), 1, total_steps=1_000_000)
-    report = control.figure4(outcome(tmp_path, cells, lambda cell: [-9.0]))
+    cells = make_cells(grids.figure4_ablation(), ("control/fish",), 1, total_steps=1_000_000)
+    report = control.figure4(outcome(tmp_path, grids.figure4_ablation(), cells, lambda cell: [-9.0]))
     for curve in published_ablations("control/fish"):
         row = row_of(report.tables["table"], "control/fish", curve.method)
         assert (row["return"], row["paper at its end"]) == ("-9.00", f"{curve.mean[-1]:,.2f} at 79M")
@@ -89,7 +91,7 @@ def test_figure4_has_a_published_curve_of_every_ablation(tmp_path):
 def test_figure5_lays_each_setting_beside_the_papers_and_gives_the_rank_correlation(tmp_path):
     methods = grids.figure5_sensitivity()
     env = "control/cheetah"
-    cells = make_cells(methods.values(), (env,), 1, total_steps=1_000_000)
+    cells = make_cells(methods, (env,), 1, total_steps=1_000_000)
     points = published_search(env)
     assert len(cells) == len(points)
 
@@ -97,7 +99,7 @@ def test_figure5_lays_each_setting_beside_the_papers_and_gives_the_rank_correlat
         rate = cell.settings.learning_rate
         return [100 * rate] if rate < 3e-4 else None
 
-    report = control.figure5(outcome(tmp_path, cells, returns))
+    report = control.figure5(outcome(tmp_path, methods, cells, returns))
     known = [point for point in points if point.learning_rate < 3e-4]
     assert 2 < len(known) < len(points)
     expected = spearmanr([p.learning_rate for p in known], [p.score for p in known]).statistic

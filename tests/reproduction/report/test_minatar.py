@@ -9,7 +9,8 @@ from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.report import minatar
 from tests.reproduction.report.synthetic import outcome, row_of
 
-AGAINST = {"ACER, replay 4": "ACER, replay 4, no trust region"}
+AGAINST = {"replay4_trust": "replay4"}
+METHODS = grids.figure1_minatar()
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +21,7 @@ def references(monkeypatch):
 
 
 def cells(*names, seeds=2):
-    methods = [grids.figure1_minatar()[name] for name in names]
-    return make_cells(methods, grids.MINATAR[:2], seeds)
+    return make_cells({name: METHODS[name] for name in names}, grids.MINATAR[:2], seeds)
 
 
 def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
@@ -38,7 +38,7 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
             return [8.5] * 10
         return [1.0] * 9 + [raw[cell.settings.env.removeprefix("minatar/"), cell.settings.seed]]
 
-    report = minatar.report(outcome(tmp_path, cells("replay4_trust", "replay4"), returns), AGAINST)
+    report = minatar.report(outcome(tmp_path, METHODS, cells("replay4_trust", "replay4"), returns), AGAINST)
     row = row_of(report.tables["table"], "ACER, replay 4")
     assert (row["games"], row["seeds"], row["steps, all runs"]) == ("2 of 2", "2", "1,000,000")
     assert row["interquartile mean [95 %]"].startswith("1.00 [")
@@ -57,7 +57,7 @@ def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
     def returns(cell):
         return None if (cell.settings.env, cell.settings.seed) == ("minatar/breakout", 1) else [6.0] * 10
 
-    made = outcome(tmp_path, cells("replay4_trust"), returns)
+    made = outcome(tmp_path, METHODS, cells("replay4_trust"), returns)
     report = minatar.report(made, AGAINST)
     row = row_of(report.tables["table"], "ACER, replay 4")
     assert (row["cells finished"], row["seeds"]) == ("3 of 4", "1")
@@ -66,23 +66,23 @@ def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
 
 
 def test_a_method_that_is_not_shown_is_not_named(tmp_path):
-    made = outcome(tmp_path, cells("replay4_trust"), lambda cell: [6.0] * 10)
+    made = outcome(tmp_path, METHODS, cells("replay4_trust"), lambda cell: [6.0] * 10)
     row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")
     assert (row["compared with"], row["probability of improvement [95 %]"]) == ("", "")
 
 
 def test_methods_that_have_not_come_equally_far_are_not_compared(tmp_path):
-    made = outcome(tmp_path, cells("replay4_trust", "replay4", seeds=1), lambda cell: [1.0, 6.0] * 5)
+    made = outcome(tmp_path, METHODS, cells("replay4_trust", "replay4", seeds=1), lambda cell: [1.0, 6.0] * 5)
     for env in grids.MINATAR[:2]:
-        (run,) = made.runs("ACER, replay 4", env)
-        made.runs("ACER, replay 4", env)[:] = [run.until(500_000)]
+        (run,) = made.runs("replay4_trust", env)
+        made.runs("replay4_trust", env)[:] = [run.until(500_000)]
     row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")
     assert (row["steps, all runs"], row["probability of improvement [95 %]"]) == ("500,000", "")
 
 
 def test_seeds_are_compared_where_the_shortest_ends(tmp_path):
-    made = outcome(tmp_path, cells("replay4_trust"), lambda cell: [1.0] * 5 + [11.0] * 5)
-    runs = made.runs("ACER, replay 4", "minatar/asterix")
+    made = outcome(tmp_path, METHODS, cells("replay4_trust"), lambda cell: [1.0] * 5 + [11.0] * 5)
+    runs = made.runs("replay4_trust", "minatar/asterix")
     runs[0] = runs[0].until(500_000)
     tables = minatar.report(made, AGAINST).tables
     assert row_of(tables["table"], "ACER, replay 4")["interquartile mean [95 %]"].startswith("0.00 [")
@@ -90,7 +90,7 @@ def test_seeds_are_compared_where_the_shortest_ends(tmp_path):
 
 
 def test_nothing_begun_is_shown_as_nothing(tmp_path):
-    report = minatar.report(outcome(tmp_path, cells("replay4_trust"), lambda cell: None), AGAINST)
+    report = minatar.report(outcome(tmp_path, METHODS, cells("replay4_trust"), lambda cell: None), AGAINST)
     assert row_of(report.tables["table"], "ACER, replay 4")["interquartile mean [95 %]"] == ""
 
 

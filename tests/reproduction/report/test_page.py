@@ -165,7 +165,7 @@ def test_tables_are_of_their_csv_with_numbers_to_the_right(page):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"a,b\n1,2\n3\n", "row 3 has not the 2 cells"),
+        (b"a,b\n1,2\n3\n", "row 3 does not have the 2 cells"),
         (b"a,b\n\xff,2\n", "table.csv cannot be read"),
         (None, "Missing: <code>table.csv</code>."),
         (b"", "All 5 cells"),

@@ -1,0 +1,39 @@
+"""Labels are text for people: reports find methods, published data and comparisons by the methods' names."""
+
+import dataclasses
+import re
+
+import pytest
+
+from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.methods import make_cells
+from tests.reproduction.report.synthetic import outcome
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_reworded_label_changes_nothing_else(tmp_path, name):
+    experiment = EXPERIMENTS[name]
+    reworded = {key: dataclasses.replace(m, label=f"<{m.label}>") for key, m in experiment.methods.items()}
+    reports = []
+    for folder, methods in (("as_it_is", experiment.methods), ("reworded", reworded)):
+        cells = make_cells(methods, experiment.envs[:1], 1)
+        reports.append(experiment.report(outcome(tmp_path / folder, methods, cells, lambda cell: [20.0] * 10)))
+    old, new = (
+        [
+            re.sub("[<>]", "", text)
+            for table in report.tables.values()
+            for row in (table.head, *table.rows)
+            for text in row
+        ]
+        for report in reports
+    )
+    assert old == new != []
+    styles = [
+        [
+            (line.get_color(), line.get_linestyle())
+            for axes in report.figures["figure"].figure.axes
+            for line in axes.lines
+        ]
+        for report in reports
+    ]
+    assert styles[0] == styles[1]
