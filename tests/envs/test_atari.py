@@ -71,7 +71,7 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_s
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", preset.sticky_probability)
     ale.setInt("random_seed", int(np.random.SeedSequence(3).generate_state(1)[0] >> 1))
-    rom = roms.get_rom_path(envs.names.ATARI_ROMS[game])
+    rom = roms.get_rom_path(envs.families.ATARI_ROMS[game])
     assert rom is not None
     ale.loadROM(rom)
     legal = ale.getLegalActionSet() if preset.full_action_set else ale.getMinimalActionSet()

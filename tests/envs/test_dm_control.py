@@ -49,7 +49,7 @@ def test_spec():
 
 
 def test_what_is_not_of_the_suite_is_refused():
-    with pytest.raises(envs.InvalidEnvironment, match="stack_2_bricks_vision-v0 is not of the Control Suite"):
+    with pytest.raises(envs.InvalidEnvironment, match="stack_2_bricks_vision-v0 is not supported"):
         envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
 
 

@@ -115,7 +115,7 @@ def test_pictures_whose_package_is_not_installed(blank):
     blank()
     envs.make("Blank-v0", 1, 0)
     message = refused("Blank-v0", render=True)
-    assert "draw Blank-v0" in message and "pygame" in message
+    assert "rendering Blank-v0" in message and "pygame" in message
 
 
 def test_minatar_is_not_installed(monkeypatch):

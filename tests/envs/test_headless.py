@@ -41,7 +41,7 @@ def test_the_first_that_works_is_chosen(works, there, chosen):
 )
 def test_none_works(works, env_id):
     works()
-    with pytest.raises(envs.InvalidEnvironment, match=f"to draw {env_id} .*neither.*libegl1.*libosmesa6"):
+    with pytest.raises(envs.InvalidEnvironment, match=f"rendering {env_id} .*neither.*libegl1.*libosmesa6"):
         envs.make(env_id, 1, 0, render=True)
     assert not os.environ["MUJOCO_GL"]
 
@@ -192,7 +192,7 @@ def test_a_process_that_dies(ball):
     screen.draw(data)
     screen._process.kill()
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="draws MuJoCo's pictures died: exit status -9"):
+        with pytest.raises(RuntimeError, match="renders MuJoCo died: exit status -9"):
             screen.draw(data)
 
 

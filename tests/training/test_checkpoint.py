@@ -190,7 +190,7 @@ def test_a_flipped_bit_anywhere_in_the_state_falls_back_or_changes_nothing(two, 
             assert step == 100
             assert same_replay(replay, replay_at_100)
             assert f"checkpoint {folder}/000000000200 is damaged (" in err
-            assert f"falling back to the checkpoint before, {folder}/000000000100\n" in err
+            assert f"falling back to the previous checkpoint, {folder}/000000000100\n" in err
             (set_aside,) = folder.glob("*.damaged*")
             assert (set_aside / "state.npz").read_bytes() == damaged
             set_aside.rename(folder / "000000000200")
@@ -263,7 +263,7 @@ def test_where_none_is_whole_every_start_is_refused_and_nothing_is_moved(two):
     before = tree(folder)
     for _ in range(2):
         replay = source.empty()
-        with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints in .* is whole; start again in another"):
+        with pytest.raises(CheckpointError, match=r"all 2 checkpoints in .* are damaged; start again in another"):
             checkpoints.restore(replay)
         assert replay.rows == 0
         assert tree(folder) == before
@@ -342,7 +342,7 @@ def test_a_disk_that_fills_up_leaves_the_earlier_checkpoints_whole_and_the_run_a
     with files_at_most(size), pytest.raises(CheckpointError) as failed:
         checkpoints.save(big, source.replay, 300)
     reason = f"[Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}"
-    assert str(failed.value) == f"checkpoint at step 300 not written: {reason}; the earlier ones in {folder} are whole"
+    assert str(failed.value) == f"checkpoint at step 300 not written: {reason}; the earlier ones in {folder} are intact"
     assert tree(folder) == before
     assert step_of(Checkpoints(folder).restore(source.empty())) == 200
     checkpoints.save(snapshot_of(300), source.replay, 300)

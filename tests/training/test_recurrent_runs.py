@@ -353,7 +353,7 @@ def test_what_does_not_go_with_a_recurrent_network_is_refused(given: dict[str, A
 
 def test_continuous_actions_are_refused() -> None:
     settings = settings_of(env="Pendulum-v1", agent="a3c")
-    with pytest.raises(SettingsError, match="^--network=mlp_lstm: continuous actions are chosen by network 'mlp'"):
+    with pytest.raises(SettingsError, match="^--network=mlp_lstm: must be 'mlp' for continuous actions"):
         make_agent(settings, envs.spec("Pendulum-v1"))
 
 

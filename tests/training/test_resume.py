@@ -170,7 +170,7 @@ def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
         arrays["online/more"] = np.zeros(1)
     else:
         arrays["online/q/bias"] = np.zeros(7)
-    with pytest.raises(CheckpointError, match="comes from other code"):
+    with pytest.raises(CheckpointError, match="another version wrote it"):
         _assign(agent, arrays)
     assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.model.get_weights(), strict=True))
 

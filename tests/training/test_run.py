@@ -147,7 +147,7 @@ def test_a_finished_run_started_again_does_nothing(done, light, capsys):
     before = tree(done), {p: p.stat().st_mtime_ns for p in done.rglob("*") if p.is_file() and p.name != "lock"}
     agents = len(light)
     assert script(small_settings(), done) == 0
-    assert f"{done} holds this run, finished already" in capsys.readouterr().out
+    assert f"{done} holds this run, already finished" in capsys.readouterr().out
     assert (tree(done), {p: p.stat().st_mtime_ns for p in before[1]}) == before
     assert len(light) == agents
 
@@ -293,7 +293,7 @@ def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):
 def test_a_run_too_short_to_replay_says_so(light, tmp_path, capsys, replay_start, said):
     settings = small_settings(total_steps=200, replay_start=replay_start)
     assert script(settings, tmp_path / "run") == 0
-    line = f"no replay in this run: --replay_start={replay_start} is per environment, {2 * replay_start} steps in all\n"
+    line = f"no replay in this run: --replay_start={replay_start} is per environment, {2 * replay_start} steps in"
     assert (line in capsys.readouterr().out) == said
     assert (rows_of(tmp_path / "run")[-1]["replay_updates"] == "0") == said
 
@@ -344,7 +344,7 @@ def test_a_run_without_a_checkpoint_starts_over_and_says_so(stopped, capsys):
     run_dir, light, _ = stopped
     shutil.rmtree(run_dir / "checkpoints")
     assert script(small_settings(), run_dir) == 0
-    assert f"{run_dir} has no checkpoint yet: starting from the first step\n" in capsys.readouterr().err
+    assert f"{run_dir} has no checkpoint yet: starting from step 0\n" in capsys.readouterr().err
     check_progress(run_dir, small_settings())
 
 
@@ -412,6 +412,6 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
 
     monkeypatch.setattr(run, "make_agent", other)
     assert script(small_settings(), run_dir) == 1
-    assert "comes from other code" in capsys.readouterr().err
+    assert "another version wrote it" in capsys.readouterr().err
     with pytest.raises(CheckpointError):
         export_run(run_dir, run_dir / "policy")
