@@ -25,28 +25,16 @@ CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fi
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """The environments whose ids begin with the family's name and a slash.
+    """The environments whose ids begin with the family's name and a slash."""
 
-    Attributes:
-        maker: "module:function" that makes N of them from the rest of the id, N, seeds and options of `envs.make`.
-        names: of the environments; () for an open set.
-        packages: that they come from, by their names on PyPI.
-        preset: default preset of `acer_tf.presets` for discrete and for continuous actions; "" if the family has no
-            such environments.
-        reward_clip: default bound ± on rewards in learning.
-        atari: whether `--atari_preset` applies.
-        alike: whether all of them take the same time to step.
-        pictures_per_second: of a video, for environments without a simulated clock.
-    """
-
-    maker: str
-    names: tuple[str, ...]
-    packages: tuple[str, ...]
-    preset: tuple[str, str]
-    reward_clip: float = math.inf
-    atari: bool = False
-    alike: bool = False
-    pictures_per_second: float = 30.0
+    maker: str  # "module:function" that makes N of them from the rest of the id, N, seeds and options of `envs.make`
+    names: tuple[str, ...]  # of the environments; () for an open set
+    packages: tuple[str, ...]  # that they come from, by their names on PyPI
+    preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
+    reward_clip: float = math.inf  # default bound ± on rewards in learning
+    atari: bool = False  # whether `--atari_preset` applies
+    alike: bool = False  # whether all of them take the same time to step
+    pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
 
 
 FAMILIES: dict[str, Family] = {

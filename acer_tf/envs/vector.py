@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -49,10 +49,6 @@ class VectorEnvironment:
         steps_per_second: agent steps in one simulated second; None if the environment has no clock.
     """
 
-    spec: EnvironmentSpec
-    num_envs: int
-    steps_per_second: float | None
-
     def __init__(
         self,
         env: VectorEnv[Any, Any, Any],
@@ -78,23 +74,21 @@ class VectorEnvironment:
         """
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
-        observations, actions = env.single_observation_space, env.single_action_space
+        check_action_space(str(env), env.single_action_space)
+        observations, actions = env.single_observation_space, cast(Any, env.single_action_space)
         assert isinstance(observations, gymnasium.spaces.Box)
-        check_action_space(str(env), actions)
+        box = isinstance(actions, gymnasium.spaces.Box)
         self.spec = EnvironmentSpec(
             observation_shape=observations.shape,
             observation_dtype=str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32",
             stack=stack,
-            num_actions=int(actions.n) if isinstance(actions, gymnasium.spaces.Discrete) else 0,
+            num_actions=0 if box else int(actions.n),
             frames_per_step=frames_per_step,
-            action_low=tuple(actions.low.tolist()) if isinstance(actions, gymnasium.spaces.Box) else (),
-            action_high=tuple(actions.high.tolist()) if isinstance(actions, gymnasium.spaces.Box) else (),
+            action_low=tuple(actions.low.tolist()) if box else (),
+            action_high=tuple(actions.high.tolist()) if box else (),
         )
-        self.num_envs = env.num_envs
-        self.steps_per_second = steps_per_second
-        self._env = env
-        self._seeds = seeds
-        self._actions: Any = actions
+        self.num_envs, self.steps_per_second = env.num_envs, steps_per_second
+        self._env, self._seeds, self._actions = env, seeds, actions
         self._life_loss_ends_return = life_loss_ends_return
         self._last: np.ndarray | None = None
         self._age = np.zeros(self.num_envs, np.uint8)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -116,7 +117,7 @@ class Checkpoints:
                 print(f"falling back to the previous checkpoint, {path}", file=sys.stderr)
             if replay is not None:
                 for other in damaged:
-                    other.rename(_free_name(other.with_suffix(".damaged")))
+                    set_aside(other)
             return snapshot
         if complete:
             raise CheckpointError(
@@ -159,8 +160,10 @@ def _under(prefix: str, members: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     return {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
 
 
-def _free_name(path: Path) -> Path:
-    return next(p for p in (path, *(path.with_name(f"{path.name}-{i}") for i in range(2, 1000))) if not p.exists())
+def set_aside(path: Path) -> Path:
+    """Renames a damaged `path` to the first free <name>.damaged-<n>; returns the new path."""
+    names = (path.with_name(f"{path.name}.damaged-{n}") for n in itertools.count(1))
+    return path.rename(next(name for name in names if not name.exists()))
 
 
 @contextlib.contextmanager

@@ -120,35 +120,35 @@ def evaluate(
     quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
     # The third word sets it apart from training, which seeds its environments with (seed, steps).
     random = np.random.default_rng((seed, 0, 2))
-    games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
+    scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
-        playing = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
-        stack.callback(playing.close)
+        world = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
+        stack.callback(world.close)
         if recorder is not None:
-            recorder.start(_video_fps(policy, playing))
+            recorder.start(_video_fps(policy, world))
         progress = _Progress(episodes, report)
-        step, first_state = playing.reset(), policy.initial_state(num_envs)
+        step, first_state = world.reset(), policy.initial_state(num_envs)
         state = first_state
-        while any(len(played) < share for played, share in zip(games, quota, strict=True)):
-            if recorder is not None and not games[0]:
-                recorder.add(playing.render()[0])
+        while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
+            if recorder is not None and not scored[0]:
+                recorder.add(world.render()[0])
             answer = policy.answer(step.observation, state)
-            step = playing.step(_choose(answer, None if greedy else random))
+            step = world.step(_choose(answer, None if greedy else random))
             # As in training: the masked row was the last of the old episode.
             state = np.where(step.mask[:, None], answer.get("state", state), first_state)
             score += step.reward
             length += step.mask
             for i in np.flatnonzero(step.last):
-                if recorder is not None and i == 0 and not games[0]:
-                    recorder.add(playing.render()[0])
+                if recorder is not None and i == 0 and not scored[0]:
+                    recorder.add(world.render()[0])
                     recorder.finish()
-                if len(games[i]) < quota[i]:
-                    games[i].append((float(score[i]), int(length[i])))
+                if len(scored[i]) < quota[i]:
+                    scored[i].append((float(score[i]), int(length[i])))
                 score[i], length[i] = 0.0, 0
-            progress.note(sum(map(len, games)), int(step.mask.sum()))
-    returns, steps = zip(*(game for played in games for game in played), strict=True)
+            progress.note(sum(map(len, scored)), int(step.mask.sum()))
+    returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
     return EvaluationResult(
         env=policy.metadata["env"],
         greedy=greedy,
@@ -203,13 +203,13 @@ class _Progress:
         self._steps = 0
         self._began = self._reported = time.monotonic()
 
-    def note(self, played: int, steps: int) -> None:
+    def note(self, done: int, steps: int) -> None:
         self._steps += steps
         now = time.monotonic()
         if self._report is not None and now - self._reported >= _REPORT_SECONDS:
             self._reported = now
             rate = self._steps / (now - self._began)
-            self._report(f"{played}/{self._episodes} games, {self._steps:,} steps, {rate:,.0f} steps/s")
+            self._report(f"{done}/{self._episodes} episodes, {self._steps:,} steps, {rate:,.0f} steps/s")
 
 
 class _Video:

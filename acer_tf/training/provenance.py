@@ -89,8 +89,5 @@ def _gpus() -> dict[str, Any]:
 
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
+    found = re.search(r"^model name\s*:\s*(.*\S)", info.read_text(), re.MULTILINE) if info.exists() else None
+    return found[1] if found else platform.processor()

@@ -25,25 +25,15 @@ class RecordError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-    """The content of a run.json, of any version.
+    """The content of a run.json of any version."""
 
-    Attributes:
-        settings: as written; `settings_from` converts them to this version's.
-        finished: whether the run finished.
-        commit: of the code that started the run, with "+changes" appended if the code differed; None if unknown.
-        machine: that started it: "host", "cores" and so on; may be empty.
-        threads: that it used: "emulators" and so on; empty in old records.
-        environment: None in old records.
-        document: everything.
-    """
-
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # as written; `settings_from` converts them to this version's
     finished: bool
-    commit: str | None
-    machine: dict[str, Any]
-    threads: dict[str, int]
-    environment: EnvironmentSpec | None
-    document: dict[str, Any]
+    commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
+    machine: dict[str, Any]  # that started it: "host", "cores" and so on; may be empty
+    threads: dict[str, int]  # that it used: "emulators" and so on; empty in old records
+    environment: EnvironmentSpec | None  # None in old records
+    document: dict[str, Any]  # everything
 
 
 def read_record(folder: Path) -> RunRecord:

@@ -1,4 +1,4 @@
-"""What bad input gives: InvalidEnvironment, a sentence that says what to do, and nothing started."""
+"""Bad input raises InvalidEnvironment with a sentence that says what to do, and starts nothing."""
 
 import re
 import sys
@@ -46,7 +46,7 @@ def test_a_name_near_nothing(asked):
     assert f"no environment {asked!r}" in refused(asked)
 
 
-def test_an_observation_that_is_no_box():
+def test_an_observation_that_is_not_a_box():
     assert "FrozenLake-v1 has the observation space Discrete(16)" in refused("FrozenLake-v1")
 
 

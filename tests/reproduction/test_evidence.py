@@ -111,7 +111,7 @@ def test_the_evidence_of_another_experiment_is_refused(tmp_path):
 def test_a_folder_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(EvidenceError, match=f"--output={folder}: cannot be written to"):
+        with pytest.raises(EvidenceError, match=f"--output={folder} is not writable"):
             require_folder(folder)
     require_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []

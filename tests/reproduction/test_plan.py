@@ -101,7 +101,7 @@ def test_finished_cells_cost_nothing_and_interrupted_ones_their_rest(tmp_path):
     lines, measurements, _ = planned(cells, tmp_path, HOURLY)
     assert tree(tmp_path) == before
     assert len(measurements) == 1
-    assert lines[0] == f"3 cells in {tmp_path}, 1 finished; 30,000 steps, 16,000 of them left"
+    assert lines[0] == f"3 cells in {tmp_path}, 1 finished; 30,000 steps, 16,000 left"
     assert lines[2].split() == ["ACER", "3", "1", "1", "10,000", "0", "160.0"]
     assert line(lines, "time:") == "time: 160.0 hours (7 days) by one process; the longest cell takes 100.0"
 
@@ -127,7 +127,7 @@ def test_hours_side_by_side_and_of_one_process(tmp_path):
     lines, ((_, threads, copies),), _ = planned(cells, tmp_path, HOURLY, processes=2, threads=1)
     assert (threads, copies) == (1, 2)
     time = line(lines, "time:")
-    assert time.startswith("time: 200.0 hours (8 days) by 2 processes of 1 thread each, side by side; the longest cell")
+    assert time.startswith("time: 200.0 hours (8 days) with 2 processes of 1 thread each; the longest cell")
     assert "of one process of 1 thread: 300.0 hours for all" in line(lines, "steps/s and hours left")
     _, ((_, _, copies),), _ = planned(cells, tmp_path, processes=8, threads=1)
     assert copies == 3  # no more than would run
@@ -238,7 +238,7 @@ def test_what_would_not_suffice_is_a_warning(tmp_path, monkeypatch):
 def test_the_table_is_aligned_and_names_everything(tmp_path):
     cells = [cell(), cell("A3C, long", agent="a3c"), cell("A3C, long", agent="a3c", seed=1, total_steps=20_000)]
     lines, _, _ = planned(cells, tmp_path, processes=2, threads=1)
-    assert lines[0] == f"3 cells in {tmp_path}, 0 finished; 40,000 steps, 40,000 of them left"
+    assert lines[0] == f"3 cells in {tmp_path}, 0 finished; 40,000 steps, 40,000 left"
     assert len({len(row) for row in lines[1:4]}) == 1
     assert lines[1].split("  ")[0] == "method" and lines[1].endswith("hours left")
     assert lines[3].split() == ["A3C,", "long", "2", "0", "1", "10,000", "to", "20,000", "100", "0.092"]

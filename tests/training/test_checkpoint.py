@@ -225,7 +225,7 @@ def test_a_flipped_bit_anywhere_in_the_newest_chunk_falls_back_or_changes_nothin
         if step == 100:
             fell_back += 1
             assert path.name in capsys.readouterr().err
-            (folder / "000000000200.damaged").rename(folder / "000000000200")
+            (folder / "000000000200.damaged-1").rename(folder / "000000000200")
     assert fell_back > 100
 
 
@@ -246,7 +246,7 @@ def test_a_run_that_fell_back_goes_on_and_leaves_the_damaged_one_where_it_was_se
     source.replay = replay
     replay.seam(*source.world.reset()[:2])
     save_at(checkpoints, source, 150, 200)
-    assert names(folder) == ["000000000150", "000000000200", "000000000200.damaged", "replay"]
+    assert names(folder) == ["000000000150", "000000000200", "000000000200.damaged-1", "replay"]
     again = source.empty()
     assert step_of(checkpoints.restore(again)) == 200
     assert same_replay(again, replay)
@@ -376,7 +376,7 @@ def test_a_failure_at_any_call_to_the_disk_leaves_whole_checkpoints(two, call, m
             assert next(calls) <= call + 1  # there were no more calls
     replay = source.empty()
     assert step_of(Checkpoints(folder).restore(replay)) in (200, 300)
-    assert not list(folder.glob("*.damaged"))
+    assert not list(folder.glob("*.damaged-*"))
     checkpoints.save(snapshot_of(400), source.replay, 400)
     assert step_of(Checkpoints(folder).restore(replay)) == 400
     assert same_replay(replay, source.replay)
@@ -422,7 +422,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint_no_older_than_the_last(t
     replay = source.empty(30)
     assert step_of(Checkpoints(tmp_path / "c").restore(replay)) >= least
     replay.check_valid()
-    assert not list((tmp_path / "c").glob("*.damaged"))
+    assert not list((tmp_path / "c").glob("*.damaged-*"))
 
 
 def test_the_state_of_a_checkpoint_is_strict_and_readable(two):

@@ -354,7 +354,7 @@ def test_progress_is_reported(scripted: list[ScriptedEnvironment], monkeypatch: 
     assert lines == []  # it took less than 10 seconds
     monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
     run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
-    assert [line.rpartition(", ")[0] for line in lines] == ["1/2 games, 2 steps", "2/2 games, 3 steps"]
+    assert [line.rpartition(", ")[0] for line in lines] == ["1/2 episodes, 2 steps", "2/2 episodes, 3 steps"]
 
 
 def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:

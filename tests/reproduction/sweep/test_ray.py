@@ -104,7 +104,7 @@ def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster,
     assert not (tmp_path / "sweep").exists()
     cluster.add_node(num_cpus=1, memory=MEMORY)
     launcher = RayLauncher(cluster.address, threads=1, executable=str(tmp_path / "python"), cwd=ROOT)
-    with pytest.raises(SweepError, match=r"^node \S+ \(.*\) cannot be used: .*/python is not there"):
+    with pytest.raises(SweepError, match=r"^node \S+ \(.*\) cannot be used: .*/python does not exist there"):
         run_sweep("tiny", cells, tmp_path / "sweep", launcher, **options)
     assert not (tmp_path / "sweep" / "cells").exists()
 
@@ -118,7 +118,7 @@ def test_a_node_is_told_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
     with (tmp_path / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert ray_cluster._complaint(probe, (sys.executable,)) == ""
-        assert "/nowhere is not there" in ray_cluster._complaint(probe, ("/nowhere",))
+        assert "/nowhere does not exist there" in ray_cluster._complaint(probe, ("/nowhere",))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])

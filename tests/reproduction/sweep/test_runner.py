@@ -106,7 +106,7 @@ def test_what_is_no_folder_of_this_sweep_is_refused_untouched(sweep, tmp_path):
     shutil.rmtree(sweep.folder)
     sweep.folder.mkdir()
     (sweep.folder / "thesis.tex").write_text("")
-    with pytest.raises(SweepError, match=r"it has no sweep.json, but thesis.tex; choose another"):
+    with pytest.raises(SweepError, match=r"has a thesis.tex but no sweep.json, so it holds no sweep: choose another"):
         sweep([cell(1)])
     assert [path.name for path in sweep.folder.iterdir()] == ["thesis.tex"]
 
@@ -146,7 +146,7 @@ def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_anew(name, con
     assert sweep([cell(0)]).exit_code == 0
     err = capsys.readouterr().err
     assert f"{run_dir}/{complaint}" in err
-    assert f"is kept as {run_dir}.damaged-1, and the cell starts anew" in err
+    assert f"is kept as {run_dir}.damaged-1, and the cell starts again" in err
     assert {**tree(run_dir.with_name("run.damaged-1")), "lock": b""} == {**damaged, "lock": b""}
     assert len(attempts(sweep, cell(0))) == 2
 
