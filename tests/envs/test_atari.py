@@ -64,7 +64,7 @@ def area_weights(size, source):
     "game, preset, num_steps", [("Breakout", ACER, 240), ("MsPacman", ACER, 540), ("SpaceInvaders", MACHADO, 370)]
 )
 def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_steps):
-    """Skip, maximum, grey, resize, stack, FIRE, sticky actions, lives and rewards, reimplemented on the bare interface."""
+    """Skip, maximum, grey, resize, stack, FIRE, sticky actions, lives and rewards, on the bare interface."""
     preset = dataclasses.replace(preset, max_no_ops=0)
     steps, actions = rollout(envs.make(f"atari/{game}", 1, 3, atari_preset=preset), num_steps)
 

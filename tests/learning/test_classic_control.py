@@ -1,4 +1,4 @@
-"""The usual presets solve classic control: from an environment's name to the evaluation of the exported policy."""
+"""The default presets solve classic control, up to the evaluation of the exported policy."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ TASKS = {
 
 
 def score(env: str, seed: int, folder: Path) -> float:
-    """The mean return of 100 episodes, with sampled actions, of what the preset alone has taught."""
+    """The mean return of 100 episodes, with sampled actions, after training with the default preset."""
     task = TASKS[env]
     settings = make_settings(env=env, agent=task["agent"], seed=seed, total_steps=task["total_steps"])
     result = evaluate(load_policy(train(settings, folder / "run")), episodes=100, num_envs=100)

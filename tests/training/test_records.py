@@ -29,7 +29,7 @@ def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
     assert (record.machine, record.threads, record.document["new"]) == ({}, {}, 1)
 
 
-def test_a_record_that_is_none_is_named(tmp_path):
+def test_an_invalid_record_is_named(tmp_path):
     with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
         read_record(tmp_path)
     for text in ("", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "machine": 1}'):
@@ -65,7 +65,7 @@ def test_a_curve_is_read_by_column_without_the_row_that_is_being_written(tmp_pat
         ("\0\0\n", "has no column named steps"),
     ],
 )
-def test_what_is_no_curve_is_named(tmp_path, content, complaint):
+def test_an_invalid_curve_is_named(tmp_path, content, complaint):
     (tmp_path / "progress.csv").write_text(content)
     with pytest.raises(RecordError, match=rf"progress.csv cannot be read as a learning curve \(.*{complaint}"):
         read_progress(tmp_path)

@@ -42,7 +42,7 @@ def done(light, tmp_path):
 
 @pytest.fixture
 def stopped(tmp_path, monkeypatch):
-    """A run that was interrupted behind its last checkpoint, with two more rows in its record, and its light agents."""
+    """A run interrupted after its last checkpoint, with two more rows in its record, and its light agents."""
 
     def diagnostics(update):
         if update == 90:
@@ -95,7 +95,7 @@ def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(finished):
     assert math.isfinite(float(last["replay/kl_average"]))
 
 
-def test_a_finished_run_keeps_weights_only(finished):
+def test_a_finished_run_keeps_only_weights(finished):
     (state,) = (finished / "checkpoints").rglob("*.npz")
     assert state.name == "state.npz"
     snapshot = Checkpoints(finished / "checkpoints").restore(None)
@@ -116,10 +116,10 @@ def test_the_policy_is_that_of_the_last_checkpoint(finished, tmp_path):
 def test_the_same_seed_twice_gives_the_same_progress(finished, tmp_path):
     train(small_settings(seed=3), tmp_path / "twin", quiet=True)
     assert timeless(finished) == timeless(tmp_path / "twin")
-    assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # but time
+    assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # except time
 
 
-def test_the_end_has_a_row_though_it_lies_within_an_interval(light, tmp_path):
+def test_the_end_has_a_row_even_within_an_interval(light, tmp_path):
     settings = small_settings(total_steps=555)
     train(settings, tmp_path, quiet=True)
     check_progress(tmp_path, settings)
@@ -178,7 +178,7 @@ def test_other_flags_are_refused_each_shown_and_nothing_changes(done, capsys):
     assert tree(done) == before
 
 
-def test_a_run_older_than_a_setting_goes_on_and_one_with_a_setting_that_is_gone_does_not(done, capsys):
+def test_a_run_older_than_a_setting_continues_and_one_with_a_removed_setting_does_not(done, capsys):
     document = json.loads((done / "run.json").read_text())
     del document["settings"]["gamma"]
     (done / "run.json").write_text(json.dumps(document))
@@ -191,7 +191,7 @@ def test_a_run_older_than_a_setting_goes_on_and_one_with_a_setting_that_is_gone_
     assert "lambda: 1 there, (absent) here\n" in capsys.readouterr().err
 
 
-def test_auto_that_was_decided_otherwise_elsewhere_is_another_run(done, capsys, monkeypatch):
+def test_auto_resolved_otherwise_elsewhere_is_another_run(done, capsys, monkeypatch):
     monkeypatch.setattr(
         run, "resolve", lambda s, _: dataclasses.replace(s, network="mlp", precision="bfloat16")
     )  # as on a machine with other hardware
@@ -250,7 +250,7 @@ def test_a_folder_with_the_remains_of_a_run_but_no_record_is_refused(light, tmp_
     assert tree(tmp_path) == before
 
 
-def test_a_file_is_no_run_folder(light, tmp_path, capsys):
+def test_a_file_is_not_a_run_folder(light, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert script(small_settings(), tmp_path / "file") == 2
     assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/file is not a folder\n"
@@ -311,7 +311,7 @@ def test_an_interrupted_run_continues_from_its_checkpoint(stopped, capfd):
     assert 0 < len(light[-1].trajectories) < updates
 
 
-def test_a_continued_run_plays_other_games_than_it_began_with(stopped, monkeypatch):
+def test_a_resumed_run_has_other_episodes_than_it_began_with(stopped, monkeypatch):
     run_dir, *_ = stopped
     steps = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
     seeds, make = [], run.envs.make
@@ -352,7 +352,7 @@ def test_a_new_run_does_not_say_so(done, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_where_no_checkpoint_is_whole_the_run_never_starts_over(stopped, capsys):
+def test_if_all_checkpoints_are_damaged_the_run_never_starts_over(stopped, capsys):
     run_dir, *_ = stopped
     for state in (run_dir / "checkpoints").glob("*/state.npz"):
         os.truncate(state, 100)
@@ -365,7 +365,7 @@ def test_where_no_checkpoint_is_whole_the_run_never_starts_over(stopped, capsys)
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
 
 
-def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(stopped, capsys):
+def test_a_damaged_checkpoint_costs_the_steps_since_the_previous_one(stopped, capsys):
     run_dir, *_ = stopped
     newest = max((run_dir / "checkpoints").glob("*/state.npz"))
     before = max(p for p in (run_dir / "checkpoints").glob("*/state.npz") if p != newest)
