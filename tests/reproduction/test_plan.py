@@ -103,7 +103,7 @@ def test_finished_cells_cost_nothing_and_interrupted_ones_what_is_left(tmp_path)
     assert len(measurements) == 1
     assert lines[0] == f"3 cells in {tmp_path}, 1 finished; 30,000 steps, 16,000 left"
     assert lines[2].split() == ["ACER", "3", "1", "1", "10,000", "0", "160.0"]
-    assert line(lines, "time:") == "time: 160.0 hours (7 days) by one process; the longest cell takes 100.0"
+    assert line(lines, "time:") == "time: 160.0 hours (7 days) with one process; the longest cell takes 100.0"
 
 
 def test_nothing_is_measured_where_all_cells_are_finished(tmp_path):
@@ -128,7 +128,7 @@ def test_hours_of_several_processes_and_of_one(tmp_path):
     assert (threads, copies) == (1, 2)
     time = line(lines, "time:")
     assert time.startswith("time: 200.0 hours (8 days) with 2 processes of 1 thread each; the longest cell")
-    assert "of one process of 1 thread: 300.0 hours for all" in line(lines, "steps/s and hours left")
+    assert "for one process of 1 thread: 300.0 hours in total" in line(lines, "steps/s and hours left")
     _, ((_, _, copies),), _ = planned(cells, tmp_path, processes=8, threads=1)
     assert copies == 3  # no more processes than cells
 
@@ -229,7 +229,7 @@ def test_insufficient_resources_are_warnings(tmp_path, monkeypatch):
     assert warnings(processes=2, threads=3) == ["warning: 2 × 3 threads share 4 cores"]
     monkeypatch.setattr(os, "getloadavg", lambda: (3.04, 0.0, 0.0))
     (busy,) = warnings()
-    assert busy.startswith("warning: this machine is busy (load 3.0 on 4 cores): rates measured now are low")
+    assert busy.startswith("warning: this machine is busy (load 3.0 on 4 cores): the measured rates are too low")
     monkeypatch.setattr(build, "available_memory", lambda: GB)
     memory, _ = warnings()
     assert memory.startswith("warning: memory does not suffice for --processes=1")

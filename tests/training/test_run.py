@@ -360,7 +360,7 @@ def test_if_all_checkpoints_are_damaged_the_run_never_starts_over(stopped, capsy
     for _ in range(2):
         assert script(small_settings(), run_dir) == 1
         err = capsys.readouterr().err
-        assert "error: none of the 2 checkpoints in" in err
+        assert "error: all 2 checkpoints in" in err
         assert "Traceback" not in err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
 
