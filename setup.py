@@ -1,4 +1,4 @@
-"""Packaging of acer_tf. Tool settings are in pyproject.toml, the exact tested versions in requirements.lock."""
+"""Packaging of acer_tf. Tool settings are in pyproject.toml, the tested versions in requirements.lock."""
 
 import pathlib
 import re
@@ -27,7 +27,7 @@ COMMIT = runpy.run_path(str(ROOT / "acer_tf/training/commit.py"))
 
 
 def write_commit(folder: pathlib.Path) -> None:
-    """Into the copy of the package in `folder`, which has no history of its own."""
+    """Records the commit in the copy of the package in `folder`, which has no git history."""
     known = [text for text in COMMIT["code_version"](ROOT / "acer_tf").values() if text]
     if known:
         (folder / "acer_tf" / COMMIT["COMMIT_FILE"]).write_text("\n".join(known) + "\n")
@@ -46,16 +46,16 @@ class SourcesWithCommit(sdist):
         write_commit(pathlib.Path(base_dir))
 
 
-# Lower bounds: the oldest versions that the tests have passed with. Upper bounds: the next that may break things.
+# Lower bounds: the oldest versions that the tests have passed with. Upper bounds: the next that may break.
 INSTALL_REQUIRES = [
     "tensorflow>=2.21,<2.22",
     "keras>=3.15,<4",
     "tf_keras>=2.21,<2.22",  # TensorFlow Probability does not import without it
     "tensorflow-probability>=0.25,<0.26",
-    "tensorboard>=2.21,<2.22",  # tf.summary; TensorFlow itself no longer brings it
+    "tensorboard>=2.21,<2.22",  # tf.summary; no longer a dependency of TensorFlow
     "numpy>=2.4,<3",
     "gymnasium>=1.4,<2",
-    "ale-py>=0.12.1,<0.13",  # brings the ROMs of all 57 games
+    "ale-py>=0.12.1,<0.13",  # includes the ROMs of all 57 games
     "absl-py>=2.3,<3",
     "psutil>=7,<8",
     "matplotlib>=3.10,<4",
@@ -75,9 +75,8 @@ EXTRAS_REQUIRE = {
     "ray": ["ray>=2.60,<3"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8", "jinja2>=3.1,<4"],
-    # cpprb is what benchmarks/ lays our priorities beside.
     "dev": [
-        "cpprb>=11,<12",
+        "cpprb>=11,<12",  # compared with our priorities in benchmarks/
         "selenium>=4.30,<5",
         "pytest>=9,<10",
         "pytest-xdist>=3.8,<4",
@@ -97,7 +96,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
-    # Neither experiments/ nor benchmarks/: they belong to the repository.
+    # Without experiments/ and benchmarks/, which belong to the repository.
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
     package_data={
         "acer_tf": ["py.typed"],

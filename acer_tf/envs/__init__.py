@@ -1,4 +1,4 @@
-"""Environments: Atari, MinAtar, MuJoCo tasks and gymnasium ids, N at a time, all answering one TimeStep shape.
+"""Vector environments of Atari, MinAtar, MuJoCo tasks and gymnasium ids, with a common TimeStep.
 
     env = envs.make("atari/Pong", num_envs=16, seed=0)
     step = env.reset()
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Not imported above: the tables of this package must be readable without gymnasium being loaded.
+    # Imported on demand: the tables of this package must be readable without loading gymnasium.
     if name == "VectorEnvironment":
         from acer_tf.envs.vector import VectorEnvironment
 

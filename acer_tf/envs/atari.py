@@ -1,4 +1,4 @@
-"""The Atari 2600 games, preprocessed by ALE's C++ vector environment."""
+"""The Atari 2600 games, with the preprocessing of ALE's C++ vector environment."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVe
         stack_num=preset.stack,
         frameskip=preset.frame_skip,
         maxpool=preset.max_pool,
-        # ALE draws uniformly from 0 to noop_max - 1 frames, and counts FIRE as one of them.
+        # ALE draws uniformly from 0 to noop_max - 1 frames, FIRE included.
         noop_max=preset.max_no_ops + 1,
         use_fire_reset=preset.fire_at_start,
-        # These two would restart the game, or end rows that no mask rule fits.
+        # These two would restart the game, or end rows without a masked row after them.
         episodic_life=False,
         life_loss_info=False,
         reward_clipping=False,
@@ -64,9 +64,9 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVe
 
 
 class _WithScreen(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A vector environment beside its twin that shows the television's picture.
+    """A vector environment and its twin, which renders the screen.
 
-    ALE's vector environment draws nothing, but one with the same seeds and actions goes through the same games.
+    ALE's vector environment cannot render, but a twin with the same seeds and actions has the same episodes.
     """
 
     render_mode = "rgb_array"

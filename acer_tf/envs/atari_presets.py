@@ -1,4 +1,4 @@
-"""How Atari games are shown to the agent: the field's two protocols, by name."""
+"""Preprocessing of Atari games: the two usual protocols, by name."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class AtariPreset:
-    """How a game is shown to the agent. `dataclasses.asdict` gives it for a record, `AtariPreset(**...)` reads it back.
+    """How an Atari game is preprocessed. `dataclasses.asdict` converts it for a record, `AtariPreset(**...)` back.
 
     Attributes:
         frame_skip: frames per step; the action is repeated, the rewards are summed.
         max_pool: whether an observation is the maximum of the last two frames.
         height, width: pixels that a frame is resized to (area interpolation).
-        grayscale: luminance; otherwise RGB.
-        stack: observations stacked, oldest first; before a game's first observation they are zero.
-        max_no_ops: a game starts with 0 to this many no-op frames (not steps), drawn uniformly.
-        fire_at_start: the first of these frames, and at least one, presses FIRE where the game's action set has it;
-            lost lives never do.
-        sticky_probability: probability, per frame, that the emulator repeats its last action instead.
-        full_action_set: all 18 actions instead of the game's own.
-        life_loss_ends_return: discount 0 where a life is lost; the game goes on.
-        max_frames: frames after which a game is truncated, its start not counted.
+        grayscale: luminance instead of RGB.
+        stack: observations stacked, oldest first; those before the first of an episode are zero.
+        max_no_ops: an episode starts with 0 to this many no-op frames (not steps), drawn uniformly.
+        fire_at_start: the first of these frames, and at least one, presses FIRE if the game's action set has it; not
+            after lost lives.
+        sticky_probability: probability, per frame, that the emulator repeats its last action.
+        full_action_set: all 18 actions instead of the game's minimal set.
+        life_loss_ends_return: discount 0 where a life is lost; the episode continues.
+        max_frames: frames after which an episode is truncated, not counting its start.
     """
 
     frame_skip: int
@@ -53,11 +53,11 @@ _ACER_2016 = AtariPreset(
     max_frames=108_000,
 )
 
-# acer2016: the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2016) take; of the rest they
-# state nothing.
-# machado2018: Machado et al. (2018), "Revisiting the Arcade Learning Environment". Sticky actions are all the
-# randomness there is, so no random start; FIRE is the agent's to find; lives are not revealed. Frame skip 4 and the
-# cap of 108,000 frames are those of later work under this protocol (DreamerV2; ALE's own v5 environments).
+# acer2016: the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2016) use; they do not state
+# the rest.
+# machado2018: Machado et al. (2018), "Revisiting the Arcade Learning Environment". Sticky actions are the only
+# randomness, so no random start; the agent must find FIRE; lives are not revealed. Frame skip 4 and the limit of
+# 108,000 frames are those of later work under this protocol (DreamerV2; ALE's v5 environments).
 ATARI_PRESETS: dict[str, AtariPreset] = {
     "acer2016": _ACER_2016,
     "machado2018": dataclasses.replace(

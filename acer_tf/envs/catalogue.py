@@ -1,4 +1,4 @@
-"""From an environment id to environments: the one place that knows which family answers which id."""
+"""Makes environments from their ids."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from acer_tf.envs.vector import VectorEnvironment
 
-# Makes one environment of the caller's own.
-EnvFactory = Callable[[], "gymnasium.Env"]
+EnvFactory = Callable[[], "gymnasium.Env"]  # makes one environment
 
 
 def make(
@@ -31,31 +30,30 @@ def make(
     render: bool = False,
     factory: EnvFactory | None = None,
 ) -> VectorEnvironment:
-    """N environments with one TimeStep shape. The caller calls `reset()` first and `close()` last.
+    """A vector of N environments. Call `reset()` first and `close()` last.
 
     Args:
         env_id: "atari/<Game>" (one of `ATARI_GAMES`), "minatar/<game>" (one of `MINATAR_GAMES`), "control/<task>" (one
             of `CONTROL_TASKS`: those of the paper), "dm_control/<domain>-<task>-v0" (DeepMind Control Suite), or a
             gymnasium id with a Discrete or bounded Box action space and a Box observation space ("CartPole-v1").
         num_envs: N.
-        seed: one or more non-negative numbers; every environment's own seed derives from all of them. A run that
-            resumes after n steps passes (seed, n), and so sees new games.
-        atari_preset: a name of `ATARI_PRESETS`, or a preset of one's own. Other families ignore it.
+        seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
+            after n steps passes (seed, n), and so gets new episodes.
+        atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: worker threads of "atari" and "control"; 0 for one per core. Results do not depend on it. Other
             families use one.
-        render: makes `VectorEnvironment.render` work. On Atari this doubles the emulator's work. MuJoCo draws in a
-            process of its own, through EGL or OSMesa, without a screen; the environment variable MUJOCO_GL is set where
-            it is unset.
-        factory: makes one gymnasium environment of the caller's own, which `env_id` then only names.
+        render: makes `VectorEnvironment.render` work. On Atari this doubles the emulator's work. MuJoCo renders
+            offscreen in a separate process, through EGL or OSMesa, and sets MUJOCO_GL if it is unset.
+        factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
 
     Raises:
-        InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an action or observation
-            space that does not suit, pictures that cannot be drawn, or num_envs < 1. Nothing has been started then.
+        InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an unsupported action or
+            observation space, rendering that does not work, or num_envs < 1. Nothing has been started then.
         ValueError: a negative seed.
     """
     if num_envs < 1:
         raise InvalidEnvironment(f"num_envs must be at least 1, got {num_envs}")
-    # Nearby seeds give unrelated words, so no two runs share an environment; ALE takes 31 bits.
+    # SeedSequence gives nearby seeds unrelated words, so that no two runs share an environment; ALE takes 31 bits.
     seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(num_envs)]
     if factory is not None:
         from acer_tf.envs.generic import make_gym
@@ -66,9 +64,7 @@ def make(
     if family.atari:
         if isinstance(atari_preset, str):
             if atari_preset not in ATARI_PRESETS:
-                raise InvalidEnvironment(
-                    f"there is no Atari preset {atari_preset!r}; there are {', '.join(ATARI_PRESETS)}"
-                )
+                raise InvalidEnvironment(f"there is no Atari preset {atari_preset!r}: {', '.join(ATARI_PRESETS)}")
             atari_preset = ATARI_PRESETS[atari_preset]
         options["preset"] = atari_preset
     module, _, maker = family.maker.partition(":")
@@ -78,7 +74,7 @@ def make(
 def spec(
     env_id: str, *, atari_preset: str | AtariPreset = "acer2016", factory: EnvFactory | None = None
 ) -> EnvironmentSpec:
-    """What an agent must know to act in `env_id`, from one environment made and closed; arguments as `make`'s."""
+    """The spec of `env_id`, from one environment that is made and closed; arguments as in `make`."""
     env = make(env_id, 1, 0, atari_preset=atari_preset, factory=factory)
     env.close()
     return env.spec

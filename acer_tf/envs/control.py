@@ -10,10 +10,9 @@ from acer_tf.envs.vector import VectorEnvironment
 
 
 def make_control(task: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
-    """`num_envs` copies of a task ("cheetah"): `control_tasks` says what each is; see `acer_tf.envs.make`.
+    """`num_envs` copies of a task of `control_tasks` ("cheetah"); see `acer_tf.envs.make`.
 
-    Games last 500 steps and are then truncated. One generator per environment draws its starts, and carries over from
-    game to game.
+    Episodes are truncated after 500 steps. Each environment's generator draws its starts, and persists across episodes.
 
     Raises:
         InvalidEnvironment: unknown task, mujoco or dm_control not installed, or no OpenGL to draw with.

@@ -11,28 +11,21 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from mujoco.batch import Batch
 
-from acer_tf.envs.control_tasks import Task
+from acer_tf.envs.control_base import Task
 from acer_tf.envs.headless import Screen
 
 EPISODE_STEPS = 500
 
 _VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
-# MuJoCo starts a simulation anew where these rise, in the midst of a game.
-_DIVERGED = [
-    int(warning)
-    for warning in (
-        mujoco.mjtWarning.mjWARN_BADQPOS,
-        mujoco.mjtWarning.mjWARN_BADQVEL,
-        mujoco.mjtWarning.mjWARN_BADQACC,
-    )
-]
+# On these warnings MuJoCo resets the simulation during the episode.
+_DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
 
 
 class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """A gymnasium vector environment in NEXT_STEP mode over one `mujoco.batch.Batch`.
 
-    Rewards, observations and terminations are NumPy expressions over all N at once: a Python loop over environments
-    would take longer than the physics.
+    Rewards, observations and terminations are computed for all N at once: a Python loop over environments would take
+    longer than the physics.
 
     Attributes:
         steps_per_second: agent steps in one simulated second.
@@ -40,7 +33,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def __init__(self, task: type[Task], num_envs: int, *, threads: int, render: bool) -> None:
         model = task.model()
-        # persistent: the positions and velocities that a step leaves behind for the observation serve the next one.
+        # persistent: keeps what a step computed for the observation for the next step.
         self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
         self._task = task(self._batch)
         self.num_envs = num_envs
@@ -59,14 +52,14 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._screen = Screen(model, task.camera) if render else None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts a game everywhere. `seed`: one number per environment, or None to go on with their generators."""
+        """Starts an episode everywhere. `seed`: one number per environment, or None to keep their generators."""
         if seed is not None:
             self._generators = [np.random.default_rng(one) for one in seed]
         self._start(np.arange(self.num_envs))
         return self._observe(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Applies `actions` [N, d] in [-1, 1] for one step; starts the next game where the last one is over.
+        """Applies `actions` [N, d] in [-1, 1] for one step, or starts a new episode where the last one ended.
 
         Raises:
             RuntimeError: a simulation diverged.

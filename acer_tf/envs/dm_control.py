@@ -12,10 +12,10 @@ from acer_tf.envs.vector import VectorEnvironment
 
 
 def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
-    """`num_envs` copies of "cheetah-run-v0", with dm_control's own rewards, starts and time limits.
+    """`num_envs` copies of an environment ("cheetah-run-v0"), with dm_control's rewards, starts and time limits.
 
-    Observations are dm_control's, flattened in the order of their names. A time limit is a truncation. One generator
-    per environment draws its starts, and carries over from game to game.
+    Observations are flattened in the order of their names. A time limit is a truncation. Each environment's generator
+    draws its starts, and persists across episodes.
 
     Raises:
         InvalidEnvironment: unknown name, dm_control or shimmy not installed, or no OpenGL to draw with.
@@ -32,7 +32,7 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int,
         raise missing_control(env_id, error) from error
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
-        raise InvalidEnvironment(f"{env_id} is not of the Control Suite, which is all of dm_control that is supported")
+        raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
     return make_gym(
         env_id,
         num_envs,
@@ -47,7 +47,7 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int,
 
 def _flat(env: gymnasium.Env) -> gymnasium.Env:
     physics = env.unwrapped.physics  # type: ignore[attr-defined]
-    # quadruped-escape would make an OpenGL context at each game's start, to tell it of the new terrain.
+    # quadruped-escape would make an OpenGL context at each episode's start, to upload the new terrain.
     physics.__class__ = type("Physics", (type(physics),), {"contexts": None})
     return FlattenObservation(env)
 

@@ -1,6 +1,6 @@
-"""The families of environments, one line each, and how a name that none of them answers to is refused.
+"""The table of environment families, and the errors for unknown and missing ones.
 
-Nothing here imports a simulator: settings and scripts read this table before anything heavy is loaded.
+Imports no simulator, so that settings and scripts can read the table quickly.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import math
 
-# The 57 games that the field reports, and the ROM of each: "MsPacman" -> "ms_pacman".
+# The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
 _ROMS = """
     alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk bowling boxing breakout
     centipede chopper_command crazy_climber defender demon_attack double_dunk enduro fishing_derby freeway frostbite
@@ -25,32 +25,20 @@ CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fi
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What is common to the environments whose ids begin with the family's name and a slash.
+    """The environments whose ids begin with the family's name and a slash."""
 
-    Attributes:
-        maker: "module:function" that makes N of them; takes the id's rest, N, seeds and what `envs.make` does.
-        names: of the environments, where the family is a closed set; else ().
-        packages: that they come from, by their names on PyPI.
-        preset: of `acer_tf.presets` that suits agents with discrete actions, and those with continuous ones; "" where
-            there are no such environments.
-        reward_clip: learning clips rewards to ± this, unless a run says otherwise.
-        atari: whether `--atari_preset` says how they are shown.
-        alike: whether all of them take the same time to step.
-        pictures_per_second: of a video, for environments that simulate no clock.
-    """
-
-    maker: str
-    names: tuple[str, ...]
-    packages: tuple[str, ...]
-    preset: tuple[str, str]
-    reward_clip: float = math.inf
-    atari: bool = False
-    alike: bool = False
-    pictures_per_second: float = 30.0
+    maker: str  # "module:function" that makes N of them from the rest of the id, N, seeds and options of `envs.make`
+    names: tuple[str, ...]  # of the environments; () for an open set
+    packages: tuple[str, ...]  # that they come from, by their names on PyPI
+    preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
+    reward_clip: float = math.inf  # default bound ± on rewards in learning
+    atari: bool = False  # whether `--atari_preset` applies
+    alike: bool = False  # whether all of them take the same time to step
+    pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
 
 
 FAMILIES: dict[str, Family] = {
-    # ±1 is Mnih et al. 2015's. The console draws 60 pictures a second, of which one in four is shown.
+    # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
     "atari": Family(
         "acer_tf.envs.atari:make_atari",
         ATARI_GAMES,
@@ -70,26 +58,22 @@ FAMILIES: dict[str, Family] = {
     "dm_control": Family(
         "acer_tf.envs.dm_control:make_dm_control", (), ("dm_control", "mujoco", "shimmy"), ("", "paper_continuous")
     ),
-    # Every other id. MuJoCo's tasks of gymnasium take preset paper_continuous by name.
+    # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
     "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("gymnasium",), ("classic", "classic_continuous")),
 }
 
 
 class InvalidEnvironment(ValueError):
-    """An environment that was asked for does not exist, is not installed, or does not suit the agent."""
+    """The environment does not exist, is not installed, or does not suit the agent."""
 
 
 def split_id(env_id: str) -> tuple[str, str]:
-    """The family's name and the id's rest: ("atari", "Pong"); ids of no other family are gymnasium's, as they are.
-
-    Does not check that the id exists.
-    """
+    """The family's name and the rest of the id: ("atari", "Pong"), or ("gymnasium", env_id). The id need not exist."""
     prefix, slash, name = env_id.partition("/")
     return (prefix, name) if slash and prefix in FAMILIES else ("gymnasium", env_id)
 
 
 def family_of(env_id: str) -> Family:
-    """The family that answers an id; see `split_id`."""
     return FAMILIES[split_id(env_id)[0]]
 
 
@@ -101,12 +85,12 @@ def missing_control(env_id: str, error: ImportError) -> InvalidEnvironment:
 
 
 def unknown(env_id: str) -> InvalidEnvironment:
-    """The error for a name that nothing answers to; it names the nearest ones."""
+    """The error for an unknown name; it names the nearest ones."""
     import gymnasium
 
     ids = [f"{prefix}/{name}" for prefix, family in FAMILIES.items() for name in family.names]
     ids += gymnasium.registry
-    # "Pong" should find "atari/Pong", which as a whole is not near enough.
+    # "Pong" should find "atari/Pong", which would not be a close match.
     forms = {known.rpartition("/")[2].lower(): known for known in reversed(ids)}
     forms |= {known.lower(): known for known in ids}
     wanted = (env_id.lower(), env_id.rpartition("/")[2].lower())

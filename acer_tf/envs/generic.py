@@ -17,18 +17,18 @@ from acer_tf.envs.vector import VectorEnvironment, check_action_space
 
 
 class View(NamedTuple):
-    """What of a MuJoCo environment `headless.Screen` draws: an `MjData`, its camera and the picture's size."""
+    """What `headless.Screen` renders of a MuJoCo environment."""
 
-    data: Any
+    data: Any  # an MjData
     camera: str | int | dict[str, Any]
     height: int = 240
     width: int = 320
 
 
 def gymnasium_view(env: gymnasium.Env) -> View | None:
-    """Of gymnasium's MuJoCo environments: through the camera that follows the body, or else their default one.
+    """The view of a gymnasium MuJoCo environment: through its tracking camera, or else its default camera.
 
-    None for all others, which draw themselves.
+    None for other environments, which render themselves.
     """
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is None:
@@ -36,7 +36,7 @@ def gymnasium_view(env: gymnasium.Env) -> View | None:
     model, data = renderer.model, renderer.data
     camera: str | dict[str, Any] = "track"
     if camera not in [model.camera(i).name for i in range(model.ncam)]:
-        # What gymnasium's renderer does.
+        # As gymnasium's renderer does.
         free = {"lookat": np.median(data.geom_xpos, axis=0), "distance": model.stat.extent}
         free |= renderer.default_cam_config or {}
         camera = {name: np.asarray(value).tolist() for name, value in free.items()}
@@ -60,23 +60,23 @@ def make_gym(
 
     Args:
         env_id: an id of gymnasium's registry, or "package:id".
-        threads: not used: all environments are stepped in the calling thread.
-        factory: makes one environment, which `env_id` then only names.
+        threads: not used.
+        factory: makes one environment; `env_id` is then only its name.
         max_episode_steps: a time limit in steps; None keeps the registered one.
-        wrap: goes around every environment.
-        steps_per_second: reads the attribute of that name from one environment.
-        view: what to draw of one environment at present; None where it draws itself.
+        wrap: wraps each environment.
+        steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment.
+        view: the current view of one environment; None if it renders itself.
 
     Raises:
-        InvalidEnvironment: unknown id, package not installed, spaces that do not suit, or no way to draw.
+        InvalidEnvironment: unknown id, package not installed, unsupported spaces, or rendering that does not work.
     """
 
     def make_one() -> gymnasium.Env:
         if factory is not None:
             return factory()
-        # Environments of users need not know of pictures.
-        pictures = {"render_mode": "rgb_array"} if render else {}
-        env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **pictures)
+        # Users' environments need not accept a render_mode.
+        mode = {"render_mode": "rgb_array"} if render else {}
+        env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **mode)
         return env if wrap is None else wrap(env)
 
     rate = _check(env_id, make_one, view if render else None, steps_per_second, registered=factory is None)
@@ -84,7 +84,7 @@ def make_gym(
 
 
 class _Vector(SyncVectorEnv):
-    """Draws MuJoCo's environments through one `Screen` for all, none of which may make an OpenGL context here."""
+    """Renders MuJoCo environments through one shared `Screen`: they may not make OpenGL contexts in this process."""
 
     def __init__(
         self, make_each: list[Callable[[], gymnasium.Env]], view: Callable[[gymnasium.Env], View | None]
@@ -116,14 +116,11 @@ def _check(
     *,
     registered: bool,
 ) -> float | None:
-    """Makes and closes one environment, so that whatever is wrong shows before N of them start.
+    """Makes, checks and closes one environment; returns its steps per second if `steps_per_second` is given.
 
     Args:
-        view: as in `make_gym`, if it is to be drawn.
+        view: as in `make_gym`; None to skip the check of rendering.
         registered: whether `env_id` is an id of gymnasium's registry.
-
-    Returns:
-        Its steps per second, where `steps_per_second` is given.
     """
     try:
         with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
@@ -133,7 +130,7 @@ def _check(
     except gymnasium.error.Error as error:
         raise unknown(env_id) from error
     try:
-        # gymnasium answers an id without a version ("Pong") with the newest one; a run must say what it ran.
+        # gymnasium resolves an id without a version ("Pong") to the newest one; a run must record what it ran.
         if registered and (env.spec is None or env.spec.id != env_id.rpartition(":")[2]):
             raise unknown(env_id)
         check_action_space(env_id, env.action_space)
@@ -156,6 +153,6 @@ def _check_render(env_id: str, env: gymnasium.Env, view: Callable[[gymnasium.Env
         env.reset()
         picture = env.render()
     except (ImportError, DependencyNotInstalled) as error:
-        raise InvalidEnvironment(f"to draw {env_id} needs a package that is not installed: {error}") from error
+        raise InvalidEnvironment(f"rendering {env_id} needs a package that is not installed: {error}") from error
     if np.ndim(picture) != 3:  # type: ignore[arg-type]
-        raise InvalidEnvironment(f"{env_id} cannot draw itself as rgb_array")
+        raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")

@@ -8,19 +8,15 @@ from acer_tf.envs.families import MINATAR_GAMES, InvalidEnvironment, unknown
 from acer_tf.envs.generic import make_gym
 from acer_tf.envs.vector import VectorEnvironment
 
-# MinAtar has no time limit, and a perfect Breakout player would never lose; far beyond any published score's game.
+# MinAtar has no time limit, and a perfect Breakout player never loses. Episodes of published scores are far shorter.
 MINATAR_MAX_STEPS = 10_000
 
 
 def make_minatar(game: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
-    """`num_envs` copies of a MinAtar game ("space_invaders"): its v1 ids, at most 10,000 steps a game.
+    """`num_envs` copies of a MinAtar game ("space_invaders"): its v1 ids, episodes of at most 10,000 steps.
 
-    That is the minimal action set, with MinAtar's defaults: sticky actions (probability 0.1) and rising difficulty.
-    Observations are bool [10, 10, channels]. One generator per environment draws its sticky actions and its game, and
-    carries over from game to game.
-
-    gymnasium's SyncVectorEnv over MinAtar's own wrapper steps 270,000 times a second where a bare loop over
-    `minatar.Environment` makes 430,000: neither is felt in training, so the simpler stands.
+    The v1 ids have the minimal action set, and MinAtar's defaults: sticky actions (probability 0.1) and increasing
+    difficulty. Observations are bool [10, 10, channels]. Each environment's generator persists across episodes.
 
     Raises:
         InvalidEnvironment: unknown game, or minatar not installed.

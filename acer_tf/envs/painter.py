@@ -1,10 +1,10 @@
-"""The program that draws MuJoCo's pictures: `headless.Screen` starts it by its file and speaks to it through pipes.
+"""The program that renders MuJoCo: `headless.Screen` starts it and communicates through pipes.
 
     python -P painter.py HEIGHT WIDTH CAMERA
 
-CAMERA is JSON: attributes of an `MjvCamera`. For each picture the program reads a `HEADER` (the lengths in bytes of
-what follows), a model in MuJoCo's binary format (empty: the last one again) and a state of it (mjSTATE_INTEGRATION,
-float64), and writes HEIGHT x WIDTH x 3 bytes. It ends when its standard input does.
+CAMERA is JSON: attributes of an `MjvCamera`. For each picture the program reads a `HEADER` (the byte lengths of the
+following two), a model in MuJoCo's binary format (empty for the previous one) and its state (mjSTATE_INTEGRATION,
+float64), and writes HEIGHT x WIDTH x 3 bytes. It exits at the end of standard input.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ HEADER = struct.Struct("<QQ")
 
 
 def main() -> None:
-    # MuJoCo and OpenGL's drivers may print, which must not come between the pictures.
+    # What MuJoCo and OpenGL drivers print must not mix with the pictures.
     pictures = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    import mujoco  # here, as `headless` needs HEADER alone; mujoco chooses its OpenGL now
+    import mujoco  # not above: `headless` needs only HEADER, and this import loads OpenGL
     import numpy as np
 
     height, width = int(sys.argv[1]), int(sys.argv[2])
@@ -50,10 +50,10 @@ def main() -> None:
             mujoco.mjv_updateScene(model, data, options, None, camera, everything, scene)
             mujoco.mjr_render(area, scene, context)
             mujoco.mjr_readPixels(picture, None, area, context)
-            pictures.write(picture[::-1].tobytes())  # OpenGL's first line is the lowest
+            pictures.write(picture[::-1].tobytes())  # OpenGL's first row is the lowest
             pictures.flush()
     finally:
-        # Left to the interpreter's end, these complain after an error's own line, which should be the last.
+        # Freed here, because at interpreter exit they would print after the error line, which should be the last.
         if context is not None:
             context.free()
         gl.free()

@@ -1,8 +1,8 @@
-"""One vector environment for all backends: gymnasium's answers become `TimeStep`s."""
+"""One vector environment for all backends: converts gymnasium's results to `TimeStep`s."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -11,15 +11,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from acer_tf.envs.families import InvalidEnvironment
 from acer_tf.types import EnvironmentSpec, TimeStep
 
-# Small pictures (MinAtar's are 10 x 10) are enlarged to at least this many pixels a side.
-MIN_PICTURE_SIDE = 160
+MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to
 
 
 def check_action_space(env_id: str, space: gymnasium.Space[Any]) -> None:
-    """Refuses what no agent here can act in: all but Discrete and a bounded Box of real vectors.
+    """Checks that agents can act in `space`: Discrete, or a bounded Box of real vectors.
 
     Raises:
-        InvalidEnvironment: as said, naming `env_id`.
+        InvalidEnvironment: they cannot; names `env_id`.
     """
     if isinstance(space, gymnasium.spaces.Discrete):
         return
@@ -37,22 +36,18 @@ def check_action_space(env_id: str, space: gymnasium.Space[Any]) -> None:
 class VectorEnvironment:
     """N copies of one environment, stepped together.
 
-    Termination, truncation, reset and lost lives follow `acer_tf.types.TimeStep`. The environment below must reset in
-    NEXT_STEP mode (gymnasium's and ALE's default), which already has the shape of a masked row, and must answer with
-    fresh arrays: what `reset` and `step` return is never written to again.
+    Termination, truncation, reset and lost lives follow `acer_tf.types.TimeStep`. The wrapped environment must reset in
+    NEXT_STEP mode (the default of gymnasium and ALE), which yields masked rows, and must return new arrays: what
+    `reset` and `step` returned is never overwritten.
 
-    Continuous actions are vectors in [-1, 1]^d, whatever the bounds of the environment's own action space: they are
-    clipped to [-1, 1], then scaled affinely to those bounds.
+    Continuous actions are vectors in [-1, 1]^d: they are clipped to [-1, 1], then scaled to the bounds of the
+    environment's action space.
 
     Attributes:
         spec: what an agent must know to act.
         num_envs: N.
-        steps_per_second: agent steps in one second of the simulated world; None where it has no clock.
+        steps_per_second: agent steps in one simulated second; None if the environment has no clock.
     """
-
-    spec: EnvironmentSpec
-    num_envs: int
-    steps_per_second: float | None
 
     def __init__(
         self,
@@ -68,44 +63,42 @@ class VectorEnvironment:
 
         Args:
             env: a gymnasium vector environment in NEXT_STEP mode.
-            seeds: one seed per environment, in the form that `env.reset(seed=...)` takes.
-            stack: S, the leading axis of an observation where it is a stack of frames, zero-filled at a reset.
+            seeds: one per environment, as `env.reset(seed=...)` takes them.
+            stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
             steps_per_second: see the attribute.
 
         Raises:
-            InvalidEnvironment: another action space, or an unbounded one.
+            InvalidEnvironment: an unsupported action space.
         """
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
-        observations, actions = env.single_observation_space, env.single_action_space
+        check_action_space(str(env), env.single_action_space)
+        observations, actions = env.single_observation_space, cast(Any, env.single_action_space)
         assert isinstance(observations, gymnasium.spaces.Box)
-        check_action_space(str(env), actions)
+        box = isinstance(actions, gymnasium.spaces.Box)
         self.spec = EnvironmentSpec(
             observation_shape=observations.shape,
             observation_dtype=str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32",
             stack=stack,
-            num_actions=int(actions.n) if isinstance(actions, gymnasium.spaces.Discrete) else 0,
+            num_actions=0 if box else int(actions.n),
             frames_per_step=frames_per_step,
-            action_low=tuple(actions.low.tolist()) if isinstance(actions, gymnasium.spaces.Box) else (),
-            action_high=tuple(actions.high.tolist()) if isinstance(actions, gymnasium.spaces.Box) else (),
+            action_low=tuple(actions.low.tolist()) if box else (),
+            action_high=tuple(actions.high.tolist()) if box else (),
         )
-        self.num_envs = env.num_envs
-        self.steps_per_second = steps_per_second
-        self._env = env
-        self._seeds = seeds
-        self._actions: Any = actions
+        self.num_envs, self.steps_per_second = env.num_envs, steps_per_second
+        self._env, self._seeds, self._actions = env, seeds, actions
         self._life_loss_ends_return = life_loss_ends_return
         self._last: np.ndarray | None = None
         self._age = np.zeros(self.num_envs, np.uint8)
         self._lives = np.zeros(self.num_envs, np.int64)
 
     def reset(self) -> TimeStep:
-        """Starts a new game in every environment; the first call seeds them, a later one continues their generators.
+        """Starts a new episode in every environment; the first call seeds them, later ones keep their generators.
 
         Returns:
-            A TimeStep whose `observation` [N, *observation_shape] and `age` [N] (zeros) alone have a meaning.
+            A TimeStep of which only `observation` [N, *observation_shape] and `age` [N] (zeros) have a meaning.
         """
         observation, info = self._env.reset(seed=self._seeds)
         self._seeds = None
@@ -122,7 +115,7 @@ class VectorEnvironment:
         )
 
     def step(self, action: np.ndarray) -> TimeStep:
-        """Acts once in every environment, or starts its next game where its last one is over.
+        """Acts once in every environment, or starts a new episode where the last one ended.
 
         Args:
             action: [N] integers in [0, A), or [N, d] float32, clipped to [-1, 1]. Where `last` was True the action is
@@ -137,7 +130,7 @@ class VectorEnvironment:
         mask = ~self._last
         observation, reward, terminated, truncated, info = self._env.step(self._native(np.asarray(action)))
         lives = self._read_lives(info)
-        # The last life's loss is the game's end, which the environment reports itself.
+        # Losing the last life ends the episode, which the environment reports.
         ended = terminated | ((lives < self._lives) & (lives > 0))
         self._lives = lives
         self._age = np.where(mask, np.minimum(self._age + 1, self.spec.stack - 1), 0).astype(np.uint8)
@@ -152,15 +145,15 @@ class VectorEnvironment:
         )
 
     def render(self) -> np.ndarray:
-        """Pictures of the present state: [N, height, width, 3] uint8, each side at least 160 pixels.
+        """Pictures of the current state: [N, height, width, 3] uint8, each side at least 160 pixels.
 
-        After a step that ended a game this is its final picture, as `observation` is.
+        After a step that ended an episode this is its final picture, as `observation` is.
 
         Raises:
-            RuntimeError: the environments were not made with `render=True`, or the process that draws MuJoCo's died.
+            RuntimeError: the environments were not made with `render=True`, or the process that renders MuJoCo died.
         """
         if self._env.render_mode != "rgb_array":
-            raise RuntimeError("these environments draw no pictures: make them with render=True")
+            raise RuntimeError("these environments cannot render: make them with render=True")
         pictures = np.stack(self._env.render())  # type: ignore[arg-type]
         if np.issubdtype(pictures.dtype, np.floating):
             pictures = (255 * pictures).round()
@@ -168,11 +161,10 @@ class VectorEnvironment:
         return pictures.astype(np.uint8).repeat(scale, axis=1).repeat(scale, axis=2)
 
     def close(self) -> None:
-        """Frees what the environments hold."""
         self._env.close()
 
     def _native(self, action: np.ndarray) -> np.ndarray:
-        """`action` in the terms of the environment's own action space."""
+        """`action` in the environment's action space."""
         want = (self.num_envs, *self.spec.action_shape)
         kind = np.floating if self.spec.continuous else np.integer
         if action.shape != want or not np.issubdtype(action.dtype, kind):
@@ -183,9 +175,9 @@ class VectorEnvironment:
                 raise ValueError(f"want finite actions, got {action}")
             low, high = self._actions.low, self._actions.high
             share = (np.clip(action, -1, 1) + np.float64(1)) / 2
-            # Rounding may go beyond the bounds, which some environments assert.
+            # Clipped again: rounding may exceed the bounds, which some environments assert.
             return np.clip(low + share * (high - low), low, high).astype(self._actions.dtype)
-        # Checked here because ALE's vector environment waits forever for the worker that an invalid action has killed.
+        # An invalid action would kill a worker of ALE's vector environment, which then waits for it forever.
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"want actions in [0, {self.spec.num_actions}), got {action}")
         return action.astype(np.int64) + int(self._actions.start)

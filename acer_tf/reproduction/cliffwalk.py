@@ -1,39 +1,39 @@
 """The Blind Cliffwalk: how many Q-learning updates replay needs, by the order in which it replays.
 
-Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3.1 to §3.3, Figures 1 and 2, Appendix B.1. Of two
-actions in each of n states in a row one is right: it leads to the next state, in the last one to reward 1 and the
-end. The other one ends the episode with reward 0. The memory holds the transitions of all 2^n action sequences, each
-run until it ends: 2^(n+1) − 2, of which one is rewarded. Q-learning with step 1/4 and γ = 1 − 1/n replays one
+Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3.1 to §3.3, Figures 1 and 2, Appendix B.1. In each of n
+states in a row, one of two actions is right: it leads to the next state, and from the last state to the end with reward
+1. The other action ends the episode with reward 0. The replay memory holds the transitions of all 2^n action sequences,
+each run until it ends: 2^(n+1) − 2, one of them rewarded. Q-learning with step size 1/4 and γ = 1 − 1/n replays one
 transition per update, until the mean squared error of Q over all states and actions is below 10^-3.
 
-A state-action pair is numbered 2 · state + action. The right action is 0 in even states and 1 in odd ones, so that an
-action's bias cannot learn which one is right (Appendix B.1).
+A state-action pair is numbered 2 · state + action. The right action is 0 in even states and 1 in odd ones, so that a
+bias per action cannot learn which one is right (Appendix B.1).
 
-What the paper leaves open, and what is done here:
+Where the paper is ambiguous:
 
 - θ ~ N(0, 0.1): 0.1 is taken as the standard deviation.
-- Linear features: "1-hot, concatenated with a constant bias feature". Taken as a weight vector per action, so there is
-  one bias per action; with one bias in all, alternating the right action would have no purpose.
-- The oracle picks the transition whose update leaves the smallest global loss, which is taken to be the error that
-  convergence is measured by. In the linear case there are states in which no update makes it smaller; the literal
-  oracle then picks updates of nothing for ever (in most runs from n = 8 on). Where no update makes the loss smaller by
-  a thousandth, it takes the transition of the largest |δ|. In the tabular case this changes nothing.
-- α, β and ε of the stochastic variants: those of Double DQN on Atari (Table 3: α 0.7 rank-based, 0.6 proportional), no
-  importance weights, which come later in the paper (§3.4), and p = |δ| as in Algorithm 1.
-- The random order of the sequences: transitions are shuffled, which matters to ties alone.
+- Linear features, "1-hot, concatenated with a constant bias feature", are taken with a weight vector, and so a bias,
+  per action; with a single bias, alternating the right action would have no purpose.
+- The oracle picks the transition whose update leaves the smallest global loss, taken to be the error that convergence
+  is measured by. In the linear case there are weights at which no update reduces it; a literal oracle then repeats an
+  update without effect for ever (in most runs from n = 8 on). If no update reduces the loss by a thousandth, the oracle
+  takes the transition of the largest |δ|. In the tabular case this changes nothing.
+- The stochastic variants take α from Double DQN on Atari (Table 3: 0.7 rank-based, 0.6 proportional), no importance
+  weights, which the paper introduces later (§3.4), and p = |δ| as in Algorithm 1.
+- The transitions are shuffled; their order only matters for ties.
 
 Priorities are those of the paper: |δ| as of a transition's last replay, the maximum before the first. The rewarded
-transition therefore waits among 2^(n+1) − 2 that have not been replayed, and the updates that greedy and stochastic
-replay need grow as their number does, if from a lower start than uniform replay's; the oracle's do not.
+transition therefore waits among 2^(n+1) − 2 that have not been replayed, and the updates of greedy and stochastic
+replay grow with that number, though from a lower start than those of uniform replay; the oracle's do not.
 """
 
 from __future__ import annotations
 
 import csv
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
 STEP_SIZE = 0.25
 CONVERGED = 1e-3
 REPRESENTATIONS = ("tabular", "linear")
-_LEAST_REDUCTION = 1e-3  # share of the loss, of an update that the oracle takes for one
+_LEAST_REDUCTION = 1e-3  # of the loss, relative, for the oracle to prefer an update
 
 
 class Result(NamedTuple):
@@ -52,7 +52,7 @@ class Result(NamedTuple):
     replay: str
     states: int
     run: int
-    updates: int  # to convergence, or those done without
+    updates: int  # until convergence, or until the limit
     converged: bool
 
     @property
@@ -77,9 +77,9 @@ def full_memory(states: int, generator: np.random.Generator) -> np.ndarray:
 
 
 class QLearner:
-    """Q-learning on the Blind Cliffwalk, with a weight per pair and, if linear, one per action besides.
+    """Q-learning on the Blind Cliffwalk, with a weight per pair and, if linear, a bias per action.
 
-    Plain Python numbers: one update is a handful of operations, and uniform replay needs millions.
+    In plain Python numbers: an update is a few operations, and uniform replay needs millions.
     """
 
     def __init__(self, states: int, representation: str, generator: np.random.Generator) -> None:
@@ -129,7 +129,7 @@ class QLearner:
         return error
 
     def losses_after(self, errors: np.ndarray) -> np.ndarray:
-        """[2n] what `loss` would be after an update of each pair, whose δ are `errors` [2n]."""
+        """[2n] `loss` after an update of each pair alone, with δ in `errors` [2n]."""
         pairs = np.arange(2 * self.states)
         shared = np.eye(2 * self.states)  # φ(i) · φ(j)
         if self.linear:
@@ -138,37 +138,39 @@ class QLearner:
         return np.asarray(np.mean((after - self._truth) ** 2, axis=1))
 
 
-class Replay(Protocol):
+class Replay:
     """Chooses the transition of each update."""
+
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        self._memory, self._learner, self._generator = memory, learner, generator
 
     def draw(self) -> int:
         """The pair of the transition to replay."""
+        raise NotImplementedError
 
     def learned(self, error: float) -> None:
-        """Takes note of the δ of the transition drawn last."""
+        """Receives the δ of the transition drawn last."""
 
 
-class _Uniform:
+class _Uniform(Replay):
     def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        self._pairs = self._draws(memory, generator)
+        super().__init__(memory, learner, generator)
+        self._pairs = self._draws()
 
-    @staticmethod
-    def _draws(memory: np.ndarray, generator: np.random.Generator) -> Iterator[int]:
+    def _draws(self) -> Iterator[int]:
         while True:
-            yield from memory[generator.integers(len(memory), size=4096)].tolist()
+            yield from self._memory[self._generator.integers(len(self._memory), size=4096)].tolist()
 
     def draw(self) -> int:
         return next(self._pairs)
 
-    def learned(self, error: float) -> None:
-        pass
 
-
-class _Greedy:
-    """The transition of the largest |δ|, each as of its last replay; those not replayed yet come first (§3.2)."""
+class _Greedy(Replay):
+    """The transition of the largest |δ| as of its last replay; those not replayed yet come first (§3.2)."""
 
     def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        self._queue = [(-np.inf, index) for index in range(len(memory))]  # in order: a heap
+        super().__init__(memory, learner, generator)
+        self._queue = [(-np.inf, index) for index in range(len(memory))]  # sorted, hence a heap
         self._pairs = memory.tolist()
 
     def draw(self) -> int:
@@ -178,52 +180,45 @@ class _Greedy:
         heapq.heapreplace(self._queue, (-abs(error), self._queue[0][1]))
 
 
-class _Stochastic:
+class _Stochastic(Replay):
     """Draws by a priority structure: |δ| as of the last replay, 1 for a transition not replayed yet (Algorithm 1)."""
 
-    def __init__(self, memory: np.ndarray, priorities: Priorities, generator: np.random.Generator) -> None:
-        self._pairs, self._priorities, self._generator = memory, priorities, generator
-        priorities.set(np.arange(len(memory)), np.ones(len(memory)))
+    structure: type[Priorities]
+    alpha: float
+
+    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
+        super().__init__(memory, learner, generator)
+        self._priorities = self.structure(len(memory), alpha=self.alpha)
+        self._priorities.set(np.arange(len(memory)), np.ones(len(memory)))
 
     def draw(self) -> int:
         self._indices, _ = self._priorities.sample(1, self._generator)
-        return int(self._pairs[self._indices[0]])
+        return int(self._memory[self._indices[0]])
 
     def learned(self, error: float) -> None:
         self._priorities.set(self._indices, np.array([abs(error)]))
 
 
 class _RankBased(_Stochastic):
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        super().__init__(memory, RankHeap(len(memory), alpha=0.7), generator)
+    structure, alpha = RankHeap, 0.7
 
 
 class _Proportional(_Stochastic):
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        super().__init__(memory, SumTree(len(memory), alpha=0.6), generator)
+    structure, alpha = SumTree, 0.6
 
 
-class _GreedyCurrent:
-    """The transition of the largest |δ| under the current weights: greedy replay whose memory is never out of date.
+class _GreedyCurrent(Replay):
+    """The transition of the largest |δ| under the current weights, with no outdated priorities.
 
-    Not in the paper. Copies of a transition do not matter to it, which a memory of last errors has to replay each.
+    Not in the paper. Unlike `_Greedy`, it need not replay each copy of a transition.
     """
-
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        self._learner = learner
 
     def draw(self) -> int:
         return max(range(2 * self._learner.states), key=lambda pair: abs(self._learner.error(pair)))
 
-    def learned(self, error: float) -> None:
-        pass
 
-
-class _Oracle:
-    """The transition whose update leaves the smallest loss (§3.1); where none helps, that of the largest |δ|."""
-
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        self._learner = learner
+class _Oracle(Replay):
+    """The transition whose update leaves the smallest loss (§3.1); if none helps, that of the largest |δ|."""
 
     def draw(self) -> int:
         errors = np.array([self._learner.error(pair) for pair in range(2 * self._learner.states)])
@@ -232,11 +227,8 @@ class _Oracle:
         helps = losses[best] < (1 - _LEAST_REDUCTION) * self._learner.loss()
         return best if helps else int(np.abs(errors).argmax())
 
-    def learned(self, error: float) -> None:
-        pass
 
-
-REPLAYS: dict[str, Callable[[np.ndarray, QLearner, np.random.Generator], Replay]] = {
+REPLAYS: dict[str, type[Replay]] = {
     "uniform": _Uniform,
     "rank-based": _RankBased,
     "proportional": _Proportional,
@@ -248,10 +240,10 @@ _INDEPENDENT_OF_MEMORY = ("greedy, current errors", "oracle")
 
 
 def run(representation: str, replay: str, states: int, number: int, *, seed: int, limit: int) -> Result:
-    """Replays until convergence. The same run number has the same memory and initial weights whatever the replay is.
+    """Replays until convergence. Runs of the same number have the same memory and initial weights in every replay.
 
-    Convergence is looked for after every update, or, where the memory is so large that this would cost most of the
-    time, after every thousandth of the memory's size.
+    Convergence is checked after every update, or, if the memory is so large that this would take most of the time,
+    every thousandth of the memory's size.
 
     Args:
         representation: one of `REPRESENTATIONS`.
@@ -259,7 +251,7 @@ def run(representation: str, replay: str, states: int, number: int, *, seed: int
         states: n.
         number: of the run.
         seed: of all runs.
-        limit: updates after which to give up.
+        limit: the most updates.
 
     Raises:
         ValueError: an unknown representation or replay, fewer than 2 states, or a limit below 1.
@@ -282,7 +274,7 @@ def run(representation: str, replay: str, states: int, number: int, *, seed: int
 
 
 def write_results(results: Sequence[Result], path: Path) -> None:
-    """A row per run, as CSV: whole, or what was there stays."""
+    """Writes a CSV with a row per run, atomically."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -295,20 +287,15 @@ def read_results(path: Path) -> list[Result]:
     """What `write_results` wrote.
 
     Raises:
-        ValueError: there is no such file, or it is none of these.
+        ValueError: the file does not exist, or holds something else.
     """
     try:
         with path.open(newline="") as file:
-            return [
-                Result(
-                    row["representation"],
-                    row["replay"],
-                    int(row["states"]),
-                    int(row["run"]),
-                    int(row["updates"]),
-                    bool(int(row["converged"])),
-                )
-                for row in csv.DictReader(file)
-            ]
+            rows = list(csv.DictReader(file))
+        counts = [[int(row[name]) for name in Result._fields[2:]] for row in rows]
+        return [
+            Result._make([row["representation"], row["replay"], *numbers, bool(converged)])
+            for row, (*numbers, converged) in zip(rows, counts, strict=True)
+        ]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no results: {type(error).__name__} {error}") from error

@@ -1,11 +1,11 @@
-"""The evidence of an experiment: a folder that says all that its tables and figures are made of.
+"""The evidence of an experiment: a folder with the data of its tables and figures.
 
-<results>/<experiment>/experiment.json      what it is, and each of its cells: how far, on what commit
-<results>/<experiment>/runs/<cell>/         the records of each cell that has begun
+<results>/<experiment>/experiment.json      its description, and the progress and commit of each cell
+<results>/<experiment>/runs/<cell>/         the records of each cell that has started
 <results>/<experiment>/<table>.csv, .md     tables
 <results>/<experiment>/<figure>.png, .svg   figures
 
-Tables and figures are made of the folder alone, so that they can be made anew where only that is at hand.
+Tables and figures can be regenerated from the folder alone.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any, Literal, get_args
 
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
-from acer_tf.reproduction.sweep.folder import CellFolder, set_aside
+from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import SettingsError, differences, settings_document, settings_from
+from acer_tf.training.checkpoint import set_aside
 from acer_tf.training.records import RECORDS, RecordError, read_record, write_json
 
 FORMAT = 1
@@ -29,36 +30,23 @@ CellState = Literal["finished", "interrupted", "not begun", "failed"]
 
 
 class EvidenceError(RuntimeError):
-    """A results folder that cannot be used: the message names the file, and what would be right."""
+    """A results folder cannot be used: the message names the file, and what would be right."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CellEvidence:
-    """What is known of one run.
+    """What is known of one run."""
 
-    Attributes:
-        name: its folder under runs/, which is there unless the state is "not begun".
-        method: the curve or column that it belongs to.
-        settings: as run.json has them; of a run that has not begun, as they were asked for.
-        state: "failed" is a run that was given up.
-        steps: agent steps done.
-        seconds: that they took.
-        mean_return: of the last 100 games; None before the first has ended.
-        commit: of the code that began it.
-        reason: why it is not finished, where that is known.
-        policy: where its SavedModel was left.
-    """
-
-    name: str
-    method: str
-    settings: Mapping[str, Any]
-    state: CellState = "not begun"
-    steps: int = 0
-    seconds: float = 0.0
-    mean_return: float | None = None
-    commit: str | None = None
-    reason: str = ""
-    policy: str | None = None
+    name: str  # its folder under runs/, which exists unless the state is "not begun"
+    method: str  # label of its curve or column
+    settings: Mapping[str, Any]  # as in run.json; if the run has not started, as requested
+    state: CellState = "not begun"  # "failed" if it was given up
+    steps: int = 0  # agent steps done
+    seconds: float = 0.0  # that these took
+    mean_return: float | None = None  # of the last 100 episodes; None before the first has ended
+    commit: str | None = None  # of the code that started it
+    reason: str = ""  # why it is not finished, if known
+    policy: str | None = None  # path of its SavedModel
 
     @property
     def env(self) -> str:
@@ -79,29 +67,19 @@ class CellEvidence:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """An experiment's experiment.json.
+    """The content of experiment.json."""
 
-    Attributes:
-        name: of the script that makes it.
-        title: of the section that shows it.
-        text: paragraphs: what it reproduces, by what protocol, and how it differs.
-        command: that makes it.
-        cells: all of them, finished or not.
-        tables: caption of each table, by the name of its file.
-        figures: caption of each figure, by the name of its file.
-    """
-
-    name: str
+    name: str  # of the script that makes it
     title: str
-    text: tuple[str, ...]
-    command: str
-    cells: tuple[CellEvidence, ...] = ()
-    tables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    figures: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, and how it differs
+    command: str  # that makes it
+    cells: tuple[CellEvidence, ...] = ()  # finished or not
+    tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
+    figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
 
 
 def read_evidence(folder: Path) -> Evidence | None:
-    """What `folder` holds; None where there is no experiment.json.
+    """The evidence in `folder`; None without experiment.json.
 
     Raises:
         EvidenceError: experiment.json cannot be read.
@@ -113,9 +91,9 @@ def read_evidence(folder: Path) -> Evidence | None:
             raise ValueError(f"its format is not {FORMAT}")
         cells = tuple(CellEvidence(**cell) for cell in document.pop("cells"))
         if wrong := [cell.name for cell in cells if cell.state not in get_args(CellState)]:
-            raise ValueError(f"the state of {wrong[0]} is none")
+            raise ValueError(f"the state of {wrong[0]} is unknown")
         for cell in cells:
-            _ = cell.env, cell.seed, cell.total_steps  # which a cell's settings must hold
+            _ = cell.env, cell.seed, cell.total_steps  # raise if a setting is missing
         return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -124,10 +102,10 @@ def read_evidence(folder: Path) -> Evidence | None:
 
 
 def own_evidence(folder: Path, name: str) -> Evidence | None:
-    """What `folder` holds, if it is of the experiment `name`.
+    """The evidence of the experiment `name` in `folder`; None if there is none yet.
 
     Raises:
-        EvidenceError: it is of another, or cannot be read.
+        EvidenceError: it is another experiment's, or cannot be read.
     """
     known = read_evidence(folder)
     if known is not None and known.name != name:
@@ -136,17 +114,17 @@ def own_evidence(folder: Path, name: str) -> Evidence | None:
 
 
 def require_folder(folder: Path) -> None:
-    """Makes an experiment's folder where there is none, and tries to write there.
+    """Creates an experiment's folder if needed, and checks that it is writable.
 
     Raises:
-        EvidenceError: it cannot be.
+        EvidenceError: it is not.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise EvidenceError(f"--output={folder}: cannot be written to ({error.strerror}); choose another") from error
+        raise EvidenceError(f"--output={folder} is not writable ({error.strerror}); choose another") from error
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -155,10 +133,10 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
 
 
 def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> list[CellEvidence]:
-    """The cells of an experiment that is asked for more: what is known of a cell comes before what was asked.
+    """The union of known and requested cells; a known cell that has started replaces the requested one.
 
-    Runs of one method in one environment that differ in more than their seed do not stand beside each other. Of what
-    has not begun, what is asked for now takes the place of what was asked before.
+    Runs of one method in one environment may differ only in their seed. A known cell that has not started is dropped
+    if one of the same method, environment and seed is requested.
 
     Raises:
         EvidenceError: names a setting that differs; nothing has changed.
@@ -166,17 +144,16 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
     asked = list(asked)
     places = {(cell.method, cell.env, cell.seed) for cell in asked}
     known = [cell for cell in known if cell.steps or (cell.method, cell.env, cell.seed) not in places]
-    seen = {(cell.method, cell.env): cell for cell in known if cell.steps}
+    started = {(cell.method, cell.env): cell for cell in known if cell.steps}
     names = {(cell.method, cell.env, cell.seed): cell.name for cell in known}
     for cell in asked:
+        problem = ""
         if names.get((cell.method, cell.env, cell.seed), cell.name) != cell.name:
             problem = f"the same run under other settings: {names[cell.method, cell.env, cell.seed]}"
-        elif other := seen.get((cell.method, cell.env)):
+        elif other := started.get((cell.method, cell.env)):
             compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
             problem = (differences(old, new) or [""])[0]
-        else:
-            problem = ""
         if problem:
             raise EvidenceError(
                 f"--output={folder} holds runs of '{cell.method}' in {cell.env} with other settings ({problem}): "
@@ -186,12 +163,12 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
 
 
 def asked_for(cells: Iterable[Cell]) -> list[CellEvidence]:
-    """Evidence of cells of which nothing is known but what they shall be."""
+    """Evidence of cells that have not started."""
     return [CellEvidence(cell.name, cell.method, settings_document(cell.settings)) for cell in cells]
 
 
 def has_begun(cell: CellEvidence, sweep_dir: Path, output: Path) -> bool:
-    """Whether there is a record of a cell, in the sweep or in the evidence."""
+    """Whether the sweep or the evidence has a record of the cell."""
     folders = (sweep_dir / "cells" / cell.name / "run", output / "runs" / cell.name)
     return any((folder / "run.json").exists() for folder in folders)
 
@@ -199,16 +176,16 @@ def has_begun(cell: CellEvidence, sweep_dir: Path, output: Path) -> bool:
 def collect(
     cells: Iterable[CellEvidence], sweep_dir: Path, output: Path, reasons: Mapping[str, str]
 ) -> tuple[list[CellEvidence], list[str]]:
-    """Copies the records of a sweep's cells into the evidence; of an unfinished run not over one that came further.
+    """Copies the records of a sweep's cells into the evidence, unless an unfinished run has fewer steps than there.
 
     Args:
-        cells: as they were asked for, or are known.
-        sweep_dir: of the sweep; it need not be there.
+        cells: requested or known.
+        sweep_dir: of the sweep; need not exist.
         output: the experiment's folder.
         reasons: why cells were given up, by name.
 
     Returns:
-        What is known of each cell, and a line for each damaged run, which has been set aside.
+        The evidence of each cell, and a line for each damaged run, which has been set aside.
 
     Raises:
         EvidenceError: a record cannot be read; it has been set aside.
@@ -216,14 +193,14 @@ def collect(
     found, damages = [], []
     for cell in cells:
         try:
-            # The evidence may be of another machine, which decided otherwise.
+            # The evidence may be from another machine, which decided otherwise.
             settings = settings_from({**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
         except SettingsError as error:
             raise EvidenceError(f"{output / 'experiment.json'} has settings of another version ({error})") from error
         folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
         if damage := folder.set_aside_damaged():
             damages.append(damage)
-        # Given up now, or before and not taken up since.
+        # Given up now, or earlier and not resumed since.
         failed = cell.name in reasons or (cell.state == "failed" and folder.latest()[0] == cell.steps)
         reason = reasons.get(cell.name, damage or cell.reason)
         kept = output / "runs" / cell.name
@@ -243,7 +220,7 @@ def collect(
 
 
 def copy_records(run: Path, kept: Path) -> None:
-    """Copies those that there are of a run into the evidence."""
+    """Copies the existing records of a run into the evidence."""
     kept.mkdir(parents=True, exist_ok=True)
     for name in RECORDS:
         if (run / name).is_file():
@@ -253,15 +230,15 @@ def copy_records(run: Path, kept: Path) -> None:
 def describe(
     run: Path, name: str, method: str, state: CellState | None = None, reason: str = "", *, policy: Path | None = None
 ) -> CellEvidence:
-    """What the records in `run` say of a cell.
+    """The evidence of a cell by its records.
 
     Args:
-        run: a folder with run.json, and progress.csv from the first log interval on.
+        run: a folder with run.json and, after the first log interval, progress.csv.
         name: of the cell.
         method: of the cell.
-        state: None for what run.json says.
+        state: None to take it from run.json.
         reason: why it is not finished.
-        policy: where its policy is, if it is there.
+        policy: path of its policy, which need not exist.
 
     Raises:
         EvidenceError: a record cannot be read; it has been set aside.
@@ -279,7 +256,7 @@ def describe(
         returns = curve.mean_return[curve.mean_return == curve.mean_return]
         mean_return = float(returns[-1]) if len(returns) else None
     except NoRowsYet:
-        # Without a curve there is nothing to show of it, whatever run.json says.
+        # Without a curve there is nothing to show, even if run.json says that it finished.
         state, finished = (None if state == "finished" else state), False
     except CurveError as error:
         damaged = set_aside(run / "progress.csv")

@@ -1,4 +1,4 @@
-"""The actor: steps the environments with the live policy, feeds replay, and keeps the score of whole games."""
+"""The actor: steps the environments with the current policy, fills the replay, and counts whole episodes."""
 
 from __future__ import annotations
 
@@ -11,35 +11,34 @@ import numpy as np
 from acer_tf.envs import VectorEnvironment
 from acer_tf.replay import TrajectoryReplay
 
-# Observations [N, ...], an int32 seed [2] and states [N, U] to actions [N], the behaviour's statistics [N, A] and the
-# next states.
+# (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N], statistics of the behaviour policy
+# [N, A], next recurrent states [N, U]).
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
-# Number of games in the running mean return: the field's "last 100 games".
-RECENT_GAMES = 100
+RECENT_EPISODES = 100  # in the running mean return
 
 
 class NonFiniteError(ArithmeticError):
-    """Something became NaN or infinite: the message names the first such quantity, in the order of computation."""
+    """A quantity became NaN or infinite: the message names the first one in the order of computation."""
 
 
 class Actor:
-    """Collects rows from N environments that move in lockstep.
+    """Collects rows from N environments that step in lockstep.
 
     Args:
-        env: the environments, not yet reset.
-        act: the live policy.
-        replay: receives every row. Where it already holds rows (a resumed run), a masked row joins them to the new
-            games, so that the interruption reads as an ordinary truncation.
-        seed: of the sampled actions: the draw of a row depends on this and on the row's number alone.
+        env: not yet reset.
+        act: the current policy.
+        replay: receives every row. If it already holds rows (a resumed run), a masked row separates them from the new
+            episodes, so that the interruption looks like a truncation.
+        seed: of the sampled actions; a row's sample depends only on this and the row's number.
     """
 
     def __init__(self, env: VectorEnvironment, act: Act, replay: TrajectoryReplay, seed: int) -> None:
         self._env, self._act, self._replay, self._seed = env, act, replay, seed
         self.steps = 0
         self.games = 0
-        self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_GAMES)
-        self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_GAMES)
+        self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_EPISODES)
+        self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_EPISODES)
         self._new_returns: list[float] = []
         self._return = np.zeros(env.num_envs, np.float64)
         self._length = np.zeros(env.num_envs, np.int64)
@@ -67,22 +66,21 @@ class Actor:
             self._require_finite("reward", step.reward)
             self._replay.append(action, behaviour, step)
             self._observation = step.observation
-            # Behind a masked row, the next is a new episode's first. A lost life ends none.
+            # The row after a masked row is the first of a new episode. A lost life does not end the episode.
             self._state = state if step.mask.all() else np.where(step.mask[:, None], state, np.float32(0))
             self.steps += int(step.mask.sum())
             self._return += step.reward
             self._length += step.mask
             if step.last.any():
-                self._finish_games(step.last)
+                self._finish_episodes(step.last)
 
     def take_returns(self) -> list[float]:
-        """Returns of the games that ended since the last call."""
+        """Returns of the episodes that ended since the last call."""
         returns, self._new_returns = self._new_returns, []
         return returns
 
     def state(self) -> dict[str, Any]:
-        """JSON-able counters. Games under way are not part of it, nor what is remembered of them: a resumed run starts
-        new ones."""
+        """JSON-able counters, without unfinished episodes and recurrent states: a resumed run starts new episodes."""
         return {
             "steps": self.steps,
             "games": self.games,
@@ -101,7 +99,7 @@ class Actor:
         if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
             raise NonFiniteError(f"{name} is {values[~finite][0]}, at step {self.steps:,}")
 
-    def _finish_games(self, last: np.ndarray) -> None:
+    def _finish_episodes(self, last: np.ndarray) -> None:
         for env in np.flatnonzero(last):
             self.recent_returns.append(float(self._return[env]))
             self._new_returns.append(float(self._return[env]))

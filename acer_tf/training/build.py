@@ -1,4 +1,4 @@
-"""From settings to objects: the one place that turns names and numbers into networks, agents and replay."""
+"""Builds the network, agent, replay and loop of a run from its settings."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from acer_tf.training.actor import Actor
 from acer_tf.training.loop import Loop
 from acer_tf.types import EnvironmentSpec
 
-# The process without its replay: TensorFlow, networks, environments and the batches in flight.
-PROCESS_BYTES = 1_500_000_000
+PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networks, environments and batches
 
 
 def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
-    """`settings` with every "auto" decided for this environment and machine, so that the run records what it did.
+    """`settings` with every "auto" replaced by its value for this environment and machine, for the run's record.
 
     Raises:
-        SettingsError: no network can read the observations.
+        SettingsError: no network accepts the observations.
     """
     network, precision = settings.network, settings.precision
     try:
         if network == "auto":
             network = default_network(spec)
         if precision == "auto":
-            # It pays where large convolutions take the time and the processor has their products in hardware; it costs
-            # no learning (results/precision).
+            # Faster where large convolutions dominate and the processor multiplies bfloat16 in hardware; learning does
+            # not suffer (results/precision).
             precision = "bfloat16" if torso_of(network).large and _has_fast_bfloat16() else "float32"
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error
@@ -49,10 +48,10 @@ def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
 
 
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
-    """Refuses resolved `settings` of which one would have no effect: the run would not be what it is called.
+    """Checks that every changed setting of resolved `settings` has an effect, so that the run is what its flags say.
 
     Raises:
-        SettingsError: names the setting, and what it would need.
+        SettingsError: names the setting without effect, and what it would need.
     """
     usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
     rules = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
@@ -70,11 +69,11 @@ def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
 
 
 def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
-    """The class of the agent that `--agent` names.
+    """The class that `--agent` names.
 
     Raises:
-        InvalidEnvironment: it does not choose actions of the environment's kind.
-        SettingsError: a user's own cannot be imported, or is no `Agent`.
+        InvalidEnvironment: the agent does not support the environment's kind of actions.
+        SettingsError: a user's class cannot be imported, or is not an `Agent`.
     """
     if not settings.rule.accepts(continuous=spec.continuous):
         kind = "continuous" if spec.continuous else "discrete"
@@ -87,7 +86,7 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise SettingsError(f"--agent={settings.agent}: it cannot be imported: {error}") from error
+        raise SettingsError(f"--agent={settings.agent}: cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise SettingsError(f"--agent={settings.agent}: must be a subclass of acer_tf.agents.agent.Agent")
     return found
@@ -96,16 +95,16 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
 def make_network(
     settings: Settings, spec: EnvironmentSpec, normalization: RunningNormalization | None = None
 ) -> Network | ContinuousNetwork:
-    """The network of resolved `settings`, freshly initialized.
+    """The network of resolved `settings`, newly initialized.
 
     Args:
         settings: resolved.
         spec: of the environment.
-        normalization: of observations, where another network has it already.
+        normalization: of observations, to share that of another network.
 
     Raises:
-        InvalidEnvironment: the agent cannot act in it.
-        SettingsError: the network cannot read its observations.
+        InvalidEnvironment: the agent does not support the environment's kind of actions.
+        SettingsError: the network does not accept the observations.
     """
     options: dict[str, Any] = {
         "initialization": settings.initialization,
@@ -118,7 +117,7 @@ def make_network(
             kind = RecurrentNetwork if settings.recurrent else Network
             return kind(spec, architecture=settings.network, **options)
         if settings.network != ContinuousNetwork.architecture:
-            raise ValueError(f"continuous actions are chosen by network '{ContinuousNetwork.architecture}'")
+            raise ValueError(f"must be '{ContinuousNetwork.architecture}' for continuous actions")
         return ContinuousNetwork(
             spec,
             policy_std=settings.policy_std,
@@ -131,7 +130,7 @@ def make_network(
 
 
 def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
-    """The agent of resolved `settings`, with its average network and optimizer."""
+    """The agent of resolved `settings`, with its average policy network and optimizer."""
     network = make_network(settings, spec)
     average = make_network(settings, spec, network.normalization)
     optimizer = rmsprop(
@@ -146,15 +145,15 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
-    """The replay of `settings`; without replayed updates it holds as few rows as it can.
+    """The replay of resolved `settings`; if nothing is replayed, the smallest one that can collect.
 
     Args:
         settings: resolved.
         spec: of the environment.
-        file: a new file to hold it, where it is larger than memory; None for memory.
+        file: a new file to hold a replay that is larger than memory; None for memory.
 
     Raises:
-        SettingsError: it cannot fit into the machine's memory, or the file cannot be made.
+        SettingsError: it does not fit into memory, or the file cannot be made.
     """
     if file is None:
         require_memory(settings, spec, available_memory())
@@ -191,7 +190,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
 
 
 def make_loop(settings: Settings, actor: Actor, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
-    """The loop of `settings` around the three; `other` arguments of `Loop` take the place of those of the settings."""
+    """The loop of `settings`; `other` arguments of `Loop` override those of the settings."""
     arguments: dict[str, Any] = {
         "unroll_length": settings.unroll_length,
         "trajectories_per_update": settings.trajectories_per_update,
@@ -212,21 +211,16 @@ def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
 
 
 def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> int:
-    """Bytes of a replay of so many rows per environment."""
-    return TrajectoryReplay.required_bytes(
-        spec,
-        settings.num_envs,
-        capacity,
-        unroll_length=settings.window_length,
-        state_size=_state_size(settings),
-    )
+    """Bytes of a replay of `capacity` rows per environment."""
+    sizes = {"unroll_length": settings.window_length, "state_size": _state_size(settings)}
+    return TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity, **sizes)
 
 
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
-    """Refuses a run whose replay does not fit into `available` bytes of memory beside the process.
+    """Checks that the replay and the rest of the process fit into `available` bytes of memory.
 
     Raises:
-        SettingsError: says what is needed and what would fit.
+        SettingsError: they do not; says what is needed and what would fit.
     """
     needed = replay_bytes(settings, spec, replay_rows(settings, spec))
     if needed + PROCESS_BYTES <= available:
@@ -242,11 +236,11 @@ def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) ->
 
 
 def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that this process, and those that it starts, may still take."""
+    """Bytes of memory that this process and its children may still take."""
     available = psutil.virtual_memory().available
     limit = cgroup / "memory.max"
     if limit.exists() and (text := limit.read_text().strip()) != "max":
-        # The cache of files counts as used there, though it gives way: a run's own checkpoints fill it.
+        # The page cache counts as used, but it is reclaimable; the checkpoints of a run fill it.
         cache = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
         available = min(available, int(text) - int((cgroup / "memory.current").read_text()) + int(cache))
     return available
@@ -267,7 +261,7 @@ def _state_size(settings: Settings) -> int:
 
 
 def _burn_in(settings: Settings) -> int:
-    """Rows before each replayed window; without replay nothing need be stored for them."""
+    """Rows before each replayed window; 0 without replay."""
     return settings.burn_in if settings.replay_ratio > 0 else 0
 
 

@@ -1,14 +1,15 @@
-"""Checkpoints: complete or absent, the replay in append-only chunk files that successive checkpoints share.
+"""Checkpoints: complete or absent. Successive checkpoints share the replay's append-only chunk files.
 
-<folder>/replay/rows-*.npz           rows of replay, each written once
-<folder>/<steps>/state.npz           weights, average, optimizer, generators, counters, replay's small state
-<folder>/<steps>/COMPLETE            written last
+<folder>/replay/rows-*.npz    rows of the replay, each written once
+<folder>/<steps>/state.npz    weights, average policy network, optimizer, generators, counters, the replay's small state
+<folder>/<steps>/COMPLETE     written last
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -22,8 +23,7 @@ import numpy as np
 
 from acer_tf.replay import TrajectoryReplay
 
-# The previous checkpoint is kept as the one to fall back to.
-KEPT = 2
+KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
 _SENTINEL = "COMPLETE"
 _JSON = "json"
@@ -34,30 +34,26 @@ class CheckpointError(RuntimeError):
 
 
 class Snapshot(NamedTuple):
-    """What a checkpoint holds besides replay."""
+    """What a checkpoint holds besides the replay."""
 
     arrays: dict[str, np.ndarray]  # variables by name
     state: dict[str, Any]  # JSON-able counters and generators
 
 
 class Checkpoints:
-    """The checkpoints of one run.
-
-    Args:
-        folder: made when the first is written.
-    """
+    """The checkpoints of one run in `folder`, which the first one creates."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._replay_folder = folder / "replay"
 
     def save(self, snapshot: Snapshot, replay: TrajectoryReplay | None, step: int) -> None:
-        """Writes a checkpoint, then drops all but the newest two and the chunks that neither needs.
+        """Writes a checkpoint, then deletes all but the newest two, and the chunks that neither needs.
 
         Args:
             snapshot: variables, counters and generators.
-            replay: None leaves replay out and drops every earlier checkpoint, as a finished run does.
-            step: names the checkpoint; where that name is taken, the next free number does.
+            replay: None for the last checkpoint of a finished run: without replay, and all earlier ones are deleted.
+            step: names the checkpoint; if that name is taken, the next free number does.
 
         Raises:
             CheckpointError: it could not be written (disk full); earlier checkpoints are untouched.
@@ -88,22 +84,21 @@ class Checkpoints:
                 kept = 1
         except OSError as error:
             raise CheckpointError(
-                f"checkpoint at step {step:,} not written: {error}; the earlier ones in {self._folder} are whole"
+                f"checkpoint at step {step:,} not written: {error}; the earlier ones in {self._folder} are intact"
             ) from error
         finally:
             self._clean(kept)
 
     def restore(self, replay: TrajectoryReplay | None) -> Snapshot | None:
-        """The newest checkpoint that is whole, with its rows put into `replay`; None where there is none at all.
+        """The newest undamaged checkpoint, its rows restored into `replay`; None if there are no checkpoints.
 
-        Those that are damaged are set aside under another name, with a message, and the one before them is taken. The
-        checkpoint of a finished run leaves `replay` as it is.
+        Damaged checkpoints are reported and renamed. The checkpoint of a finished run leaves `replay` unchanged.
 
         Args:
-            replay: filled from the checkpoint; None where only weights are wanted (nothing is then set aside).
+            replay: filled from the checkpoint; None to read only the snapshot (nothing is renamed then).
 
         Raises:
-            CheckpointError: there are checkpoints, but none is whole.
+            CheckpointError: all checkpoints are damaged.
         """
         complete = self._complete()
         damaged = []
@@ -114,19 +109,19 @@ class Checkpoints:
                 replay_state = _under("replay/", members)
                 if replay is not None and replay_state:
                     replay.restore(self._replay_folder, replay_state)
-            except Exception as error:  # damaged bytes fail in nearly any way
+            except Exception as error:  # damaged bytes raise nearly anything
                 print(f"checkpoint {path} is damaged ({type(error).__name__}: {error})", file=sys.stderr)
                 damaged.append(path)
                 continue
             if damaged:
-                print(f"falling back to the checkpoint before, {path}", file=sys.stderr)
+                print(f"falling back to the previous checkpoint, {path}", file=sys.stderr)
             if replay is not None:
                 for other in damaged:
-                    other.rename(_free_name(other.with_suffix(".damaged")))
+                    set_aside(other)
             return snapshot
         if complete:
             raise CheckpointError(
-                f"none of the {len(complete)} checkpoints in {self._folder} is whole; start again in another folder"
+                f"all {len(complete)} checkpoints in {self._folder} are damaged; start again in another folder"
             )
         return None
 
@@ -134,17 +129,17 @@ class Checkpoints:
         return sorted(p.parent for p in self._folder.glob(f"*/{_SENTINEL}") if p.parent.name.isdigit())
 
     def _clean(self, kept: int) -> None:
-        """Drops all but the newest `kept` checkpoints, what interrupted processes left, and chunks that none needs."""
+        """Deletes all but the newest `kept` checkpoints, incomplete ones, and chunks that none needs."""
         complete = self._complete()
         for path in complete[:-kept]:
-            (path / _SENTINEL).unlink()  # first: half a checkpoint is none
+            (path / _SENTINEL).unlink()  # first, so that a partly deleted checkpoint is incomplete
         for path in self._folder.glob("*"):
-            half = path.name.isdigit() and not (path / _SENTINEL).exists()
-            if half or path.suffix == ".partial":
+            incomplete = path.name.isdigit() and not (path / _SENTINEL).exists()
+            if incomplete or path.suffix == ".partial":
                 shutil.rmtree(path)
         try:
             states = [_under("replay/", _read(path / _STATE)) for path in complete[-kept:]]
-        except Exception:  # a damaged one does not say which chunks are its own
+        except Exception:  # the chunks of a damaged checkpoint are not known
             return
         needed = {name for state in states if state for name in TrajectoryReplay.chunk_files(state)}
         for path in self._replay_folder.glob("*"):
@@ -154,7 +149,7 @@ class Checkpoints:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(path) as archive:
-        # A member is read, and thereby checked, in full before anything in it is believed.
+        # Reading a member whole checks its CRC before it is parsed.
         return {
             name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
             for name in archive.namelist()
@@ -165,8 +160,10 @@ def _under(prefix: str, members: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     return {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
 
 
-def _free_name(path: Path) -> Path:
-    return next(p for p in (path, *(path.with_name(f"{path.name}-{i}") for i in range(2, 1000))) if not p.exists())
+def set_aside(path: Path) -> Path:
+    """Renames a damaged `path` to the first free <name>.damaged-<n>; returns the new path."""
+    names = (path.with_name(f"{path.name}.damaged-{n}") for n in itertools.count(1))
+    return path.rename(next(name for name in names if not name.exists()))
 
 
 @contextlib.contextmanager

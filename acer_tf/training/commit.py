@@ -1,6 +1,6 @@
 """Which code runs: the commit of this project's checkout, or the one that a wheel was built from.
 
-The standard library alone: setup.py runs this file too.
+Imports only the standard library, because setup.py runs this file too.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from pathlib import Path
 
 _PARTS = ("acer_tf", "experiments", "benchmarks")
 _PACKAGE = Path(__file__).resolve().parents[1]
-COMMIT_FILE = "_commit.txt"  # of a package in a wheel
+COMMIT_FILE = "_commit.txt"  # of the package in a wheel
 
 
 def code_version(package: Path = _PACKAGE) -> dict[str, str | None]:
-    """Where the code of a package comes from.
-
-    Args:
-        package: its folder.
+    """Where the code in the folder `package` comes from.
 
     Returns:
-        "commit": with "+changes" after it where the tree differs from it; None where it is not known. "changes":
-        SHA-256 of the names and contents of the files that differ; None where there are none.
+        "commit": with "+changes" appended if the tree differs from it; None if unknown. "changes": SHA-256 of the names
+        and contents of the files that differ; None if none do.
     """
     try:
         return _checkout(package)
@@ -42,7 +39,7 @@ def _checkout(package: Path) -> dict[str, str | None]:
 
     if Path(git("rev-parse", "--show-toplevel").removesuffix("\n")).resolve() != root.resolve():
         raise FileNotFoundError(f"{root} is not the root of a checkout")
-    # An installed package may lie in somebody else's repository, untracked.
+    # An installed package may lie untracked in another project's repository.
     git("ls-files", "--error-unmatch", "--", f"{package.name}/__init__.py")
     commit = git("rev-parse", "HEAD").strip()
     parts = ("-z", "--", *_PARTS)

@@ -1,4 +1,4 @@
-"""Evaluation: whole games, scored raw, under one protocol for every policy."""
+"""Evaluation: raw scores of whole episodes, under one protocol for every policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from acer_tf import envs
 from acer_tf.envs import AtariPreset, VectorEnvironment, family_of
 from acer_tf.policy import Policy, PolicyError
 
-# The protocol of Mnih et al. (2015), for which the human and random scores of the 57 games are known.
+# The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
 MAX_NO_OPS = 30
 MAX_FRAMES = 108_000
 
@@ -27,21 +27,21 @@ _REPORT_SECONDS = 10.0
 
 
 class EvaluationError(ValueError):
-    """An evaluation was asked for that cannot be done; nothing has been started."""
+    """Invalid arguments of an evaluation; nothing has been started."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationResult:
-    """The games of one evaluation, ordered by environment, then by time.
+    """The episodes of one evaluation, ordered by environment, then by time.
 
     Attributes:
         env: the environment's id.
-        greedy: whether actions were the most probable, or sampled.
+        greedy: whether actions were the most probable ones, rather than sampled.
         seed: of the environments and of the sampled actions.
-        num_envs: environments that played side by side.
-        returns: per game, the sum of raw rewards.
-        steps: per game, its length in agent decisions.
-        frames: per game, its length in emulator frames (steps times frame skip; Atari's random start is not counted).
+        num_envs: environments that ran in parallel.
+        returns: per episode, the sum of raw rewards.
+        steps: per episode, its length in agent decisions.
+        frames: per episode, its length in emulator frames (steps times frame skip, without Atari's random start).
     """
 
     env: str
@@ -66,7 +66,7 @@ class EvaluationResult:
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean: sample standard deviation / √episodes. None for a single game."""
+        """Of the mean: sample standard deviation / √episodes. None for a single episode."""
         if self.episodes < 2:
             return None
         return statistics.stdev(self.returns) / self.episodes**0.5
@@ -83,29 +83,29 @@ def evaluate(
     report: Callable[[str], None] | None = None,
     env: envs.EnvFactory | None = None,
 ) -> EvaluationResult:
-    """Plays whole games in the environment that the policy's metadata names, and returns their raw scores.
+    """Runs whole episodes in the environment that the policy's metadata names, and returns their raw scores.
 
     >>> result = acer_tf.evaluate(acer_tf.load_policy("runs/cartpole/policy"), episodes=10)
     >>> print(f"{result.mean:.1f} ± {result.standard_error:.1f}")
 
-    Lost lives do not end a game. On Atari a game starts with up to 30 no-ops and is cut at 108,000 frames; frame skip,
-    stickiness, action set and preprocessing are those that the policy was trained with. Elsewhere the environment's own
-    time limit holds.
+    Lost lives do not end an episode. Atari episodes start with up to 30 no-ops and are truncated at 108,000 frames;
+    frame skip, stickiness, action set and preprocessing are those of training. Other environments keep their time
+    limits.
 
-    Every environment plays a share of the games that is fixed beforehand. To take the first `episodes` games that end
-    would prefer short ones, which are often the bad ones.
+    Every environment runs a fixed share of the episodes. Taking the first `episodes` that end would favour short ones,
+    which are often the bad ones.
 
     Args:
         policy: from `load_policy`.
-        episodes: number of games.
-        greedy: the most probable action instead of a sampled one.
-        seed: the same arguments on the same machine give the same result. The environments' seeds are not those that
-            training derives from the same number.
-        num_envs: environments side by side; not more than `episodes` are made.
-        video: an .mp4 file of the first game of environment 0; the games are the same as without. Written whole or not
-            at all, as soon as that game ends.
+        episodes: number of episodes.
+        greedy: take the most probable action instead of sampling.
+        seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
+            that training derives from the same number.
+        num_envs: environments in parallel, at most `episodes`.
+        video: an .mp4 file of the first episode of environment 0, written whole or not at all when that episode ends.
+            The episodes are the same without it.
         report: receives a line of progress every 10 seconds.
-        env: makes one environment, instead of the one that the metadata names.
+        env: makes one environment to use instead of the one that the metadata names.
 
     Raises:
         EvaluationError: episodes or num_envs below 1, a negative seed, or a video file that cannot be written.
@@ -118,37 +118,37 @@ def evaluate(
             raise EvaluationError(f"--{name}={value}: must be at least {least}")
     num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
-    # A third word of its own: training seeds its environments with (seed, steps).
+    # The third word sets it apart from training, which seeds its environments with (seed, steps).
     random = np.random.default_rng((seed, 0, 2))
-    games: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
+    scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
-        playing = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
-        stack.callback(playing.close)
+        world = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
+        stack.callback(world.close)
         if recorder is not None:
-            recorder.start(_video_fps(policy, playing))
+            recorder.start(_video_fps(policy, world))
         progress = _Progress(episodes, report)
-        step, first_state = playing.reset(), policy.initial_state(num_envs)
+        step, first_state = world.reset(), policy.initial_state(num_envs)
         state = first_state
-        while any(len(played) < share for played, share in zip(games, quota, strict=True)):
-            if recorder is not None and not games[0]:
-                recorder.add(playing.render()[0])
+        while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
+            if recorder is not None and not scored[0]:
+                recorder.add(world.render()[0])
             answer = policy.answer(step.observation, state)
-            step = playing.step(_choose(answer, None if greedy else random))
-            # As in training: the row that the environment ignored was the old game's last.
+            step = world.step(_choose(answer, None if greedy else random))
+            # As in training: the masked row was the last of the old episode.
             state = np.where(step.mask[:, None], answer.get("state", state), first_state)
             score += step.reward
             length += step.mask
             for i in np.flatnonzero(step.last):
-                if recorder is not None and i == 0 and not games[0]:
-                    recorder.add(playing.render()[0])
+                if recorder is not None and i == 0 and not scored[0]:
+                    recorder.add(world.render()[0])
                     recorder.finish()
-                if len(games[i]) < quota[i]:
-                    games[i].append((float(score[i]), int(length[i])))
+                if len(scored[i]) < quota[i]:
+                    scored[i].append((float(score[i]), int(length[i])))
                 score[i], length[i] = 0.0, 0
-            progress.note(sum(map(len, games)), int(step.mask.sum()))
-    returns, steps = zip(*(game for played in games for game in played), strict=True)
+            progress.note(sum(map(len, scored)), int(step.mask.sum()))
+    returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
     return EvaluationResult(
         env=policy.metadata["env"],
         greedy=greedy,
@@ -181,7 +181,7 @@ def _protocol(policy: Policy) -> AtariPreset:
 
 
 def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None) -> np.ndarray:
-    """Actions of N environments from the policy's answer: sampled, or the most probable where `random` is None."""
+    """Actions [N] or [N, d] from the policy's answer: sampled, or the most probable if `random` is None."""
     name = "mean" if "mean" in answer else "probabilities"
     statistics = answer[name]
     if not np.isfinite(statistics).all():
@@ -193,7 +193,7 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
         return statistics.argmax(axis=1)
     below = statistics.cumsum(axis=1, dtype=np.float64)
     drawn = random.random(len(below)) * below[:, -1]
-    # The first action whose cumulative probability exceeds the draw, hence never one of probability 0.
+    # The first action whose cumulative probability exceeds the draw: never one of probability 0.
     return (drawn[:, None] < below).argmax(axis=1)
 
 
@@ -203,17 +203,17 @@ class _Progress:
         self._steps = 0
         self._began = self._reported = time.monotonic()
 
-    def note(self, played: int, steps: int) -> None:
+    def note(self, done: int, steps: int) -> None:
         self._steps += steps
         now = time.monotonic()
         if self._report is not None and now - self._reported >= _REPORT_SECONDS:
             self._reported = now
             rate = self._steps / (now - self._began)
-            self._report(f"{played}/{self._episodes} games, {self._steps:,} steps, {rate:,.0f} steps/s")
+            self._report(f"{done}/{self._episodes} episodes, {self._steps:,} steps, {rate:,.0f} steps/s")
 
 
 class _Video:
-    """An .mp4 file that appears under its name only when `finish` was called.
+    """An .mp4 file that appears under its name only once `finish` was called.
 
     Raises:
         EvaluationError: `path` is not an .mp4 file that can be written.
@@ -225,7 +225,7 @@ class _Video:
         if path.is_dir():
             raise EvaluationError(f"--video={path}: is a folder")
         self._path = path
-        # FFmpeg chooses the format by the ending.
+        # FFmpeg chooses the format by the suffix.
         self._partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
         try:
             self._partial.touch()
@@ -238,20 +238,20 @@ class _Video:
 
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
-            # FFmpeg may have died of what went wrong, and then closing complains a second time.
+            # If FFmpeg died, closing raises a second time.
             with contextlib.suppress(OSError):
                 self._writer.close()
         self._partial.unlink(missing_ok=True)
 
     def start(self, fps: float) -> None:
-        """To be called before the first picture."""
-        # No rescaling to multiples of 16 pixels, which would blur the picture.
+        """Call before the first `add`."""
+        # macro_block_size=1: rescaling to multiples of 16 pixels would blur the picture.
         self._writer = imageio.get_writer(
             self._partial, format="FFMPEG", fps=fps, macro_block_size=1, ffmpeg_log_level="error"
         )
 
     def add(self, picture: np.ndarray) -> None:
-        """Appends [height, width, 3] uint8; odd sides, which the pixel format does not have, get one more line."""
+        """Appends [height, width, 3] uint8; odd sides, which the pixel format does not allow, are padded by one."""
         height, width = picture.shape[:2]
         self._writer.append_data(np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
 
@@ -261,5 +261,5 @@ class _Video:
 
 
 def _video_fps(policy: Policy, env: VectorEnvironment) -> float:
-    """What simulates a world with a clock is shown at its own speed."""
+    """Simulations with a clock are shown in real time."""
     return env.steps_per_second or family_of(policy.metadata["env"]).pictures_per_second

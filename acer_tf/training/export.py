@@ -1,4 +1,4 @@
-"""Writes a network as a policy; acer_tf/policy.py says what that holds, and reads it."""
+"""Exports a network as a policy; acer_tf/policy.py documents the format, and reads it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from acer_tf.recurrent import RecurrentNetwork
 
 
 def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
-    """Writes `network` as a policy that computes in float32, whatever it was trained in.
+    """Writes `network` as a policy that computes in float32, whatever its training precision.
 
-    What is in `directory` is replaced, by rename, only when the new policy is whole: whoever opens it finds the old
-    one, or (between two renames) none, or the new one, never a part.
+    An existing policy in `directory` is replaced by rename once the new one is complete: a reader finds the old one,
+    the new one, or (between two renames) none, but never a part.
 
     Args:
         network: the policy's network.
         directory: the policy's folder; parents are made.
-        metadata: recorded in metadata.json, which must be able to hold it. Must have "env", "atari_preset" (its name;
-            None outside Atari), "agent", "preset", "steps" (agent decisions in training), "commit" and "versions".
-            "frames" (of training), "atari_preset_values", "network", "state_size" and the fields of `EnvironmentSpec`
-            are added.
+        metadata: JSON-able, recorded in metadata.json. Must have "env", "atari_preset" (its name; None outside Atari),
+            "agent", "preset", "steps" (agent decisions in training), "commit" and "versions". "frames" (of training),
+            "atari_preset_values", "network", "state_size" and the fields of `EnvironmentSpec` are added.
 
     Raises:
         ValueError: a missing, unknown or unwritable entry of `metadata`; nothing has been written.
-        OSError: `directory` holds something that is no policy, or writing failed (disk full); `directory` is as it was.
+        OSError: `directory` holds something other than a policy, or writing failed (disk full); it is unchanged.
     """
     document = _document(network, metadata)
     directory = Path(directory).resolve()
     if directory.exists() and not (directory / METADATA).exists() and not _is_empty_folder(directory):
         raise FileExistsError(f"{directory} exists and is not a policy (no {METADATA}): not replaced")
-    # Fixed names, so that what a killed process left behind goes with the next export.
+    # Fixed names, so that the next export removes what a killed process left.
     new, old = directory.with_name(f".{directory.name}.new"), directory.with_name(f".{directory.name}.old")
     shutil.rmtree(new, ignore_errors=True)
     try:
@@ -65,7 +64,7 @@ def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any])
     if family_of(metadata["env"]).atari:
         if preset not in ATARI_PRESETS:
             raise ValueError(f"the policy's atari_preset is {preset!r}, not one of {', '.join(ATARI_PRESETS)}")
-        # By value: a later version may mean something else by the name.
+        # By value, because a later version may change what the name means.
         values = dataclasses.asdict(ATARI_PRESETS[preset])
     document = {
         "format": FORMAT,
@@ -86,7 +85,7 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
     answer = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
     size = network.state_size
     module = tf.Module()
-    # The variables, and not the Keras model too: a module that holds both stores the weights twice.
+    # Only the variables: a module that also holds the Keras model stores the weights twice.
     module.weights = [variable.value for variable in answer.weights]
     module.act = tf.function(answer.function, input_signature=input_signature(network.spec, size))
     if size:
@@ -100,18 +99,18 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
 
 class _Answer(NamedTuple):
     function: Callable[..., dict[str, tf.Tensor]]
-    weights: list[Any]  # what it reads
+    weights: list[Any]  # that the function reads
 
 
 def _discrete(network: Network) -> _Answer:
-    # The weights come from the copy. Float32, so that it runs the same on machines without fast bfloat16.
+    # A float32 copy, so that it runs the same on machines without fast bfloat16.
     twin = network.twin()
     if twin.exploration is not None:
         twin.exploration.epsilon.assign(network.evaluation_epsilon)
 
     def answer(probabilities: tf.Tensor, q: tf.Tensor) -> dict[str, tf.Tensor]:
-        # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would take over
-        # the training process's global seed, and then every user would see the same sequence of actions.
+        # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
+        # global seed of the training process, and every user would see the same sequence of actions.
         action = tf.raw_ops.Multinomial(
             logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
         )
@@ -126,7 +125,7 @@ def _discrete(network: Network) -> _Answer:
         return answer(*twin.observe(observation))
 
     def act_on(observation: tf.Tensor, state: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Otherwise one state, or one observation, would silently serve all.
+        # Otherwise a single state, or a single observation, would silently be broadcast.
         tf.debugging.assert_equal(tf.shape(observation)[0], tf.shape(state)[0], "want as many states as observations")
         *outputs, state = twin.observe(observation, state)  # type: ignore[call-arg]  # it is a RecurrentNetwork
         return {**answer(*outputs), "state": state}
@@ -148,7 +147,7 @@ def _continuous(network: ContinuousNetwork) -> _Answer:
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
         mean, value, _ = twin(observation)
         std = tf.fill(tf.shape(mean), tf.constant(twin.policy_std, tf.float32))
-        # Raw and with seeds 0, as in `_discrete`.
+        # Seeds 0 as in `_discrete`.
         noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)
         return {
             "action": scaled(mean + std * noise),

@@ -13,14 +13,14 @@ class RunFolderError(RuntimeError):
 
 
 class Lock:
-    """Exclusive use of a run folder by one process, until `release` or the process's end, however it ends.
+    """Exclusive use of a run folder by one process, until `release` or the end of the process.
 
     Args:
-        folder: made where it does not exist.
+        folder: created if it does not exist.
         flag: that named it, for messages.
 
     Raises:
-        RunFolderError: another process holds it (names its host and pid), or it cannot be made.
+        RunFolderError: another process holds it (names its host and pid), or it cannot be created.
     """
 
     def __init__(self, folder: Path, flag: str = "run_dir") -> None:

@@ -1,7 +1,7 @@
-"""Algorithm 1: an on-policy update, then Poisson(replay ratio) updates from replay, again and again.
+"""Algorithm 1: an on-policy update, then Poisson(replay ratio) updates from replay, repeated.
 
-The paper's asynchronous threads have an environment, a replay memory and updates of their own. Here the environments
-move in lockstep, and groups of them take the threads' turns one after another.
+In the paper, each asynchronous thread has its environment, replay memory and updates. Here the environments step in
+lockstep, and groups of them update in turn, as the threads would.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.types import Draw
 
-MOST_TRAJECTORIES = 512  # that one call learns from: of Atari, 90 MB
+MOST_TRAJECTORIES = 512  # in one call of `learn`: 90 MB for Atari
 
 
 class Loop:
-    """One iteration is one unroll of every environment with the updates that follow it.
+    """One iteration is one unroll of every environment and the updates that follow it.
 
     Args:
         actor: collects the rows.
         agent: learns from them.
-        replay: where the actor puts them.
+        replay: that of the actor.
         unroll_length: k, rows per environment in one iteration.
         trajectories_per_update: environments per group, a divisor of their number. With 1, every environment has
-            updates of its own, as in the paper; with 0, they are one group.
-        on_policy_updates: whether the rows just collected make an update of their own (in the paper's continuous runs
-            they only join the replay).
+            its updates, as in the paper; with 0, all are one group.
+        on_policy_updates: whether there is an update from the rows just collected (in the paper's continuous runs they
+            are only stored).
         replay_ratio: mean number r of replayed updates per on-policy update.
-        poisson: whether that number is drawn anew each time, or is always r, a whole number.
-        replay_start: rows per environment that must be stored before any is replayed.
-        total_steps: of the run; by its end what a prioritized replay anneals has gone all its way. 0 for not at all.
+        poisson: whether that number is drawn from Poisson(r) each time, or is always r, an integer.
+        replay_start: rows per environment that must be stored before replay starts.
+        total_steps: of the run, over which a prioritized replay anneals its exponents; 0 for no annealing.
         seed: of the Poisson draws.
     """
 
@@ -62,7 +62,7 @@ class Loop:
         self._on_policy_updates = on_policy_updates
         self._groups = np.arange(replay.num_envs).reshape(-1, trajectories_per_update or replay.num_envs)
         usual = len(self._groups) * replay_ratio
-        # Of most Poisson draws this is enough; what is more makes a call of its own.
+        # Enough for most Poisson draws; the rest takes another call.
         most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
         most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
@@ -73,42 +73,43 @@ class Loop:
         self._counts: dict[str, int] = collections.defaultdict(int)
 
     def iterate(self) -> None:
-        """Raises NonFiniteError as soon as something is not finite; the weights are then not to be kept."""
+        """One unroll and its updates.
+
+        Raises:
+            NonFiniteError: a quantity is not finite; the weights must be discarded.
+        """
         self.agent.schedule(self.actor.steps)
         self.actor.collect(self._unroll_length)
         for kinds, draw in self._draws():
             self.replay.refresh(draw, self._learn(kinds, draw))
         self.agent.note(self.replay.latest())
-        # Also here, so that nothing is due when a checkpoint is written: a restored agent does not know since when.
+        # Again, so that nothing is due at a checkpoint: a restored agent does not know what was.
         self.agent.schedule(self.actor.steps)
 
     def replays_due(self) -> int:
-        """Draws how many updates from replay follow an on-policy one."""
+        """The number of updates from replay after an on-policy update, drawn anew at each call."""
         if self.replay.stored < self._replay_start or not self.replay.can_sample:
             return 0
         return int(self._generator.poisson(self._replay_ratio) if self._poisson else self._replay_ratio)
 
     def _draws(self) -> Iterator[tuple[Sequence[str], Draw]]:
-        """The kinds of the iteration's updates in their order, and what they learn from, as many as one call takes.
-
-        Nothing is appended meanwhile, so that all is known before the first of them, but for draws by priority.
-        """
+        """The iteration's updates in order, one call's at a time: their kinds, and the batches they learn from."""
         progress = min(self.actor.steps / self._total_steps, 1.0) if self._total_steps else 0.0
-        own = ["on_policy"] * self._on_policy_updates
-        turns = [(kind, group) for group in self._groups for kind in own + ["replay"] * self.replays_due()]
-        for first in range(0, len(turns), self._updates_per_call):
-            kinds, groups = zip(*turns[first : first + self._updates_per_call], strict=True)
+        on_policy = ["on_policy"] * self._on_policy_updates
+        updates = [(kind, group) for group in self._groups for kind in on_policy + ["replay"] * self.replays_due()]
+        for first in range(0, len(updates), self._updates_per_call):
+            kinds, groups = zip(*updates[first : first + self._updates_per_call], strict=True)
             yield kinds, self.replay.batches(np.array(kinds) == "on_policy", np.stack(groups), progress)
 
     def take_diagnostics(self) -> dict[str, float]:
-        """Means since the last call (maxima of those named so), as "on_policy/..." and "replay/..."."""
+        """Means since the last call (maxima of "..._max"), named "on_policy/..." and "replay/..."."""
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
         self._sums.clear()
         self._counts.clear()
         return means
 
     def state(self) -> dict[str, Any]:
-        """JSON-able: counters, the generator, and the diagnostics of the interval under way."""
+        """JSON-able: counters, the generator, and the diagnostics since the last `take_diagnostics`."""
         return {
             "updates": self.updates,
             "generator": json.dumps(self._generator.bit_generator.state),
@@ -123,7 +124,7 @@ class Loop:
         self._counts.update(state["counts"])
 
     def _learn(self, kinds: Sequence[str], draw: Draw) -> np.ndarray:
-        """Makes the updates; returns the errors [M, B] that they found."""
+        """Makes the M updates; returns their errors [M, B]."""
         updates = self.agent.learn(draw.trajectory, draw.weight, self._updates_per_call)
         for kind, update in zip(kinds, updates, strict=True):
             self.updates[kind] += 1

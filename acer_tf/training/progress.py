@@ -1,4 +1,4 @@
-"""What a run says while it goes on: rows of progress.csv, the same as TensorBoard events, and a line for people."""
+"""The progress of a run: progress.csv, TensorBoard events and a printed line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from acer_tf.training.lock import RunFolderError
 
 
 class Progress:
-    """progress.csv and TensorBoard: one row per log interval, both cut back to the checkpoint when a run continues.
+    """progress.csv and TensorBoard: one row per log interval, both cut back to the checkpoint when a run resumes.
 
     Args:
         folder: the run folder.
-        step: environment steps at the checkpoint, 0 for a new run.
+        step: environment steps at the checkpoint; 0 for a new run.
         position: bytes of progress.csv at the checkpoint.
 
     Raises:
@@ -43,21 +43,21 @@ class Progress:
             self._columns = next(csv.reader(self._file))
             self._file.seek(0, os.SEEK_END)
         self._events = EventFileWriter(str(folder / "tensorboard"))
-        # TensorBoard drops what an earlier process logged beyond this step.
+        # TensorBoard discards what an earlier process logged from this step on.
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
 
     def position(self) -> int:
-        """Bytes of progress.csv, all of them on disk."""
+        """Bytes of progress.csv, after syncing it to disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._path.stat().st_size
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
-        """Appends one row; None is an empty cell. The first row decides the columns.
+        """Appends one row; None is an empty cell. The first row sets the columns.
 
         Raises:
-            RunFolderError: the row's columns are not those of the file, which other code wrote.
+            RunFolderError: the file has other columns: a different version wrote it.
         """
         writer = csv.writer(self._file, lineterminator="\n")
         if self._columns is None:
@@ -82,10 +82,10 @@ class Progress:
 
 
 def progress_line(row: Mapping[str, float | int | None], total_steps: int) -> str:
-    """One line for a person: steps, frames, rate, time left, latest mean return."""
+    """Steps, frames, rate, time left and mean return, in one line."""
     steps, rate = row["steps"] or 0, row["steps_per_second"] or 0.0
     left = datetime.timedelta(seconds=round(max(0, total_steps - steps) / rate)) if rate else "?"
-    mean_return = "no game finished yet" if row["mean_return"] is None else f"mean return {row['mean_return']:.2f}"
+    mean_return = "no episode finished yet" if row["mean_return"] is None else f"mean return {row['mean_return']:.2f}"
     return (
         f"{100 * steps / total_steps:5.1f} %  {steps:,} steps ({row['frames']:,} frames)  {rate:,.0f} steps/s  "
         f"{left} left  {mean_return}"

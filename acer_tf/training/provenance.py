@@ -1,4 +1,4 @@
-"""Where, when, by which command, code and packages something was made."""
+"""Provenance: the time, machine, command, code and packages that made a result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from acer_tf.training.commit import code_version
 
 
 def provenance() -> dict[str, Any]:
-    """Of what this process makes, as far as it has loaded what it needs for that; able to be written as JSON."""
+    """The provenance of what this process makes, JSON-able. Call it after importing what the process needs."""
     return {
         "command": ["python", *sys.orig_argv[1:]],
         **code_version(),
@@ -41,17 +41,17 @@ def provenance() -> dict[str, Any]:
 
 
 def packages() -> str:
-    """Every installed distribution, as name==version by line, sorted."""
+    """Every installed distribution, one name==version per line, sorted."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         if name := distribution.metadata["Name"]:
-            # The first on the path is the one that is imported.
+            # Python imports the first on the path.
             found.setdefault(_canonical(name), distribution.version)
     return "".join(sorted(f"{name}=={version}\n" for name, version in found.items()))
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python, of this package, of what it is declared to need, and of all else that has been imported."""
+    """Versions of Python, this package, its declared requirements, and everything else that has been imported."""
     loaded = {module.partition(".")[0] for module in list(sys.modules)}
     top_level = importlib.metadata.packages_distributions()
     names = sorted({name for module in loaded & top_level.keys() for name in top_level[module]})
@@ -62,7 +62,7 @@ def package_versions() -> dict[str, str]:
     for name in {_canonical(name): name for name in reversed(names)}.values():
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    # The metadata of an editable installation may be older than the code.
+    # An editable installation's metadata may be older than its code.
     return {"python": platform.python_version(), **versions, "acer_tf": __version__}
 
 
@@ -71,7 +71,7 @@ def _canonical(name: str) -> str:
 
 
 def _gpus() -> dict[str, Any]:
-    """The GPUs that TensorFlow sees and their driver; empty without one, or in a process without TensorFlow."""
+    """The GPUs that TensorFlow sees and their driver; empty without GPUs, or if TensorFlow is not loaded."""
     if (tensorflow := sys.modules.get("tensorflow")) is None:
         return {}
     found = [
@@ -89,8 +89,5 @@ def _gpus() -> dict[str, Any]:
 
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
+    found = re.search(r"^model name\s*:\s*(.*\S)", info.read_text(), re.MULTILINE) if info.exists() else None
+    return found[1] if found else platform.processor()

@@ -1,4 +1,4 @@
-"""The records of a run, run.json and progress.csv: what is written at its beginning, and the one reader of both."""
+"""The records of a run: writes run.json and packages.txt, and reads run.json and progress.csv."""
 
 from __future__ import annotations
 
@@ -14,71 +14,66 @@ import numpy as np
 
 from acer_tf.settings import jsonable
 from acer_tf.training.provenance import packages, provenance
+from acer_tf.types import EnvironmentSpec
 
-# All that is published of a run; the last names what run.json has the hash of.
-RECORDS = ("run.json", "progress.csv", "packages.txt")
+RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
 
 
 class RecordError(ValueError):
-    """A record that is missing or cannot be read: the message names the file and what is wrong."""
+    """A record is missing or cannot be read: the message names the file and the problem."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-    """What run.json says, whatever version wrote it.
+    """The content of a run.json of any version."""
 
-    Attributes:
-        settings: as they were written; `settings_from` makes today's of them.
-        finished: whether the run came to its end.
-        commit: of the code that began it, "+changes" after it where the code differed; None where it is not known.
-        machine: where it began: "host", "cores" and so on; empty in other records than a run's.
-        threads: that it used: "emulators" and so on; empty in records from before they were recorded.
-        document: everything.
-    """
-
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # as written; `settings_from` converts them to this version's
     finished: bool
-    commit: str | None
-    machine: dict[str, Any]
-    threads: dict[str, int]
-    document: dict[str, Any]
+    commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
+    machine: dict[str, Any]  # that started it: "host", "cores" and so on; may be empty
+    threads: dict[str, int]  # that it used: "emulators" and so on; empty in old records
+    environment: EnvironmentSpec | None  # None in old records
+    document: dict[str, Any]  # everything
 
 
 def read_record(folder: Path) -> RunRecord:
     """The record in `folder`.
 
     Raises:
-        RecordError: there is none, or it cannot be read.
+        RecordError: it does not exist, or cannot be read.
     """
     path = folder / "run.json"
     if not path.exists():
         raise RecordError(f"{path} is missing")
     try:
         document = dict(json.loads(path.read_text()))
+        spec: dict[str, Any] = document.get("environment", {})
+        spec = {n: tuple(v) if isinstance(v, list) else v for n, v in spec.items()}
         return RunRecord(
             dict(document["settings"]),
             document.get("finished") is True,
             document.get("commit"),
             dict(document.get("machine", {})),
             dict(document.get("threads", {})),
+            EnvironmentSpec(**spec) if spec else None,
             document,
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{path} cannot be read as a run's record ({error})") from error
 
 
 def read_progress(folder: Path, size: int | None = None) -> dict[str, np.ndarray]:
-    """The columns of the progress.csv in `folder`, also while a process writes there.
+    """The columns of the progress.csv in `folder`, also while a run writes it.
 
     Args:
-        folder: the run's.
-        size: bytes of the file that are whole rows and to be read; None for all, but for a last row that is not whole.
+        folder: of the run.
+        size: bytes to read, which must end with a row; None for all complete rows.
 
     Returns:
-        By name, [P] float64, NaN for an empty cell; no columns where nothing has been written yet.
+        [P] float64 by column name, NaN for an empty cell; empty if nothing has been written yet.
 
     Raises:
-        RecordError: what there is is not a learning curve, or shorter than `size`.
+        RecordError: the file is not a learning curve, or shorter than `size`.
     """
     path = folder / "progress.csv"
     try:
@@ -87,17 +82,17 @@ def read_progress(folder: Path, size: int | None = None) -> dict[str, np.ndarray
             raise ValueError(f"it has {len(content)} bytes, but had {size} at the last checkpoint")
         whole = content[:size] if size is not None else content[: content.rfind(b"\n") + 1]
         if whole and not whole.endswith(b"\n"):
-            raise ValueError("its last line is cut")
+            raise ValueError("its last line is incomplete")
         head, *lines = list(csv.reader(io.StringIO(whole.decode(), newline=""))) or [[]]
         if head and "steps" not in head:
-            raise ValueError("its first line names no steps")
+            raise ValueError("it has no column named steps")
         columns = dict(zip(head, np.empty((len(head), len(lines))), strict=True))
         for row, line in enumerate(lines):
             try:
                 for name, cell in zip(head, line, strict=True):
                     columns[name][row] = float(cell or "nan")
                 if not columns["steps"][row] > (columns["steps"][row - 1] if row else 0):
-                    raise ValueError("its steps do not grow")
+                    raise ValueError("its steps do not increase")
             except ValueError as error:
                 raise ValueError(f"line {row + 2}: {error}") from error
         return columns
@@ -106,18 +101,18 @@ def read_progress(folder: Path, size: int | None = None) -> dict[str, np.ndarray
 
 
 def run_document(settings: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run.json says: settings, details, and where, when, by which command and code it was made."""
+    """The content of a run.json: settings, details and provenance."""
     return {"settings": jsonable(settings), **details, **provenance()}
 
 
 def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str, Any]) -> None:
-    """Writes packages.txt, and then run.json, which makes a run of the folder."""
+    """Writes packages.txt, then run.json, whose presence marks a run folder."""
     (folder / "packages.txt").write_text(packages())
     write_json(folder / "run.json", run_document(settings, details))
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Writes `path` whole or not at all."""
+    """Writes `path` atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(document, indent=2) + "\n")
     partial.replace(path)

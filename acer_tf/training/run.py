@@ -1,12 +1,12 @@
-"""A run: settings and a folder in, a trained policy out; continues where an earlier process of the same run stopped.
+"""A run: trains a policy by given settings in a folder, or resumes where an earlier process stopped.
 
-<run_dir>/run.json        what the run is and where it was made
-<run_dir>/packages.txt    what was installed there
+<run_dir>/run.json        settings and provenance
+<run_dir>/packages.txt    installed packages
 <run_dir>/progress.csv    one row per log interval
 <run_dir>/tensorboard/    the same as events
 <run_dir>/checkpoints/    see training.checkpoint
 <run_dir>/policy/         the SavedModel
-<run_dir>/lock            held while a process works here
+<run_dir>/lock            held by the process that uses the folder
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from acer_tf.training.records import RecordError, RunRecord, begin_record, read_
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 
-Row = dict[str, float | int | None]  # of progress.csv, by its columns; None for an empty cell
+Row = dict[str, float | int | None]  # of progress.csv, by column; None for an empty cell
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM stopped the run, behind a checkpoint; the same command continues it."""
+    """Ctrl-C or SIGTERM stopped the run after a checkpoint; the same command continues it."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)
@@ -66,22 +66,22 @@ def train(
     env: envs.EnvFactory | None = None,
     on_row: Callable[[Row], None] | None = None,
 ) -> Path:
-    """Trains to `settings.total_steps`, or continues the run in `run_dir` up to there.
+    """Trains for `settings.total_steps`; resumes the run in `run_dir` if it was interrupted.
 
     >>> settings = acer_tf.make_settings(env="CartPole-v1", total_steps=30_000, replay_start=100)
     >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row: print(row["mean_return"]))
 
     Args:
-        settings: what to compute.
-        run_dir: the run's own folder; made where it does not exist.
+        settings: of the run.
+        run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
-        threads: of TensorFlow and of ALE's emulators, as `use_threads` says; 0 for what fits the machine.
-        replay_file: a new file to hold the replay while the process runs, for one larger than memory.
-        quiet: no progress lines.
-        env: makes one gymnasium environment of the caller's own, which `settings.env` then only names.
-        on_row: receives each row of progress.csv as soon as it is written: a dict by column, of Python numbers and
-            None. What it raises stops the run after a checkpoint that holds the row. Each row is given once; a run
-            that continues computes the rows after its checkpoint again, and gives them again.
+        threads: of TensorFlow and of ALE's emulators, see `use_threads`; 0 for what suits the machine.
+        replay_file: a new file to hold a replay that is larger than memory while the process runs.
+        quiet: print no progress lines.
+        env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
+        on_row: called with each row of progress.csv once it is written: Python numbers or None, by column. If it
+            raises, the run stops after a checkpoint that includes the row. A resumed run repeats the rows after its
+            checkpoint.
 
     Returns:
         The folder of the exported policy.
@@ -89,16 +89,16 @@ def train(
     Raises:
         InvalidEnvironment, SettingsError: bad input; nothing was started or written.
         RunFolderError: the folder is in use, or holds another run.
-        Interrupted: a signal asked to stop; a checkpoint was written.
+        Interrupted: by a signal; a checkpoint was written.
         NonFiniteError: learning diverged; the last checkpoint is from before.
-        CheckpointError: none could be written, or none read.
-        OSError: something else could not be written (disk full); the last checkpoint is whole.
+        CheckpointError: a checkpoint could not be written, or none could be read.
+        OSError: another file could not be written (disk full); the last checkpoint is intact.
         Exception: what `on_row` raised.
     """
     run_dir = Path(run_dir)
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
     settings = resolve(settings, spec)
-    # What an older version let pass goes on.
+    # A run that an older version accepted may continue.
     if not _require_same_run(settings, run_dir):
         require_effect(settings, spec)
     in_use = use_threads(threads, settings.network)
@@ -106,10 +106,10 @@ def train(
     replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
     lock = Lock(run_dir)
     try:
-        # Once more behind the lock: another process may have begun a run here in the meantime.
+        # Again under the lock: another process may have begun a run here in the meantime.
         known = _require_same_run(settings, run_dir)
         if known and known.finished and (run_dir / "policy").exists():
-            _say(quiet, f"{run_dir} holds this run, finished already")
+            _say(quiet, f"{run_dir} holds this run, already finished")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
         run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use, env)
@@ -124,15 +124,17 @@ def train(
 
 
 def export_run(run_dir: Path, directory: Path) -> int:
-    """Exports the policy of the newest whole checkpoint in `run_dir`, also while the run goes on.
+    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training.
+
+    The environment need not be installed, unless run.json is so old that it does not record it.
 
     Returns:
         The steps that the policy was trained for.
 
     Raises:
-        RunFolderError: there is no run, or no checkpoint yet.
-        SettingsError, InvalidEnvironment: this version, or this machine, cannot make its agent.
-        CheckpointError: no checkpoint is whole.
+        RunFolderError: `run_dir` holds no run, or no checkpoint yet.
+        SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
+        CheckpointError: all checkpoints are damaged.
     """
     record = _record(run_dir)
     if record is None:
@@ -141,7 +143,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
     snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
     if snapshot is None:
         raise RunFolderError(f"{run_dir} has no checkpoint yet")
-    agent = make_agent(settings, envs.spec(settings.env, atari_preset=settings.atari_preset))
+    agent = make_agent(settings, record.environment or envs.spec(settings.env, atari_preset=settings.atari_preset))
     _assign(agent, snapshot.arrays)
     steps = snapshot.state["actor"]["steps"]
     export_policy(agent.network, directory, policy_metadata(settings, steps))
@@ -149,7 +151,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
 
 
 class _Run:
-    """The live objects of one process's share of a run."""
+    """A run in one process: its environments, agent, loop and files."""
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class _Run:
         steps = state["actor"]["steps"]
         if snapshot is None:
             if (folder / "run.json").exists():
-                print(f"{folder} has no checkpoint yet: starting from the first step", file=sys.stderr)
+                print(f"{folder} has no checkpoint yet: starting from step 0", file=sys.stderr)
             details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
             if settings.family.atari:
                 details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
@@ -206,7 +208,7 @@ class _Run:
         replay_start = settings.replay_start * settings.num_envs
         if settings.replay_ratio and replay_start > settings.total_steps:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
-            _say(quiet, f"no replay in this run: {per_environment}, {replay_start:,} steps in all")
+            _say(quiet, f"no replay in this run: {per_environment}, {replay_start:,} steps in total")
         saved = time.monotonic()
         while self.steps < settings.total_steps:
             interval = self.steps // settings.log_interval
@@ -282,7 +284,7 @@ class _Run:
 
 
 def _require_same_run(settings: Settings, run_dir: Path) -> RunRecord | None:
-    """The record in `run_dir`, None where there is none yet; refuses another run's folder."""
+    """The record in `run_dir`, None for a new run; raises RunFolderError if the folder holds something else."""
     if run_dir.exists() and not run_dir.is_dir():
         raise RunFolderError(f"--run_dir={run_dir} is not a folder")
     record = _record(run_dir)
@@ -301,7 +303,7 @@ def _require_same_run(settings: Settings, run_dir: Path) -> RunRecord | None:
 
 
 def _record(run_dir: Path) -> RunRecord | None:
-    """Of `run_dir`, if it holds a run."""
+    """The record in `run_dir`; None if it holds no run."""
     try:
         return read_record(run_dir) if (run_dir / "run.json").exists() else None
     except RecordError as error:
@@ -312,13 +314,13 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
     variables = agent.variables()
     shapes = {name: tuple(v.shape) for name, v in variables.items()}
     if shapes != {name: array.shape for name, array in arrays.items()}:
-        raise CheckpointError("the checkpoint's variables are not those of this agent: it comes from other code")
+        raise CheckpointError("the checkpoint's variables are not those of this agent: another version wrote it")
     for name, variable in variables.items():
         variable.assign(arrays[name])
 
 
 def policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
-    """What `export_policy` records of a policy trained for `steps` steps with resolved `settings`."""
+    """The metadata for `export_policy` of a policy trained for `steps` steps with resolved `settings`."""
     return {
         "env": settings.env,
         "atari_preset": settings.atari_preset if settings.family.atari else None,

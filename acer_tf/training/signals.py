@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that is answered where it suits."""
+"""Ctrl-C and SIGTERM as a request to stop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class StopRequest:
-    """Within it, SIGINT and SIGTERM are noted instead of died of; a second one acts as usual.
+    """A context in which the first SIGINT or SIGTERM only sets `signal_number`; a second one acts as usual.
 
     Args:
-        answer: what is being done about it, for the line on standard error.
+        answer: what will be done about it, printed on standard error.
     """
 
     def __init__(self, answer: str) -> None:
@@ -32,5 +32,5 @@ class StopRequest:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signal_number = number
         self.__exit__()
-        # Not print: the signal may have come in the middle of one, which cannot be entered twice.
+        # Not print, which is not reentrant: the signal may have interrupted one.
         os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())

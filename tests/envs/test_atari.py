@@ -1,4 +1,4 @@
-"""The Atari pipeline: against golden hashes, against a second implementation in NumPy, and against its own rules."""
+"""The Atari pipeline: golden hashes, a second implementation in NumPy, and its rules."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ MACHADO = envs.ATARI_PRESETS["machado2018"]
 
 
 def rollout(env, steps, seed=0):
-    """`steps` TimeSteps of uniformly random actions after the reset's, which comes first, and the actions."""
+    """The reset's TimeStep and `steps` more of uniformly random actions, and these actions."""
     actions = np.random.default_rng(seed).integers(0, env.spec.num_actions, (steps, env.num_envs))
     return [env.reset()] + [env.step(action) for action in actions], actions
 
@@ -33,7 +33,7 @@ def same(left, right):
     return all(np.array_equal(a, b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
 
 
-# Of ale-py 0.12.1. A change here is a change of what every result was measured on.
+# Of ale-py 0.12.1. A change here changes what every result was measured on.
 GOLDEN = {
     ("Pong", "acer2016"): "46aab9d4c3667c65738c0832d31fcc64d378364a88581750c4a9bd71179ae673",
     ("Pong", "machado2018"): "18cf6dc3975cbae4695c99f6ebc599356fb3ee1c47f81e30cbf4635b0225011b",
@@ -65,7 +65,7 @@ def area_weights(size, source):
     "game, preset, num_steps", [("Breakout", ACER, 240), ("MsPacman", ACER, 540), ("SpaceInvaders", MACHADO, 370)]
 )
 def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_steps):
-    """Skip, maximum, grey, resize, stack, FIRE, sticky actions, lives, rewards: again, on the bare interface."""
+    """Skip, maximum, grey, resize, stack, FIRE, sticky actions, lives and rewards, on the bare interface."""
     preset = dataclasses.replace(preset, max_no_ops=0)
     steps, actions = rollout(envs.make(f"atari/{game}", 1, 3, atari_preset=preset), num_steps)
 
@@ -98,7 +98,7 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_s
                     break
                 if frame >= 2:
                     shots.append(ale.getScreenGrayscale())
-            # Of a game that ends within a step ALE takes no last picture.
+            # ALE takes no last picture of a game that ends within a step.
             picture = None if over else np.maximum(*shots)
             lost = preset.life_loss_ends_return and 0 < ale.lives() < lives
             discount, first = (0 if over or lost else 1), False
@@ -120,7 +120,7 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_s
 
 @pytest.mark.parametrize("preset", [ACER, MACHADO], ids=["acer2016", "machado2018"])
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
-def test_planes_older_than_age_are_zero_and_the_others_are_the_frames_before(game, preset):
+def test_planes_older_than_age_are_zero_and_the_others_are_earlier_frames(game, preset):
     """What replay needs to rebuild stacks from single frames: at no-op and FIRE starts, lost lives and time limits."""
     preset = dataclasses.replace(preset, max_frames=120)
     steps = rollout_of(game, num_envs=4, steps=320, preset=preset)
@@ -151,7 +151,7 @@ def test_lost_lives_end_the_return_and_nothing_else():
             assert len(lost) == 5 and lost[-1] == over - start
 
 
-def test_machado2018_plays_on_through_lost_lives():
+def test_machado2018_continues_after_lost_lives():
     steps = rollout_of("Breakout", steps=400, preset="machado2018")[1:]
     ended = np.array([s.discount for s in steps]) == 0
     assert ended.any()
@@ -175,8 +175,8 @@ def test_presets():
     assert [envs.spec("atari/Pong", atari_preset=p).num_actions for p in ("acer2016", "machado2018")] == [6, 18]
 
 
-def test_fire_starts_the_game_and_only_the_game():
-    """Breakout's ball flies only after FIRE: without a press from the agent one life is lost, and none after it."""
+def test_fire_starts_the_episode_and_nothing_else():
+    """Breakout's ball flies only after FIRE: if the agent never presses it, one life is lost and no more."""
 
     def lives_lost(preset):
         env = envs.make("atari/Breakout", 1, 0, atari_preset=preset)
@@ -222,7 +222,7 @@ def test_the_threads_asked_for_reach_ale(monkeypatch):
     assert asked == [1, 0]
 
 
-def test_sticky_actions_are_the_seeds_doing_and_go_on_after_a_reset():
+def test_sticky_actions_depend_on_the_seed_and_continue_after_a_reset():
     def play(preset, seed):
         env = envs.make("atari/Pong", 1, seed, atari_preset=dataclasses.replace(preset, max_no_ops=0, max_frames=240))
         steps, _ = rollout(env, 61)
@@ -242,8 +242,8 @@ def luminance(picture):
 
 
 @pytest.mark.parametrize("game, preset", [("Breakout", ACER), ("SpaceInvaders", MACHADO)])
-def test_pictures_show_the_same_games(game, preset):
-    """The observation, made as large as the screen, is the luminance of the picture at every step, through resets."""
+def test_pictures_show_the_same_episodes(game, preset):
+    """At every step, also after resets, the observation in screen size is the luminance of the picture."""
     large = dataclasses.replace(preset, height=210, width=160, stack=1, max_pool=False, max_frames=400)
     env = envs.make(f"atari/{game}", 2, 0, atari_preset=large, render=True)
     step = env.reset()
@@ -255,7 +255,7 @@ def test_pictures_show_the_same_games(game, preset):
         step = env.step(action)
 
 
-def test_pictures_leave_the_games_alone():
+def test_rendering_changes_no_episode():
     assert same(rollout_of("Pong", steps=50), rollout_of("Pong", steps=50, render=True))
 
 

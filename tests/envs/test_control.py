@@ -1,4 +1,4 @@
-"""control/<task> through our door: time limits, masked rows, seeds, threads, pictures."""
+"""control/<task> through `envs.make`: time limits, masked rows, seeds, threads, pictures."""
 
 import importlib.resources
 import sys
@@ -42,7 +42,7 @@ def test_spec(task, observation, action):
     assert spec.stack == 1 and spec.frames_per_step == 1
 
 
-def test_a_game_lasts_500_steps_and_is_truncated():
+def test_an_episode_lasts_500_steps_and_is_truncated():
     steps = play(envs.make("control/cheetah", 2, 0), 1003)
     last, mask, discount = (np.array([getattr(s, f) for s in steps[1:]]) for f in ("last", "mask", "discount"))
     np.testing.assert_array_equal(np.flatnonzero(last[:, 0]), [499, 1000])
@@ -71,7 +71,7 @@ def test_rows(task, short):
     assert [s.mask.tolist() for s in steps[1:]] == [[t % 5 != 4] * 2 for t in range(14)]
     assert [s.last.tolist() for s in steps[1:]] == [[t % 5 == 3] * 2 for t in range(14)]
     assert (steps[5].reward == 0).all() and all(s.discount.all() for s in steps[1:])
-    # Each game starts as reset() starts it: the generators go on.
+    # Each episode starts as reset() starts it: the generators continue.
     for first in firsts:
         np.testing.assert_array_equal(again.reset().observation, first)
     assert len(np.unique(np.concatenate(firsts), axis=0)) == 6
@@ -93,8 +93,8 @@ def test_an_upright_pole_pays_one_per_step():
     np.testing.assert_array_equal(env.step(np.zeros((2, 1), np.float32)).reward, 1)
 
 
-def test_environments_that_end_apart(monkeypatch):
-    """One environment's masked row steps no other, and its own neither."""
+def test_environments_that_end_at_different_times(monkeypatch):
+    """A masked row steps no simulation."""
     monkeypatch.setattr(control_vector, "EPISODE_STEPS", 200)
     both, one = play(envs.make("control/walker2d", 2, 0), 250), envs.make("control/walker2d", 1, 0)
     masks = np.array([s.mask for s in both[1:]])
@@ -132,7 +132,7 @@ def test_actions_are_clipped(task):
         np.testing.assert_array_equal(a.reward, b.reward)
 
 
-def test_returned_arrays_are_never_written_to_again(short):
+def test_returned_arrays_are_never_overwritten(short):
     env = envs.make("control/walker2d", 2, 0)
     kept = play(env, 12)
     copies = [[array.copy() for array in step] for step in kept]
@@ -180,7 +180,7 @@ def test_pictures(task, gl):
 
 
 def test_a_picture_shows_the_target_where_it_is(gl):
-    """Reacher3 from above: the picture's middle is the shoulder, up is +y, and the target is the reddish disc."""
+    """Reacher3 from above: the shoulder is in the middle, +y is up, and the target is the reddish disc."""
     env = envs.make("control/reacher3", 4, 0, render=True)
     env.reset()
     targets = env._env._batch.bind("mocap_pos")[:, 0, :2]
@@ -193,7 +193,7 @@ def test_a_picture_shows_the_target_where_it_is(gl):
         np.testing.assert_allclose(found, [x, y], atol=0.03)
 
 
-def test_drawing_changes_nothing(gl, short):
+def test_rendering_changes_nothing(gl, short):
     plain = play(envs.make("control/fish", 2, 0), 6)
     env = envs.make("control/fish", 2, 0, render=True)
     step = env.reset()

@@ -23,7 +23,7 @@ SUITE = {
 
 
 def make(name, num=3, seed=0):
-    """A task at a game's start, in `num` simulations."""
+    """A task at the start of an episode, in `num` simulations."""
     task_type = TASKS[name]
     task = task_type(Batch(task_type.model(), num, 1, persistent=True))
     start(task, seed)
@@ -47,7 +47,7 @@ def put(task, qpos=None, qvel=None):
 
 
 def play(task, steps, seed=0):
-    """Random actions [num, d]; returns the last."""
+    """Applies random actions; returns the last [num, d]."""
     random = np.random.default_rng(seed)
     for _ in range(steps):
         action = random.uniform(-1, 1, (task.batch.nsim, task.batch.model.nu))
@@ -91,7 +91,7 @@ def test_observation_sizes_are_the_papers(name, size):
 
 @pytest.mark.parametrize("name", SUITE)
 def test_the_physics_are_dm_controls(name):
-    """The same start and actions give the same motion; only what we changed in the models is changed in the suite's."""
+    """The same start and actions give the same motion, after the suite's models are changed like ours."""
     env = suite.load(*SUITE[name])
     env.reset()
     task = make(name, num=1)
@@ -114,8 +114,8 @@ def test_the_physics_are_dm_controls(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_observations_are_of_the_present_state(name):
-    """Derived quantities follow the last physics step: a plain mj_forward on the same state changes nothing."""
+def test_observations_are_of_the_current_state(name):
+    """Derived quantities are up to date: mj_forward on the same state changes nothing."""
     task = make(name)
     play(task, 7)
     seen, rewarded = task.observation(), task.reward(np.zeros((3, task.batch.model.nu)))
@@ -137,7 +137,7 @@ def test_starts_differ_and_repeat(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_start_is_of_its_own_generator_alone(name):
+def test_a_start_depends_only_on_its_generator(name):
     task = make(name, num=4)
     whole = task.observation()
     which = np.array([1, 3])
@@ -231,7 +231,7 @@ def test_reacher_start():
     assert (np.sign(target[:, :2]).mean(axis=0) ** 2 < 0.02).all() and (target[:, 2] == 0.01).all()
     assert (task.qvel == 0).all()
     np.testing.assert_allclose(np.abs(task.qpos).max(axis=0), [np.pi, *np.deg2rad([160, 160])], rtol=0.02)
-    # Reaching it by chance is rare: the share of starts that already pay.
+    # Reaching it by chance is rare: the share of starts with a reward.
     assert task.reward(np.zeros((500, 3))).mean() < 0.1
 
 
@@ -350,7 +350,7 @@ def test_humanoid_observation_and_reward():
         return (data.xpos[body] - place) @ torso
 
     def velocity(body):
-        """By differences of the position in the torso's frame, along the state's own motion."""
+        """By finite differences of the position in the torso's frame, along the state's motion."""
         changed = []
         for seconds in (1e-6, -1e-6):
             qpos = task.qpos[0].copy()

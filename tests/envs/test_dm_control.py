@@ -1,4 +1,4 @@
-"""DeepMind Control Suite ids are dm_control's own environments, flattened."""
+"""DeepMind Control Suite ids are dm_control's environments, flattened."""
 
 import sys
 
@@ -33,7 +33,7 @@ def test_equals_dm_control(domain, task):
             np.testing.assert_allclose(step.reward[i], want.reward, rtol=1e-6)
 
 
-def test_the_time_limit_truncates_and_the_generator_goes_on():
+def test_the_time_limit_truncates_and_the_generator_continues():
     env = envs.make("dm_control/reacher-easy-v0", 1, 0)
     first = env.reset().observation
     steps = [env.step(np.zeros((1, 2), np.float32)) for _ in range(1001)]
@@ -49,11 +49,11 @@ def test_spec():
 
 
 def test_what_is_not_of_the_suite_is_refused():
-    with pytest.raises(envs.InvalidEnvironment, match="stack_2_bricks_vision-v0 is not of the Control Suite"):
+    with pytest.raises(envs.InvalidEnvironment, match="stack_2_bricks_vision-v0 is not supported"):
         envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
 
 
-def test_every_task_of_the_suite_has_a_camera_to_be_drawn_with():
+def test_every_task_of_the_suite_has_a_camera():
     assert all(suite.load(*task).physics.model.ncam for task in suite.BENCHMARKING)
 
 

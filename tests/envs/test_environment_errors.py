@@ -1,4 +1,4 @@
-"""What bad input gives: InvalidEnvironment, a sentence that says what to do, and nothing started."""
+"""Bad input raises InvalidEnvironment with a sentence that says what to do, and starts nothing."""
 
 import re
 import sys
@@ -46,7 +46,7 @@ def test_a_name_near_nothing(asked):
     assert f"no environment {asked!r}" in refused(asked)
 
 
-def test_an_observation_that_is_no_box():
+def test_an_observation_that_is_not_a_box():
     assert "FrozenLake-v1 has the observation space Discrete(16)" in refused("FrozenLake-v1")
 
 
@@ -115,7 +115,7 @@ def test_pictures_whose_package_is_not_installed(blank):
     blank()
     envs.make("Blank-v0", 1, 0)
     message = refused("Blank-v0", render=True)
-    assert "draw Blank-v0" in message and "pygame" in message
+    assert "rendering Blank-v0" in message and "pygame" in message
 
 
 def test_minatar_is_not_installed(monkeypatch):

@@ -1,4 +1,4 @@
-"""gymnasium's own environments: time limits, seeds, pictures, and arrays that stay as they were returned."""
+"""gymnasium's environments: time limits, seeds, pictures, and arrays that are not overwritten."""
 
 import gymnasium
 import numpy as np
@@ -75,14 +75,14 @@ def test_seeds(env_id):
         return np.stack([env.step(np.full(num_envs, t % 2)).observation for t in range(40)], axis=1)
 
     np.testing.assert_array_equal(play(0), play(0))
-    # One game of a run, of its neighbour's or of its own resumption is never another's.
+    # No two environments of a run, a run with a nearby seed, or its resumption share an episode.
     games = np.concatenate([play(0), play(1), play((0, 1)), play((0, 2))]).reshape(32, -1)
     assert len(np.unique(games, axis=0)) == 32
     np.testing.assert_array_equal(play(0, num_envs=3), play(0)[:3])
 
 
 @pytest.mark.parametrize("env_id", ["Corridor-v0", "CartPole-v1", "minatar/breakout", "atari/Pong"])
-def test_returned_arrays_are_never_written_to_again(env_id):
+def test_returned_arrays_are_never_overwritten(env_id):
     env = envs.make(env_id, 2, 0)
     kept = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(30)]
     copies = [[array.copy() for array in step] for step in kept]
@@ -120,7 +120,7 @@ def test_close():
 
 @pytest.mark.parametrize("env_id, observation, action", [("Pendulum-v1", 3, 1), ("HalfCheetah-v5", 17, 6)])
 def test_continuous_actions(env_id, observation, action):
-    """Against the bare environment, whose actions are ours scaled to its bounds."""
+    """Compared with the bare environment, whose actions are ours scaled to its bounds."""
     if env_id == "HalfCheetah-v5":
         pytest.importorskip("mujoco")
     env = envs.make(env_id, 2, 0)
@@ -138,7 +138,7 @@ def test_continuous_actions(env_id, observation, action):
             np.testing.assert_allclose(step.reward[i], reward, rtol=1e-4, atol=1e-5)
 
 
-def test_pendulums_time_limit_is_no_end():
+def test_pendulums_time_limit_is_not_a_termination():
     env = envs.make("Pendulum-v1", 1, 0)
     env.reset()
     steps = [env.step(np.zeros((1, 1), np.float32)) for _ in range(202)]

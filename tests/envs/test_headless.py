@@ -1,4 +1,4 @@
-"""Which OpenGL draws: the first that works, and a sentence that says what to install where none does."""
+"""The OpenGL for rendering: the first that works, or an error that says what to install."""
 
 import gc
 import os
@@ -41,12 +41,12 @@ def test_the_first_that_works_is_chosen(works, there, chosen):
 )
 def test_none_works(works, env_id):
     works()
-    with pytest.raises(envs.InvalidEnvironment, match=f"to draw {env_id} .*neither.*libegl1.*libosmesa6"):
+    with pytest.raises(envs.InvalidEnvironment, match=f"rendering {env_id} .*neither.*libegl1.*libosmesa6"):
         envs.make(env_id, 1, 0, render=True)
     assert not os.environ["MUJOCO_GL"]
 
 
-def test_a_choice_of_ones_own_stands(works, monkeypatch):
+def test_a_users_choice_is_kept(works, monkeypatch):
     works("egl")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     with pytest.raises(envs.InvalidEnvironment, match="MUJOCO_GL=osmesa .*does not work"):
@@ -96,7 +96,7 @@ assert env.render().std() > 5
 
 @pytest.mark.parametrize("env_id", DRAWN_BY_MUJOCO)
 def test_drawing_after_mujoco_was_imported_without_a_choice(env_id, gl):
-    """As evaluation with a video after training: nothing may hang on what was imported first."""
+    """As for an evaluation with a video after training: the order of imports must not matter."""
     run(_TRAIN_THEN_DRAW, env_id)
 
 
@@ -122,7 +122,7 @@ assert square(tf.ones((4, 4)))[0, 0] == 4
 
 @pytest.mark.parametrize("chosen_before", [False, True])
 def test_drawing_beside_tensorflow(chosen_before, gl):
-    """Its compiler and OpenGL's crash one another in one process."""
+    """Its LLVM and OpenGL's crash each other in one process."""
     run(_DRAW_BESIDE_TENSORFLOW, *DRAWN_BY_MUJOCO, **({"MUJOCO_GL": os.environ["MUJOCO_GL"]} if chosen_before else {}))
 
 
@@ -154,7 +154,7 @@ def test_all_environments_share_one_process_which_ends_with_them(env_id, gl):
 
 @pytest.fixture
 def ball(gl):
-    """A screen on a ball that falls, and its model and data."""
+    """A screen with a falling ball, and its model and data."""
     model = mujoco.MjModel.from_xml_string(
         """<mujoco><worldbody><light pos="0 -2 2"/><camera name="front" pos="0 -2 0" xyaxes="1 0 0 0 0 1"/>
         <body><freejoint/><geom name="ball" size=".2"/></body></worldbody></mujoco>"""
@@ -192,11 +192,11 @@ def test_a_process_that_dies(ball):
     screen.draw(data)
     screen._process.kill()
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="draws MuJoCo's pictures died: exit status -9"):
+        with pytest.raises(RuntimeError, match="renders MuJoCo died: exit status -9"):
             screen.draw(data)
 
 
-def test_what_a_process_said_before_it_died(ball, monkeypatch):
+def test_the_last_line_of_a_process_that_dies(ball, monkeypatch):
     _, model, data = ball
     monkeypatch.setenv("MUJOCO_GL", "no_such_thing")
     screen = headless.Screen(model, "front")
@@ -249,5 +249,5 @@ def test_the_process_ends_with_a_parent_that_is_killed(gl, tmp_path):
     ends = time.monotonic() + 20
     while drawing.is_running() and drawing.status() != psutil.STATUS_ZOMBIE and time.monotonic() < ends:
         time.sleep(0.05)
-    assert not drawing.is_running() or drawing.status() == psutil.STATUS_ZOMBIE  # its new parent's to reap
+    assert not drawing.is_running() or drawing.status() == psutil.STATUS_ZOMBIE  # its new parent reaps it
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""MinAtar through our door is MinAtar itself."""
+"""MinAtar through `envs.make` equals the bare MinAtar."""
 
 import numpy as np
 import pytest
@@ -49,8 +49,8 @@ def test_equals_the_bare_game(game):
         assert games > 0
 
 
-def test_resets_go_on_with_the_generator():
-    """Breakout's ball starts on one of two sides: a generator that began anew at each reset would never change side."""
+def test_resets_continue_the_generator():
+    """Breakout's ball starts on one of two sides: if resets restarted the generator, the side would never change."""
     steps, _ = play(envs.make("minatar/breakout", 1, 0), 1000)
     starts = [step.observation[0, 3, 0, 1] for step in steps[1:] if not step.mask[0]]
     assert set(starts) == {0, 1}

@@ -1,4 +1,4 @@
-"""The rules of TimeStep, on tapes whose every row is written by hand."""
+"""The rules of TimeStep, on recorded rows written by hand."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from acer_tf.envs import InvalidEnvironment, VectorEnvironment
 
 
 class Tape(VectorEnv):
-    """Plays recorded answers; row 0 is the reset's. Remembers the seeds and actions it was given."""
+    """Replays recorded answers; row 0 is the reset's. Remembers the seeds and actions that it receives."""
 
     render_mode = None
 
@@ -54,7 +54,7 @@ GAME = [
     (-3.0, 0, 0, 1),
     (0.5, 0, 0, 1),
     (2.0, 1, 0, 0),  # game over
-    (9.0, 1, 1, 2),  # the next game's first observation; whatever else it says is void
+    (9.0, 1, 1, 2),  # the next episode's first observation; the rest has no meaning
     (1.0, 0, 0, 3),  # a life is won
     (4.0, 0, 0, 2),  # and lost
     (6.0, 0, 1, 2),  # time limit
@@ -127,7 +127,7 @@ def test_observations_are_uint8_bool_or_float32(given, kept):
     assert env.spec.observation_dtype == env.reset().observation.dtype == kept
 
 
-def test_actions_are_shifted_to_the_spaces_own_start():
+def test_actions_are_shifted_to_the_start_of_the_space():
     tape = Tape(GAME, first_action=-1)
     env = VectorEnvironment(tape, seeds=None)
     env.reset()
@@ -144,7 +144,7 @@ def test_seeds_go_to_the_first_reset_only():
     assert tape.seeds == [[11], None]
 
 
-def test_a_second_reset_forgets_the_game_before():
+def test_a_second_reset_forgets_the_previous_episode():
     env = VectorEnvironment(Tape([GAME[0], GAME[5], GAME[0], GAME[1]]), seeds=None, stack=4, life_loss_ends_return=True)
     env.reset()
     assert env.step(np.array([0])).last
@@ -243,7 +243,7 @@ def test_bad_continuous_actions(action, complaint):
 
 
 @pytest.mark.parametrize("space", [gymnasium.spaces.Box(-np.inf, 1, (2,)), gymnasium.spaces.MultiBinary(2)])
-def test_action_spaces_that_no_agent_suits(space):
+def test_unsupported_action_spaces(space):
     with pytest.raises(InvalidEnvironment, match="action space"):
         VectorEnvironment(Tape(GAME, actions=space), seeds=None)
 

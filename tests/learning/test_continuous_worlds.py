@@ -1,4 +1,4 @@
-"""Whole runs of the continuous agents in tasks whose optimal policy and values are known in closed form."""
+"""Runs of the continuous agents in tasks whose optimal policy and values are known in closed form."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ QUICK = ("acer_continuous", "trust_tis")
 @pytest.mark.parametrize(
     "agent", [pytest.param(a, marks=() if a in QUICK else pytest.mark.learning) for a in rules_for(continuous=True)]
 )
-def test_a_linear_quadratic_task_is_solved_and_priced(agent, tmp_path):
+def test_a_linear_quadratic_task_is_solved_and_valued(agent, tmp_path):
     policy = learn("LinearQuadratic-v0", agent, tmp_path, policy_std=TASK.std / WIDTH, **BUDGETS[agent])
     gain, p, constant = TASK.riccati()
     states = np.linspace(-0.8, 0.8, 9, dtype=np.float32)[:, None]
@@ -66,15 +66,15 @@ def test_a_linear_quadratic_task_is_solved_and_priced(agent, tmp_path):
 
 
 @pytest.mark.parametrize("agent", ["acer_continuous", pytest.param("a3c", marks=pytest.mark.learning)])
-def test_a_time_limit_is_no_end(agent, tmp_path):
+def test_a_time_limit_is_not_a_termination(agent, tmp_path):
     policy = learn("Endless-v0", agent, tmp_path, total_steps=80_000, gamma=0.9)
     value = policy.answer(np.random.default_rng(0).random((50, 2), np.float32))["value"]
-    # Without the bootstrap at the cut after 10 steps it would be 6.5 at most.
+    # Without the bootstrap at the truncation after 10 steps it would be 6.5 at most.
     np.testing.assert_allclose(value, 10.0, atol=0.8)
 
 
-def test_the_optimum_that_the_test_compares_with_is_one():
-    """No other gain is better, and the values are those of simulation."""
+def test_the_optimum_of_the_tests_is_one():
+    """No other gain is better, and the values match simulation."""
 
     def value(gain: float, start: float, noise: np.ndarray) -> float:
         s, total = np.full(noise.shape[1], start), 0.0

@@ -1,4 +1,4 @@
-"""What only a memory can do: tasks that an LSTM solves, and that a feed-forward network cannot."""
+"""Tasks that an LSTM solves and a feed-forward network cannot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def registered() -> Iterator[None]:
 
 
 def score(folder: Path, **given: Any) -> float:
-    """The mean return of 100 games, with sampled actions, of the policy that a run leaves behind."""
+    """The mean return of 100 episodes, with sampled actions, of a run's policy."""
     settings = make_settings({"replay_start": 200, "num_envs": 8, "learning_rate": 1e-3, **given})
     result = evaluate(load_policy(train(settings, folder / "run")), episodes=100, num_envs=100)
     print(f"{given}: {result.mean:.2f} ± {result.standard_error:.2f}")
@@ -52,14 +52,14 @@ def test_an_lstm_remembers_a_cue_for_ten_steps_with_each_seed(seed: int, tmp_pat
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3))])
 def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
-    """It answers alike in all games, whatever their cue: 5 in the mean, ± 0.5 over 100 games."""
+    """It answers the same whatever the cue: a mean of 5 ± 0.5 over 100 episodes."""
     assert recall("mlp", seed, tmp_path) == pytest.approx(CueEnvironment.length / 2, abs=2.0)
 
 
 @pytest.mark.learning
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_an_lstm_balances_a_pole_whose_velocities_are_hidden(seed: int, tmp_path: Path) -> None:
-    """Balancing is learned within 150,000 steps; then the cart must not drift to the end of its track either.
+    """Balancing is learned within 150,000 steps; after that, also not to drift to the end of the track.
 
     With the preset's weights of critic and entropy, or half of these steps, some seeds end in a policy that drifts.
     """

@@ -1,4 +1,4 @@
-"""Whole runs in worlds whose values are known exactly; what they learned is read from the exported policy.
+"""Runs in worlds whose values are known exactly, checked by the exported policy.
 
 The settings are a preset's, but for γ = 0.9, batches that fit the worlds, and a learning rate of 3e-3, four times the
 presets': these runs are a thousandth as long as those that the presets are for. The tolerances are set by seeds 0 to 2
@@ -48,7 +48,7 @@ def registered() -> Iterator[None]:
 
 
 def learn(env_id: str, folder: Path, **given: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(probabilities [S, A], Q [S, A]) of the policy that a run leaves behind."""
+    """(probabilities [S, A], Q [S, A]) of a run's policy."""
     settings = make_settings({"env": env_id, "gamma": GAMMA, "learning_rate": 3e-3, **given})
     policy = load_policy(train(settings, folder / "run", quiet=True))
     observations = WORLDS[env_id][0].observations
@@ -66,7 +66,7 @@ def learn(env_id: str, folder: Path, **given: Any) -> tuple[np.ndarray, np.ndarr
         pytest.param({"total_steps": 32_000, "agent": "trust_a3c"}, id="trust_a3c"),
     ],
 )
-def test_a_bandit_is_solved_and_priced(given: dict[str, Any], tmp_path: Path) -> None:
+def test_a_bandit_is_solved_and_valued(given: dict[str, Any], tmp_path: Path) -> None:
     world = WORLDS["TinyBandit-v0"][0]
     # Half of all rows are masked: 32 environments' two rows are 32 rewards.
     probabilities, q = learn("TinyBandit-v0", tmp_path, num_envs=32, unroll_length=2, **given)
@@ -77,7 +77,7 @@ def test_a_bandit_is_solved_and_priced(given: dict[str, Any], tmp_path: Path) ->
     assert probabilities[np.arange(world.states), best].min() >= 0.95
 
     # Steps of RMSProp do not shrink with the gradient, so the rewards' noise of ±0.2 shakes Q: it is up to 0.18 off.
-    # 0.3 is half of the gap between two actions, and a third of the γ · 1.0 that reading behind the end would add.
+    # 0.3 is half of the gap between two actions, and a third of the γ · 1.0 that bootstrapping after the end would add.
     # Without replay an action's value drifts once it is no longer taken.
     remembered = probabilities > 0.01 if "agent" in given else np.full(q.shape, True)
     np.testing.assert_allclose(q[remembered], world.rewards[remembered], rtol=0, atol=0.3)
@@ -94,16 +94,16 @@ def test_a_chain_with_its_reward_at_the_end_is_walked(preset: dict[str, Any], tm
     # Optimal in every state, up to what the entropy bonus and the way still to go leave: at most 0.3 %.
     assert probabilities[:, 1].min() >= 0.98
     # Against the learned policy's own values, which range from 1.0 to 1.9 along the path, Q is up to 0.16 off, for the
-    # critic follows a policy that went on improving. Reading behind the end would add γ · 1.9.
+    # critic follows a policy that went on improving. Bootstrapping after the end would add γ · 1.9.
     np.testing.assert_allclose(q[:, 1], world.policy_q(probabilities, GAMMA)[:, 1], rtol=0, atol=0.25)
 
 
 @EACH_PRESET
-def test_a_time_limit_is_no_end(preset: dict[str, Any], tmp_path: Path) -> None:
-    """An endless world whose episodes are cut after five steps has the endless world's values, r / (1 − γ) = 10 and 0.
+def test_a_time_limit_is_not_a_termination(preset: dict[str, Any], tmp_path: Path) -> None:
+    """An endless world whose episodes are truncated after five steps has the values r / (1 − γ) = 10 and 0.
 
-    Read as an end, the cut would leave (1 − γⁿ) / (1 − γ) with n steps to go: 4.1 at the most. Read on into the next
-    episode, which may begin in the other room, it would draw both rooms together.
+    Taken as a termination, the value would be (1 − γⁿ) / (1 − γ) with n steps to go: 4.1 at most. Bootstrapped from the
+    next episode, which may begin in the other room, the values of both rooms would approach each other.
     """
     world = WORLDS["TinyRoomsCut-v0"][0]
     expected = np.repeat([1 / (1 - GAMMA), 0.0], HOURS)
@@ -115,8 +115,8 @@ def test_a_time_limit_is_no_end(preset: dict[str, Any], tmp_path: Path) -> None:
 
 
 @EACH_PRESET
-def test_an_end_is_no_time_limit(preset: dict[str, Any], tmp_path: Path) -> None:
-    """The same days, but they end: then the values are those of the steps that are left."""
+def test_a_termination_is_not_a_time_limit(preset: dict[str, Any], tmp_path: Path) -> None:
+    """The same days, but they terminate: the values are those of the remaining steps."""
     world = WORLDS["TinyRoomsEnding-v0"][0]
     left = np.arange(HOURS, 0, -1)
     expected = np.append((1 - GAMMA**left) / (1 - GAMMA), np.zeros(HOURS))
@@ -150,11 +150,11 @@ def test_q_learning_finds_the_optimal_values_of_a_chain(preset: str, tmp_path: P
     _, q = learn("TinyChain-v0", tmp_path, preset=preset, total_steps=24_000, **SMALL_DQN)
     optimal = world.optimal_q(GAMMA)
     assert (q.argmax(axis=1) == 1).all()
-    # Reading behind the end would add γ · 1.9.
+    # Bootstrapping after the end would add γ · 1.9.
     np.testing.assert_allclose(q, optimal, rtol=0, atol=0.25)
 
 
-def test_q_learning_reads_on_where_a_time_limit_cuts(tmp_path: Path) -> None:
+def test_q_learning_bootstraps_at_a_time_limit(tmp_path: Path) -> None:
     _, q = learn("TinyRoomsCut-v0", tmp_path, preset="ddqn_proportional", total_steps=24_000, **SMALL_DQN)
     expected = np.repeat([1 / (1 - GAMMA), 0.0], HOURS)
     np.testing.assert_allclose(q.max(axis=1), expected, rtol=0, atol=0.8)

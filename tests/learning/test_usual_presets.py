@@ -22,7 +22,7 @@ BEGUN = {
 
 
 def score(env: str, seed: int, folder: Path) -> float:
-    """The mean return of 100 episodes, with sampled actions, of what the preset alone has taught."""
+    """The mean return of 100 episodes, with sampled actions, after training with the default preset."""
     task = (TASKS | BEGUN)[env]
     settings = make_settings(env=env, agent=task["agent"], seed=seed, total_steps=task["total_steps"])
     result = evaluate(load_policy(train(settings, folder / "run")), episodes=100, num_envs=100)

@@ -1,4 +1,4 @@
-"""Tiny worlds whose values are known exactly: tables, their Bellman equations, and the environment that plays them."""
+"""Tiny worlds whose values are known exactly: tables, their Bellman equations, and their environments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class World:
         transitions: [S, A, S+1] probabilities of the next state; the last one stands for the end of the episode.
         rewards: [S, A] expected rewards.
         starts: [S] probabilities of the first state.
-        end_shows: the state that a terminated episode's last observation looks like. It is nobody's business what that
-            is, so the worlds here show their most valuable state: who bootstraps behind the end is far off.
+        end_shows: the state whose observation a terminated episode ends with. It must not matter, so the worlds here
+            show their most valuable state: bootstrapping after the end gives values that are far off.
         noise: added to every reward with a random sign.
     """
 
@@ -59,7 +59,7 @@ class World:
 
 
 class TabularEnvironment(gymnasium.Env[np.ndarray, np.int64]):
-    """Plays a world; draws no pictures, whatever the render mode."""
+    """The environment of a world; does not render in any mode."""
 
     def __init__(self, world: World, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
@@ -98,10 +98,10 @@ def bandit() -> World:
 
 
 def chain() -> World:
-    """Six states in a row. Action 1 goes on (and slips, staying, one time in five), and pays 2 behind the last one.
+    """Six states in a row. Action 1 moves on (one time in five it slips and stays), with reward 2 after the last state.
 
-    Action 0 leaves at once with 0.1: from the start an aimless walker gets about as much, and the best return is six
-    steps away.
+    Action 0 ends the episode with 0.1. A random walk from the start gets about as much; the best return is six steps
+    away.
     """
     states, slip = 6, 0.2
     transitions = np.zeros([states, 2, states + 1])
@@ -116,10 +116,10 @@ def chain() -> World:
 
 
 def rooms(hours: int, *, ends: bool) -> World:
-    """Two rooms to be thrown into, each with a clock of `hours`; one pays 1 per step, the other nothing.
+    """Episodes start in one of two rooms, each with a clock of `hours`; one room pays 1 per step, the other 0.
 
-    State (room, hour) is number room · hours + hour. Both actions only pass the time. After the last hour the day ends
-    (`ends`), or begins again in the same room.
+    State (room, hour) is number room · hours + hour. Both actions only advance the clock. After the last hour the day
+    ends (`ends`), or starts again in the same room.
     """
     states = 2 * hours
     transitions = np.zeros([states, 2, states + 1])
@@ -166,7 +166,7 @@ class LinearQuadratic:
 
 
 class LinearQuadraticEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Starts uniformly in [-1, 1]; has no end of its own."""
+    """Starts uniformly in [-1, 1]; never terminates."""
 
     def __init__(self, task: LinearQuadratic, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
@@ -192,7 +192,7 @@ class LinearQuadraticEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 class EndlessEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Pays 1 in every step, whatever is done, for ever: V = 1 / (1 − γ) everywhere."""
+    """Pays 1 in every step, without end: V = 1 / (1 − γ) everywhere."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -211,8 +211,8 @@ class EndlessEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
 class CueEnvironment(gymnasium.Env[np.ndarray, np.int64]):
     """Shows one of two cues in the first step, then asks in each of ten steps which it was: 1 for a right answer.
 
-    An observation is [first cue, second cue, asked]. Whoever does not remember gets 5 per game in the mean, and whoever
-    remembers for n steps 5 + n / 2.
+    An observation is [first cue, second cue, asked]. Without memory the mean return is 5; remembering for n steps gives
+    5 + n / 2.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
@@ -239,7 +239,7 @@ class CueEnvironment(gymnasium.Env[np.ndarray, np.int64]):
 
 
 class HiddenVelocities(gymnasium.ObservationWrapper[np.ndarray, np.int64, np.ndarray]):
-    """CartPole that shows where cart and pole are, and not how fast they move."""
+    """CartPole that shows positions and no velocities."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         super().__init__(gymnasium.make("CartPole-v1", render_mode=render_mode).unwrapped)

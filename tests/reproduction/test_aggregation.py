@@ -1,4 +1,4 @@
-"""Against numbers worked by hand."""
+"""Compared with numbers computed by hand."""
 
 import math
 
@@ -26,7 +26,7 @@ def curve(steps, games, interval_return, env="minatar/breakout", seed=0):
     return RunCurve(env, seed, int(steps[-1]), *columns)
 
 
-# Games that ended by interval: 2 of return 1, none, 1 of return 7, 3 of return 4.
+# Episodes that ended, by interval: 2 of return 1, none, 1 of return 7, 3 of return 4.
 RUN = curve([100, 200, 300, 400], [2, 2, 3, 6], [1, NAN, 7, 4])
 
 
@@ -45,22 +45,22 @@ def test_a_window_of_a_million_frames_is_a_quarter_of_a_million_steps():
         (150, [1, 1, 7, (7 + 12) / 4]),
     ],
 )
-def test_the_training_score_is_the_mean_over_the_games_of_the_window(window, scores):
+def test_the_training_score_is_the_mean_over_the_episodes_of_the_window(window, scores):
     assert training_score(RUN, window) == pytest.approx(scores, nan_ok=True)
     assert final_score(RUN, window) == pytest.approx(scores[-1])
 
 
-def test_a_run_in_which_no_game_ended_has_no_score():
+def test_a_run_in_which_no_episode_ended_has_no_score():
     assert np.isnan(training_score(curve([100, 200], [0, 0], [NAN, NAN]), 100)).all()
 
 
-def test_the_final_return_weighs_intervals_by_their_games():
-    # The last half: 1 game of 10 and 3 games of 20; the row without games does not count, nor does what came before.
+def test_the_final_return_weighs_intervals_by_their_episodes():
+    # The second half: 1 episode of 10 and 3 of 20; the row without episodes does not count.
     run = curve([100, 200, 300, 400], [5, 5, 6, 9], [99, NAN, 10, 20])
     assert final_return(run, share=0.5) == pytest.approx((10 + 3 * 20) / 4)
 
 
-def test_the_final_return_of_no_game_is_nan():
+def test_the_final_return_of_no_episode_is_nan():
     assert math.isnan(final_return(curve([100, 200], [3, 3], [7, NAN]), share=0.5))
 
 
@@ -92,7 +92,7 @@ def test_a_tasks_score_is_the_mean_of_its_seeds_as_far_as_both_have_come():
     assert scores == pytest.approx(np.array([[3, NAN], [0, 100]]), nan_ok=True)
 
 
-def test_there_is_a_median_where_every_task_has_a_score():
+def test_the_median_needs_a_score_of_every_task():
     scores = np.array([[1, 2, 3], [5, 6, NAN], [3, 4, 5]], float)
     assert median_over_tasks(scores) == pytest.approx([3, 4, NAN], nan_ok=True)
     assert np.isnan(median_over_tasks(np.empty((0, 2)))).all()

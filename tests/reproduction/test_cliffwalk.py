@@ -16,7 +16,7 @@ from acer_tf.reproduction.cliffwalk import (
 
 
 def step(states, state, action):
-    """The domain as §3.1 tells it: the reward and the next state, None where the episode ends."""
+    """The domain of §3.1: the reward and the next state, None if the episode ends."""
     if action != state % 2:
         return 0.0, None
     return (1.0, None) if state == states - 1 else (0.0, state + 1)
@@ -65,7 +65,7 @@ def test_updates_are_q_learning_s(representation):
     features = np.eye(2 * states)
     if representation == "linear":
         features = np.hstack([features, np.tile(np.eye(2), (states, 1))])
-    theta = np.linalg.lstsq(features, learner.values(), rcond=None)[0]  # any solution: Q is what is compared
+    theta = np.linalg.lstsq(features, learner.values(), rcond=None)[0]  # any solution, since only Q is compared
     for pair in generator.integers(2 * states, size=200).tolist():
         values = (features @ theta).reshape(-1, 2)
         reward, following = step(states, pair // 2, pair % 2)
@@ -143,11 +143,11 @@ def test_runs_are_reproducible_and_differ_by_number_and_seed():
     assert len({first.updates, second.updates, other.updates}) == 3
 
 
-def test_a_run_that_does_not_converge_says_so():
+def test_a_run_that_does_not_converge_is_marked():
     assert run("tabular", "uniform", 11, 0, seed=0, limit=7) == Result("tabular", "uniform", 11, 0, 7, False)
 
 
-def test_results_come_back_from_their_file(tmp_path):
+def test_results_are_read_as_they_were_written(tmp_path):
     results = [Result("tabular", "greedy, current errors", 3, 0, 17, True), Result("linear", "oracle", 2, 1, 5, False)]
     write_results(results, tmp_path / "table.csv")
     assert read_results(tmp_path / "table.csv") == results

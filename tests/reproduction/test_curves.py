@@ -23,7 +23,7 @@ def write_run(folder, rows, env="CartPole-v1", seed=0):
     return folder
 
 
-def test_the_return_at_a_step_is_that_of_the_first_row_behind_it():
+def test_the_return_at_a_step_is_that_of_the_first_row_after_it():
     run = curve([100, 200, 300], [1, 2, 3], [1, 2, 3], [1, 2, 3])
     assert return_at(run, 200) == 2
     assert return_at(run, 201) == 3
@@ -52,7 +52,7 @@ def test_what_is_not_a_run_is_named(tmp_path, damage):
         read_run(folder)
 
 
-def test_a_figure_shows_one_environment_only():
+def test_a_figure_shows_only_one_environment():
     runs = {"a": [curve([1], [1], [1], [1])], "b": [curve([1], [1], [1], [1], env="Acrobot-v1")]}
     with pytest.raises(CurveError, match="Acrobot-v1"):
         environment_of(runs)

@@ -81,7 +81,7 @@ def with_settings(method="ACER", **given):
         with_settings(env="Acrobot-v1", learning_rate=0.1),
     ],
 )
-def test_another_seed_method_or_environment_may_lie_beside_a_run(tmp_path, asked):
+def test_another_seed_method_or_environment_may_be_added_to_a_run(tmp_path, asked):
     assert joined([CELL], [asked], tmp_path) == [asked, CELL]
 
 
@@ -91,10 +91,10 @@ def test_other_settings_of_one_curve_are_refused(tmp_path):
     assert str(tmp_path) in str(refused.value)
 
 
-def test_what_is_known_of_a_cell_comes_before_what_is_asked(tmp_path):
+def test_a_known_cell_replaces_a_requested_one(tmp_path):
     asked = dataclasses.replace(CELL, state="not begun", steps=0)
     assert joined([CELL], [asked], tmp_path) == [CELL]
-    # What was only asked for gives way to the same run under other settings.
+    # A requested cell is replaced by the same run under other settings.
     other = dataclasses.replace(with_settings(learning_rate=0.1), name="other")
     assert joined([asked], [other], tmp_path) == [other]
     with pytest.raises(EvidenceError, match="the same run under other settings: cell-3"):
@@ -108,10 +108,10 @@ def test_the_evidence_of_another_experiment_is_refused(tmp_path):
         own_evidence(tmp_path, "large")
 
 
-def test_a_folder_that_cannot_be_is_refused(tmp_path):
+def test_a_folder_that_is_not_writable_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(EvidenceError, match=f"--output={folder}: cannot be written to"):
+        with pytest.raises(EvidenceError, match=f"--output={folder} is not writable"):
             require_folder(folder)
     require_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
@@ -121,7 +121,7 @@ def test_a_run_is_described_by_its_records(tmp_path):
     (tmp_path / "policy").mkdir()
     run = write_run(tmp_path / "run", finished=True)
     cell = describe(run, "name", "ACER", policy=tmp_path / "policy")
-    # The mean return is the last that there was.
+    # The mean return is the last one recorded.
     assert cell == CellEvidence(
         "name", "ACER", SETTINGS, "finished", 200, 3.0, 2.0, "abc", policy=str(tmp_path / "policy")
     )
@@ -168,7 +168,7 @@ def test_cells_of_a_sweep_are_collected(sweep, tmp_path):
     assert not (tmp_path / "out" / "runs" / cells[3].name).exists()
 
 
-def test_a_run_that_went_on_since_it_was_given_up_is_no_failure(sweep, tmp_path):
+def test_a_run_that_continued_after_it_was_given_up_is_not_a_failure(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[1].name: "out of memory"})
     assert first[1].state == "failed"
@@ -178,13 +178,13 @@ def test_a_run_that_went_on_since_it_was_given_up_is_no_failure(sweep, tmp_path)
     assert collect(first, sweep_dir, tmp_path / "out", {})[0][1].state == "interrupted"
 
 
-def test_what_was_collected_stays_where_the_sweep_is_gone_or_began_anew(sweep, tmp_path):
+def test_what_was_collected_stays_if_the_sweep_is_gone_or_started_again(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     output = tmp_path / "out"
     first, _ = collect(asked_for(cells), sweep_dir, output, {cells[2].name: "out of memory"})
     again, _ = collect(first, tmp_path / "nowhere", output, {})
     assert again == first
-    # A run of the same settings that has not come as far does not take its place.
+    # A run of the same settings with fewer steps does not replace it.
     curve = folders[0].run_dir / "progress.csv"
     kept = curve.read_text()
     curve.write_text("".join(kept.splitlines(keepends=True)[:2]))
@@ -195,7 +195,7 @@ def test_what_was_collected_stays_where_the_sweep_is_gone_or_began_anew(sweep, t
     assert (output / "runs" / cells[0].name / "progress.csv").read_text() == kept
 
 
-def test_a_finished_run_takes_the_place_of_a_record_whatever_they_overshot_by(sweep, tmp_path):
+def test_a_finished_run_replaces_a_record_however_far_they_overshot(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
     curve = folders[0].run_dir / "progress.csv"
@@ -204,7 +204,7 @@ def test_a_finished_run_takes_the_place_of_a_record_whatever_they_overshot_by(sw
     assert (again[0].state, again[0].steps, again[0].seconds) == ("finished", 190, 2.0)
 
 
-def test_a_record_of_a_machine_that_decided_otherwise_makes_no_run_a_damaged_one(sweep, tmp_path):
+def test_a_record_of_a_machine_that_decided_otherwise_is_not_damage(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     record = folders[0].run_dir / "run.json"
     record.write_text(record.read_text().replace('"precision": "auto"', '"precision": "float32"'))
@@ -230,5 +230,5 @@ def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path)
     curve.write_text(curve.read_text() + "many,more\n")
     with pytest.raises(EvidenceError, match=r"progress.csv cannot be read.*kept as .*progress.csv.damaged-1"):
         collect(first, tmp_path / "nowhere", tmp_path / "out", {})
-    # Then it comes again from the sweep.
+    # It is then copied again from the sweep.
     assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first

@@ -1,4 +1,4 @@
-"""Plans: hand-worked hours, steps and sizes from what a measurement is said to have found, and one real measurement."""
+"""Plans: hours, steps and sizes computed by hand from given measurements, and one real measurement."""
 
 import dataclasses
 import json
@@ -55,7 +55,7 @@ def line(lines, start):
 
 
 def leave(sweep_dir, cell, steps, *, finished=False):
-    """A cell's folder as a run leaves it after so many steps."""
+    """A cell's folder as a run leaves it after `steps` steps."""
     run_dir = sweep_dir / "cells" / cell.name / "run"
     run_dir.mkdir(parents=True)
     settings = dataclasses.asdict(cell.settings) | {"network": "mlp", "precision": "float32"}
@@ -78,13 +78,13 @@ def rest(folder, found=FOUND, **given):
         ({}, 0, 1000, 9000),
         ({}, 400, 600, 9000),
         ({}, 4000, 0, 6000),
-        ({}, 10_010, 0, 0),  # a run's last iteration goes beyond
+        ({}, 10_010, 0, 0),  # a run's last iteration exceeds it
         ({"replay_start": 0}, 0, 0, 10_000),
         ({"total_steps": 700}, 0, 700, 0),
         ({"replay_ratio": 0.0}, 100, 9900, 0),
     ],
 )
-def test_steps_before_replay_and_after_have_their_own_pace(tmp_path, given, done, before, after):
+def test_steps_before_and_with_replay_have_different_rates(tmp_path, given, done, before, after):
     if done:
         leave(tmp_path, cell(**given), done)
     left = rest(tmp_path, **given)
@@ -93,7 +93,7 @@ def test_steps_before_replay_and_after_have_their_own_pace(tmp_path, given, done
     assert left.seconds == left.stepping + START_SECONDS
 
 
-def test_finished_cells_cost_nothing_and_interrupted_ones_their_rest(tmp_path):
+def test_finished_cells_cost_nothing_and_interrupted_ones_what_is_left(tmp_path):
     finished, interrupted, fresh = cells = [cell(seed=seed) for seed in range(3)]
     leave(tmp_path, finished, 10_000, finished=True)
     leave(tmp_path, interrupted, 4000)
@@ -101,9 +101,9 @@ def test_finished_cells_cost_nothing_and_interrupted_ones_their_rest(tmp_path):
     lines, measurements, _ = planned(cells, tmp_path, HOURLY)
     assert tree(tmp_path) == before
     assert len(measurements) == 1
-    assert lines[0] == f"3 cells in {tmp_path}, 1 finished; 30,000 steps, 16,000 of them left"
+    assert lines[0] == f"3 cells in {tmp_path}, 1 finished; 30,000 steps, 16,000 left"
     assert lines[2].split() == ["ACER", "3", "1", "1", "10,000", "0", "160.0"]
-    assert line(lines, "time:") == "time: 160.0 hours (7 days) by one process; the longest cell takes 100.0"
+    assert line(lines, "time:") == "time: 160.0 hours (7 days) with one process; the longest cell takes 100.0"
 
 
 def test_nothing_is_measured_where_all_cells_are_finished(tmp_path):
@@ -114,23 +114,23 @@ def test_nothing_is_measured_where_all_cells_are_finished(tmp_path):
     assert lines[3:] == ["all cells are finished: nothing would be run"]
 
 
-def test_processes_take_the_cells_in_their_order():
+def test_processes_take_the_cells_in_order():
     assert makespan([4.0, 2.0, 3.0, 1.0], 1) == 10.0
     assert makespan([4.0, 2.0, 3.0, 1.0], 2) == 5.0
-    assert makespan([1.0, 1.0, 6.0], 2) == 7.0  # the longest comes last: no process helps another
+    assert makespan([1.0, 1.0, 6.0], 2) == 7.0  # the longest comes last and runs alone
     assert makespan([3.0, 1.0], 5) == 3.0
     assert makespan([], 2) == 0.0
 
 
-def test_hours_side_by_side_and_of_one_process(tmp_path):
+def test_hours_of_several_processes_and_of_one(tmp_path):
     cells = [cell(seed=seed) for seed in range(3)]
     lines, ((_, threads, copies),), _ = planned(cells, tmp_path, HOURLY, processes=2, threads=1)
     assert (threads, copies) == (1, 2)
     time = line(lines, "time:")
-    assert time.startswith("time: 200.0 hours (8 days) by 2 processes of 1 thread each, side by side; the longest cell")
-    assert "of one process of 1 thread: 300.0 hours for all" in line(lines, "steps/s and hours left")
+    assert time.startswith("time: 200.0 hours (8 days) with 2 processes of 1 thread each; the longest cell")
+    assert "for one process of 1 thread: 300.0 hours in total" in line(lines, "steps/s and hours left")
     _, ((_, _, copies),), _ = planned(cells, tmp_path, processes=8, threads=1)
-    assert copies == 3  # no more than would run
+    assert copies == 3  # no more processes than cells
 
 
 def test_threads_are_those_of_the_launcher(tmp_path):
@@ -138,7 +138,7 @@ def test_threads_are_those_of_the_launcher(tmp_path):
     assert threads == 2
 
 
-def test_cells_that_are_alike_in_speed_share_a_measurement(tmp_path):
+def test_cells_of_equal_speed_share_a_measurement(tmp_path):
     cells = [
         cell("ACER, replay 2"),
         cell("ACER, replay 2", seed=1),
@@ -167,7 +167,7 @@ def test_cells_that_are_alike_in_speed_share_a_measurement(tmp_path):
     assert f"rates: ACER, replay 2; learning rate: measured now in one process: {what}" in lines
 
 
-def test_one_atari_game_stands_for_all_and_the_plan_says_so(tmp_path):
+def test_one_atari_game_is_measured_for_all_and_the_plan_says_so(tmp_path):
     games = ("Pong", "Breakout", "Qbert")
     cells = [Cell("A3C", make_settings({"env": f"atari/{game}", "agent": "a3c"})) for game in games]
     lines, measurements, _ = planned(cells, tmp_path, processes=2)
@@ -190,13 +190,13 @@ def test_memory_counts_the_states_of_recurrent_networks(tmp_path):
     assert with_states - without == 4 * 2 * 512 * (500 // 5 + 1)
 
 
-def test_disk_holds_checkpoints_and_the_replay_with_what_comes_between_them(tmp_path):
+def test_disk_holds_checkpoints_the_replay_and_the_rows_between_checkpoints(tmp_path):
     row = TrajectoryReplay.required_bytes(envs.spec("CartPole-v1"), 2, 0)
     # 600 s at 3 s per step of 2 environments: 100 rows between checkpoints. Three times these before the oldest goes.
     size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 200_000))
     assert size.passing == pytest.approx((500 + 3 * 100) * row + 2 * 1_000_000, rel=0.001)
     assert 1_200_000 < size.kept < 1_600_000
-    # The whole run is less than that.
+    # The whole run is shorter.
     size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 200_000), total_steps=1400)
     assert size.passing == pytest.approx(700 * row + 2 * 1_000_000, rel=0.001)
     # Each of three checkpoints has the states of a recurrent network: of 101 segments, and of 161 with the rows.
@@ -205,7 +205,7 @@ def test_disk_holds_checkpoints_and_the_replay_with_what_comes_between_them(tmp_
     assert recurrent.passing == pytest.approx((500 + 3 * 100) * row + 2 * 1_000_000 + states, rel=0.001)
 
 
-def test_disk_is_what_is_added_to_what_is_there(tmp_path):
+def test_disk_is_what_is_added_to_the_present_files(tmp_path):
     sweep_dir = tmp_path / "a" / "b"
     lines, _, _ = planned([cell()], sweep_dir)
     assert not (tmp_path / "a").exists()
@@ -219,7 +219,7 @@ def test_disk_is_what_is_added_to_what_is_there(tmp_path):
     assert line(lines, "disk:").endswith(f" are free at {sweep_dir}")
 
 
-def test_what_would_not_suffice_is_a_warning(tmp_path, monkeypatch):
+def test_insufficient_resources_are_warnings(tmp_path, monkeypatch):
     def warnings(found=FOUND, **options):
         return [line for line in planned([cell()], tmp_path, found, **options)[0] if line.startswith("warning")]
 
@@ -229,7 +229,7 @@ def test_what_would_not_suffice_is_a_warning(tmp_path, monkeypatch):
     assert warnings(processes=2, threads=3) == ["warning: 2 × 3 threads share 4 cores"]
     monkeypatch.setattr(os, "getloadavg", lambda: (3.04, 0.0, 0.0))
     (busy,) = warnings()
-    assert busy.startswith("warning: this machine is busy (load 3.0 on 4 cores): rates measured now are low")
+    assert busy.startswith("warning: this machine is busy (load 3.0 on 4 cores): the measured rates are too low")
     monkeypatch.setattr(build, "available_memory", lambda: GB)
     memory, _ = warnings()
     assert memory.startswith("warning: memory does not suffice for --processes=1")
@@ -238,7 +238,7 @@ def test_what_would_not_suffice_is_a_warning(tmp_path, monkeypatch):
 def test_the_table_is_aligned_and_names_everything(tmp_path):
     cells = [cell(), cell("A3C, long", agent="a3c"), cell("A3C, long", agent="a3c", seed=1, total_steps=20_000)]
     lines, _, _ = planned(cells, tmp_path, processes=2, threads=1)
-    assert lines[0] == f"3 cells in {tmp_path}, 0 finished; 40,000 steps, 40,000 of them left"
+    assert lines[0] == f"3 cells in {tmp_path}, 0 finished; 40,000 steps, 40,000 left"
     assert len({len(row) for row in lines[1:4]}) == 1
     assert lines[1].split("  ")[0] == "method" and lines[1].endswith("hours left")
     assert lines[3].split() == ["A3C,", "long", "2", "0", "1", "10,000", "to", "20,000", "100", "0.092"]
@@ -253,8 +253,8 @@ def test_cells_that_cannot_be_run_are_refused(tmp_path):
         planned([cell(env="NoSuch-v7")], tmp_path)
 
 
-def test_a_real_measurement_is_of_the_speed_and_the_files_of_a_run(tmp_path):
-    # Without on-policy updates, and with a broken ratio, whose updates are drawn: so many that they decide the pace.
+def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path):
+    # Without on-policy updates, and with a fractional ratio, whose many updates are drawn and dominate the time.
     continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 20.5}
     short = {"total_steps": 600, "log_interval": 10, "replay_start": 10}
     settings = build.resolve(cell(**continuous, **short).settings, envs.spec("Pendulum-v1"))
@@ -268,7 +268,7 @@ def test_a_real_measurement_is_of_the_speed_and_the_files_of_a_run(tmp_path):
     assert others < left.kept - found.checkpoint - found.policy < 3 * others
 
 
-def test_a_measurement_that_fails_says_with_what():
+def test_a_failed_measurement_reports_the_error():
     settings = build.resolve(cell().settings, envs.spec("CartPole-v1"))
     with pytest.raises(SweepError, match=r"acer on CartPole-v1 cannot be measured: .*--network=small: "):
         measured(dataclasses.replace(settings, network="small"), 1, 1)

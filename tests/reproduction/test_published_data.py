@@ -1,4 +1,4 @@
-"""What holds of every shipped data file, whoever reads it."""
+"""Properties of every shipped data file."""
 
 import csv
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from acer_tf.envs import ATARI_GAMES, MINATAR_GAMES
 
 DATA = resources.files("acer_tf.reproduction") / "data"
-# Of each file: its rows, and the columns that together name one row. The old files' rows are as they were read off.
+# Of each file: its number of rows, and the columns that together identify a row.
 FILES = {
     "acer_paper_figure1_frames.csv": (1233, "agent replay_ratio trust_region frames"),
     "acer_paper_figure1_hours.csv": (1265, "agent replay_ratio trust_region hours"),
@@ -29,7 +29,7 @@ FILES = {
     "spinningup_mujoco_curves.csv": (2500, "env algorithm steps"),
     "td3_authors_mujoco_curves.csv": (1400, "env algorithm steps"),
 }
-# One word per thing, in every file: agent steps are `steps`, emulator frames are `frames`.
+# The same names in every file: agent steps are `steps`, emulator frames are `frames`.
 NUMBERS = {"steps", "frames", "hours", "score", "percent", "random", "human", "mean", "std", "median", "low", "high"}
 NUMBERS |= {"learning_rate", "delta", "replay_ratio", "reference"}
 WORDS = {"agent", "game", "protocol", "task", "method", "env", "algorithm", "version", "trust_region"}
@@ -67,7 +67,7 @@ def test_a_file_has_its_rows_each_once(name):
 def test_columns_are_of_one_vocabulary_and_whole(name):
     _, rows = read(name)
     assert set(rows[0]) <= NUMBERS | WORDS
-    # A file that had both would invite mixing them up.
+    # Both in one file would invite confusion.
     assert not {"steps", "frames"} <= set(rows[0])
     may_be_blank = {"frames", "replay_ratio", "trust_region"}
     for row in rows:
@@ -85,7 +85,7 @@ def test_games_are_spelled_as_the_emulator_spells_them(name):
 
 
 @pytest.mark.parametrize("name", [name for name, (_, key) in FILES.items() if "protocol" in key])
-def test_protocols_are_the_three(name):
+def test_there_are_three_protocols(name):
     _, rows = read(name)
     assert {row["protocol"] for row in rows} <= {"no-op starts", "human starts", "training"}
 

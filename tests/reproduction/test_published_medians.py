@@ -73,13 +73,13 @@ def test_figure_1_is_a_cumulative_maximum_of_ten_methods(curves):
         assert (np.diff(curve.median) >= 0).all(), method.label
 
 
-def test_the_axes_have_names_of_their_own():
+def test_the_axes_have_different_names():
     by_frames, by_hours = figure1_by_frames()[DQN], figure1_by_hours()[DQN]
     assert not hasattr(by_frames, "hours") and not hasattr(by_hours, "frames")
     assert (by_frames.low, by_frames.high) == (None, None)
 
 
-def test_labels_say_what_a_legend_says():
+def test_labels_are_those_of_the_legend():
     assert acer(4, True).label == "ACER, replay 4"
     assert acer(0, False).label == "ACER, replay 0, no trust region"
     assert PRIORITIZED.label == "Prioritized Double DQN"

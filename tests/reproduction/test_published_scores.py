@@ -83,7 +83,7 @@ def test_frames_are_of_the_emulator_or_unknown():
     assert published_scores("A3C LSTM", "human starts").frames is None
 
 
-# What the papers print, against what comes out of the shipped scores and references.
+# What the papers print, compared with what the shipped scores and references give.
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_frames_are_of_the_emulator_or_unknown():
         ("A3C LSTM", "human starts", 1.126, 0.0005),
     ],
 )
-def test_the_printed_median_comes_out(agent, protocol, printed, tolerance):
+def test_the_printed_median_is_reproduced(agent, protocol, printed, tolerance):
     assert published_scores(agent, protocol).median() == pytest.approx(printed, abs=tolerance)
 
 
@@ -116,7 +116,7 @@ def test_the_printed_median_comes_out(agent, protocol, printed, tolerance):
         ((PROPORTIONAL, ATARI_GAMES), 128, 551, 33, 57),
     ],
 )
-def test_table_1_of_the_prioritized_paper_comes_out(column, median, mean, above_human, games):
+def test_table_1_of_the_prioritized_paper_is_reproduced(column, median, mean, above_human, games):
     agent, of = column
     published = published_scores(agent, "human starts")
     percents = {game: 100 * score for game, score in published.human_normalized(of).items()}
@@ -127,7 +127,7 @@ def test_table_1_of_the_prioritized_paper_comes_out(column, median, mean, above_
     assert sum(round(percent) >= 100 for percent in percents.values()) == above_human
 
 
-def test_the_one_game_that_the_count_above_human_hangs_on():
+def test_the_one_game_that_decides_the_count_above_human():
     # DQN's 99.6 % in TimePilot.
     normalized = published_scores("DQN", "human starts").human_normalized()
     assert sum(score > 1 for score in normalized.values()) == 14  # Table 1 prints 15
@@ -163,12 +163,12 @@ def test_table_6_has_known_cells():
 
 
 def test_acer_at_40_million_frames():
-    # Nobody printed these medians; papers compare ACER by the wins below.
+    # These medians were not published; papers compare ACER by the wins below.
     medians = [published_scores(agent, "training").median() for agent in ("A2C", "ACER", "PPO")]
     assert medians == pytest.approx([0.219, 0.681, 0.688], abs=0.0005)
 
 
-def test_table_2_of_the_ppo_paper_comes_out():
+def test_table_2_of_the_ppo_paper_is_reproduced():
     scores = {agent: published_scores(agent, "training").scores for agent in ("A2C", "ACER", "PPO")}
     wins = dict.fromkeys(scores, 0)
     ties = set()

@@ -80,7 +80,7 @@ def test_an_unknown_protocol_is_refused() -> None:
         human_normalized("Pong", 1.0, protocol="noop")  # type: ignore[arg-type]
 
 
-def test_the_published_median_of_dqn_comes_out() -> None:
+def test_the_published_median_of_dqn_is_reproduced() -> None:
     scores = dict(cell.rsplit(maxsplit=1) for cell in DQN.replace("\n", " ").split(","))
     normalized = [human_normalized(game.strip(), float(score)) for game, score in scores.items()]
     assert len(normalized) == 57
@@ -88,7 +88,7 @@ def test_the_published_median_of_dqn_comes_out() -> None:
     assert round(statistics.median(normalized), 2) == 0.79
 
 
-def test_an_environment_id_is_taken_too() -> None:
+def test_an_environment_id_is_accepted_too() -> None:
     assert human_normalized("atari/Pong", 14.6) == human_normalized("Pong", 14.6) == 1
 
 

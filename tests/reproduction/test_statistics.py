@@ -34,7 +34,7 @@ def test_the_middle_half_is_averaged_and_the_interval_is_that_of_the_bootstrap()
         lambda x, **seed: interquartile_mean_curve(x[..., None], **seed).low,
     ],
 )
-def test_intervals_depend_on_the_seed_alone_and_disturb_no_other_draws(estimate):
+def test_intervals_depend_only_on_the_seed_and_disturb_no_other_draws(estimate):
     scores = np.random.default_rng(0).normal(size=(7, 3))
     np.random.seed(1)
     first = estimate(scores)
@@ -46,7 +46,7 @@ def test_intervals_depend_on_the_seed_alone_and_disturb_no_other_draws(estimate)
     assert np.random.random() == drawn
 
 
-def test_it_is_quiet_and_one_run_has_no_interval():
+def test_it_prints_nothing_and_one_run_has_no_interval():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         interquartile_mean([1, 5, 2])
@@ -54,7 +54,7 @@ def test_it_is_quiet_and_one_run_has_no_interval():
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, math.nan], [math.inf]])
-def test_scores_that_are_none_are_refused(scores):
+def test_scores_that_are_not_finite_are_refused(scores):
     with pytest.raises(ValueError, match="one finite score per run"):
         interquartile_mean(scores)
 
@@ -68,7 +68,7 @@ def test_several_tasks_are_pooled_for_the_middle_half_and_averaged_for_the_media
     assert 0.0 <= low <= 2.0 <= high <= 3.0
 
 
-def test_a_curves_points_are_estimates_of_their_own():
+def test_the_points_of_a_curve_are_separate_estimates():
     scores = np.random.default_rng(0).normal(size=(8, 2, 4))
     band = interquartile_mean_curve(scores, resamples=2_000)
     each = [interquartile_mean(scores[..., point], resamples=2_000) for point in range(4)]
@@ -86,7 +86,7 @@ def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
         probability_of_improvement(x, y[:, :1])
 
 
-def test_the_standard_error_wants_two_scores():
+def test_the_standard_error_needs_two_scores():
     assert mean_and_error([1.0, 3.0]) == (2.0, pytest.approx(1.0))
     assert mean_and_error([4.0])[0] == 4.0
     assert math.isnan(mean_and_error([4.0])[1])

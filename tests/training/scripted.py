@@ -1,4 +1,4 @@
-"""What the training tests run on: environments that follow a script, and an agent that costs nothing."""
+"""Helpers of the training tests: environments that follow a script, and an agent that costs no time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
 
 
 class Row(NamedTuple):
-    """The environment's answer to one action. `end`: "" goes on, "life" lost, game "over", or "cut" by a time limit."""
+    """The environment's answer to one action. `end`: "", a "life" lost, game "over", or "cut" by a time limit."""
 
     reward: float = 0.0
     end: str = ""
 
 
 class ScriptedEnvironment:
-    """N environments that answer what their scripts say, whatever the actions; past its end a script's games go on.
+    """N environments that answer by their scripts, whatever the actions, and without end after them.
 
-    The observation of environment i after n steps is [i, first + n]. It has VectorEnvironment's face.
+    The observation of environment i after n steps is [i, first + n]. It has VectorEnvironment's interface.
     """
 
     def __init__(self, scripts: Sequence[Sequence[Row]], first: float = 0.0) -> None:
@@ -68,7 +68,7 @@ class ScriptedEnvironment:
 
 
 def act(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Actions that depend on the seed alone, from the uniform policy, without memory."""
+    """Actions of the uniform policy, by the seed alone, without a state."""
     action = np.random.default_rng(seed).integers(0, SPEC.num_actions, len(observation)).astype(np.int32)
     return action, np.full((len(observation), SPEC.num_actions), 1 / SPEC.num_actions, np.float32), state
 
@@ -83,7 +83,7 @@ def same(a: Trajectory, b: Trajectory) -> bool:
 
 
 class Box:
-    """A variable, as far as a checkpoint is concerned."""
+    """A variable, as a checkpoint needs it."""
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
@@ -97,7 +97,7 @@ class Box:
 
 
 class LightAgent:
-    """Has an agent's face, counts its updates in its only weights, and keeps the trajectories that it was given."""
+    """Has an agent's interface, counts its updates in its weights, and keeps the trajectories that it receives."""
 
     def __init__(self, spec: EnvironmentSpec, diagnostics: Any = lambda update: {"value": float(update)}) -> None:
         self.network = SimpleNamespace(spec=spec)
@@ -140,7 +140,7 @@ class LightAgent:
 
 
 def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -> list[LightAgent]:
-    """Makes runs of this test use light agents, and write light policies; the agents that runs make join the list."""
+    """Makes the runs of a test use light agents and write light policies; returns a list that collects the agents."""
     made: list[LightAgent] = []
 
     def make_agent(settings: Settings, spec: EnvironmentSpec) -> LightAgent:
@@ -164,7 +164,7 @@ def small_settings(**given: Any) -> Settings:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """What is in a folder, to the byte."""
+    """The content of a folder, in bytes."""
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
@@ -174,12 +174,12 @@ def rows_of(run_dir: Path) -> list[dict[str, str]]:
 
 
 def timeless(run_dir: Path) -> list[dict[str, str]]:
-    """progress.csv but for what the clock says."""
+    """progress.csv without times."""
     return [{k: v for k, v in row.items() if k not in ("seconds", "steps_per_second")} for row in rows_of(run_dir)]
 
 
 def check_progress(run_dir: Path, settings: Settings) -> None:
-    """progress.csv has no gap and no duplicate, and counters only grow; TensorBoard shows the same points."""
+    """progress.csv has no gaps or duplicates, and counters increase; TensorBoard shows the same points."""
     rows = rows_of(run_dir)
     steps = [int(row["steps"]) for row in rows]
     crossed = [s // settings.log_interval for s in steps]

@@ -41,14 +41,14 @@ def test_replay_receives_every_row_as_the_environments_answered_it():
     replay.check_valid()
 
 
-def test_returns_and_lengths_are_of_whole_games_and_leave_masked_rows_out():
-    """Environment 0 plays 3 + 2 steps, environment 1 a game of 4; a lost life ends neither."""
+def test_returns_and_lengths_are_of_whole_episodes_without_masked_rows():
+    """Environment 0 has episodes of 3 and 2 steps, environment 1 one of 4; a lost life ends none."""
     scripts = [
         [Row(1.0), LIFE, Row(1.5, "over"), Row(10.0), Row(-4.0, "cut"), Row(100.0)],
         [Row(0.5), LIFE, LIFE, Row(0.0, "over"), Row(1000.0)],
     ]
     actor = actor_on(scripts)
-    for _ in range(7):  # games go on from one unroll to the next
+    for _ in range(7):  # episodes continue from one unroll to the next
         actor.collect(1)
     assert list(actor.recent_returns) == [3.5, 2.5, 6.0]
     assert list(actor.recent_lengths) == [3, 4, 2]
@@ -60,7 +60,7 @@ def test_returns_and_lengths_are_of_whole_games_and_leave_masked_rows_out():
     assert actor.take_returns() == []
 
 
-def test_the_recent_games_are_the_last_hundred():
+def test_the_recent_episodes_are_the_last_hundred():
     actor = actor_on([[Row(float(n), "over") for n in range(150)]])
     actor.collect(299)
     assert list(actor.recent_returns) == [float(n) for n in range(50, 150)]
@@ -69,7 +69,7 @@ def test_the_recent_games_are_the_last_hundred():
     assert len(actor.take_returns()) == 150
 
 
-def test_counters_come_back_and_the_games_under_way_do_not():
+def test_counters_are_restored_and_unfinished_episodes_are_not():
     actor = actor_on([[Row(2.0, "over"), Row(50.0), Row(50.0)]])
     actor.collect(4)
     state = json.loads(json.dumps(actor.state()))
@@ -84,7 +84,7 @@ def test_counters_come_back_and_the_games_under_way_do_not():
 
 
 @pytest.mark.parametrize("end", ["", "cut", "over", "life"])
-def test_a_resumed_actor_joins_its_new_games_by_a_masked_row(end, tmp_path):
+def test_a_resumed_actor_separates_its_new_episodes_by_a_masked_row(end, tmp_path):
     before = replay_of(1, unroll_length=4)
     actor_on([[Row(1.0), Row(2.0, end)]], before).collect(2)
     state = before.save(tmp_path)
@@ -136,7 +136,7 @@ def test_the_first_quantity_that_is_not_finite_is_named(value):
         actor_on([[]], policy=lambda *_: broken).collect(1)
 
 
-def test_pixels_are_not_searched_for_what_they_cannot_hold():
+def test_pixels_are_not_checked_for_nan():
     actor = Actor(SimpleNamespace(num_envs=1), act, replay_of(1), 0)
     actor._require_finite("observation", np.zeros((1, 4), np.uint8))
     actor._require_finite("observation", np.zeros((1, 4), bool))

@@ -25,14 +25,14 @@ def settings_of(env="CartPole-v1", **given):
 
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(("spec", "network"), [(PONG, "nature"), (BREAKOUT, "small"), (CARTPOLE, "mlp")])
-def test_auto_is_decided_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
+def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
     monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: fast)
     resolved = build.resolve(settings_of(), spec)
     precision = "bfloat16" if fast and network == "nature" else "float32"
     assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
 
 
-def test_what_was_given_is_not_decided_again(monkeypatch):
+def test_given_values_are_kept(monkeypatch):
     monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: True)
     given = settings_of(network="mlp", precision="bfloat16")
     assert build.resolve(given, BREAKOUT) == given
@@ -119,13 +119,13 @@ def test_actions_of_the_other_kind_name_the_agents(spec, agent, said):
         ("acer_tf.types:Trajectory", "must be a subclass of acer_tf.agents.agent.Agent"),
     ],
 )
-def test_a_rule_of_ones_own_that_is_none_is_refused(agent, said):
+def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said):
     with pytest.raises(SettingsError, match=f"^--agent={agent}: .*{said}"):
         build.make_network(settings_of(agent=agent, preset="classic", network="mlp"), CARTPOLE)
 
 
 @pytest.mark.parametrize("network", ["no_such_module:WIDE", "acer_tf.types:Trajectory"])
-def test_a_torso_of_ones_own_that_is_none_is_refused(network):
+def test_a_users_torso_that_is_not_one_is_refused(network):
     with pytest.raises(SettingsError, match=f"^--network={network}: "):
         build.resolve(settings_of(network=network), CARTPOLE)
 
@@ -183,7 +183,7 @@ def test_without_replayed_updates_the_replay_holds_one_unroll():
 
 @pytest.mark.parametrize("gigabytes", [1.6, 2.0, 4.0, 7.0])
 @pytest.mark.parametrize(("env", "spec"), [("atari/Pong", PONG), ("CartPole-v1", CARTPOLE)])
-def test_a_replay_that_does_not_fit_is_refused_with_the_greatest_that_does(env, spec, gigabytes):
+def test_a_replay_that_does_not_fit_is_refused_with_the_largest_that_does(env, spec, gigabytes):
     settings = settings_of(env, replay_capacity=50_000_000, replay_start=0, num_envs=16)
     available = int(gigabytes * 1e9)
     with pytest.raises(SettingsError, match=r"^--replay_capacity=50000000: 16 environments need [\d.]+ GB") as refused:
@@ -216,7 +216,7 @@ def test_the_replay_that_is_made_is_the_one_whose_memory_was_counted(monkeypatch
         build.make_replay(settings, CARTPOLE)
 
 
-def test_a_container_has_the_memory_of_its_limit_and_the_cache_of_files_is_free(tmp_path):
+def test_a_container_has_the_memory_of_its_limit_and_the_page_cache_counts_as_free(tmp_path):
     free = build.available_memory(tmp_path)
     assert free > 0
     for name, text in (("max", "3000000\n"), ("current", "1000000\n"), ("stat", "anon 5\ninactive_file 400000\n")):

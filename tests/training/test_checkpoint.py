@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Source:
-    """A replay that grows, and a snapshot whose arrays say which step it is of."""
+    """A replay that grows, and a snapshot whose arrays hold its step."""
 
     def __init__(self, stack=2, seed=0, capacity=40):
         self.world = World(spec_of(stack), 2, seed)
@@ -46,7 +46,7 @@ def snapshot_of(step):
 
 
 def step_of(snapshot):
-    """The step, where everything in the snapshot is of the same."""
+    """The step of a snapshot whose parts must all agree."""
     step = snapshot.state["actor"]["steps"]
     expected = snapshot_of(step)
     assert snapshot.state == expected.state
@@ -113,7 +113,7 @@ def test_everything_comes_back_bit_for_bit(tmp_path):
         assert np.array_equal(a, b)
 
 
-def test_no_checkpoint_is_none(tmp_path):
+def test_without_checkpoints_there_is_nothing_to_restore(tmp_path):
     assert Checkpoints(tmp_path / "absent").restore(Source().replay) is None
     assert not (tmp_path / "absent").exists()
 
@@ -139,7 +139,7 @@ def test_successive_checkpoints_share_chunks_that_are_written_once(tmp_path):
     assert len(names(tmp_path / "replay")) == 3
 
 
-def test_a_finished_run_keeps_weights_only_and_comes_back_without_replay(tmp_path):
+def test_a_finished_run_keeps_only_weights_and_is_restored_without_replay(tmp_path):
     checkpoints, source = Checkpoints(tmp_path), Source()
     save_at(checkpoints, source, 1, 2)
     checkpoints.save(snapshot_of(2), None, 2)
@@ -151,7 +151,7 @@ def test_a_finished_run_keeps_weights_only_and_comes_back_without_replay(tmp_pat
 
 
 def test_a_step_saved_twice_never_replaces_the_first_in_place(tmp_path):
-    """Between a removal and a renaming a kill would leave nothing."""
+    """A kill between removing and renaming would leave nothing."""
     checkpoints, source = Checkpoints(tmp_path), Source()
     save_at(checkpoints, source, 7)
     first = (tmp_path / "000000000007" / "state.npz").stat().st_ino
@@ -190,7 +190,7 @@ def test_a_flipped_bit_anywhere_in_the_state_falls_back_or_changes_nothing(two, 
             assert step == 100
             assert same_replay(replay, replay_at_100)
             assert f"checkpoint {folder}/000000000200 is damaged (" in err
-            assert f"falling back to the checkpoint before, {folder}/000000000100\n" in err
+            assert f"falling back to the previous checkpoint, {folder}/000000000100\n" in err
             (set_aside,) = folder.glob("*.damaged*")
             assert (set_aside / "state.npz").read_bytes() == damaged
             set_aside.rename(folder / "000000000200")
@@ -225,7 +225,7 @@ def test_a_flipped_bit_anywhere_in_the_newest_chunk_falls_back_or_changes_nothin
         if step == 100:
             fell_back += 1
             assert path.name in capsys.readouterr().err
-            (folder / "000000000200.damaged").rename(folder / "000000000200")
+            (folder / "000000000200.damaged-1").rename(folder / "000000000200")
     assert fell_back > 100
 
 
@@ -238,7 +238,7 @@ def test_a_missing_state_or_chunk_falls_back(two):
     assert step_of(checkpoints.restore(source.empty())) == 100
 
 
-def test_a_run_that_fell_back_goes_on_and_leaves_the_damaged_one_where_it_was_set_aside(two):
+def test_a_run_that_fell_back_continues_and_keeps_the_damaged_checkpoint(two):
     checkpoints, source, _, folder = two
     os.truncate(folder / "000000000200" / "state.npz", 10)
     replay = source.empty()
@@ -246,7 +246,7 @@ def test_a_run_that_fell_back_goes_on_and_leaves_the_damaged_one_where_it_was_se
     source.replay = replay
     replay.seam(*source.world.reset()[:2])
     save_at(checkpoints, source, 150, 200)
-    assert names(folder) == ["000000000150", "000000000200", "000000000200.damaged", "replay"]
+    assert names(folder) == ["000000000150", "000000000200", "000000000200.damaged-1", "replay"]
     again = source.empty()
     assert step_of(checkpoints.restore(again)) == 200
     assert same_replay(again, replay)
@@ -255,15 +255,15 @@ def test_a_run_that_fell_back_goes_on_and_leaves_the_damaged_one_where_it_was_se
     assert "000000000200.damaged-2" in names(folder)
 
 
-def test_where_none_is_whole_every_start_is_refused_and_nothing_is_moved(two):
-    """The run must not start over at the second attempt because the first one tidied up."""
+def test_if_all_are_damaged_every_start_is_refused_and_nothing_is_moved(two):
+    """The second attempt must not start from step 0 because the first one renamed the checkpoints."""
     checkpoints, source, _, folder = two
     (shared,) = (folder / "replay").glob("rows-0-*")
     os.truncate(shared, 100)
     before = tree(folder)
     for _ in range(2):
         replay = source.empty()
-        with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints in .* is whole; start again in another"):
+        with pytest.raises(CheckpointError, match=r"all 2 checkpoints in .* are damaged; start again in another"):
             checkpoints.restore(replay)
         assert replay.rows == 0
         assert tree(folder) == before
@@ -280,7 +280,7 @@ def test_a_reader_of_weights_needs_no_replay_and_moves_nothing(two, capsys):
     assert tree(folder) == before
 
 
-def test_a_checkpoint_without_its_sentinel_is_none(two):
+def test_a_checkpoint_without_its_sentinel_does_not_count(two):
     checkpoints, source, _, folder = two
     (folder / "000000000200" / "COMPLETE").unlink()
     assert step_of(checkpoints.restore(source.empty())) == 100
@@ -308,7 +308,7 @@ def test_a_damaged_older_checkpoint_neither_stops_a_save_nor_costs_chunks(two):
     assert names(folder) == ["000000000400", "000000000500", "replay"]
 
 
-def test_a_leftover_of_an_interrupted_save_is_ignored_and_goes_with_the_next(two):
+def test_a_leftover_of_an_interrupted_save_is_ignored_and_deleted_by_the_next(two):
     checkpoints, source, _, folder = two
     shutil.copytree(folder / "000000000200", folder / "000000000250.partial")
     (folder / "replay" / "rows.tmp").write_bytes(b"half")
@@ -321,7 +321,7 @@ def test_a_leftover_of_an_interrupted_save_is_ignored_and_goes_with_the_next(two
 
 @contextlib.contextmanager
 def files_at_most(size):
-    """Writing beyond this many bytes of a file fails, as on a disk that is full: a real error from the kernel."""
+    """Writing more than this many bytes to a file fails as on a full disk: a real error from the kernel."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -333,8 +333,8 @@ def files_at_most(size):
 
 
 @pytest.mark.parametrize("size", [0, 100, 1500, 20_000])
-def test_a_disk_that_fills_up_leaves_the_earlier_checkpoints_whole_and_the_run_able_to_go_on(two, size):
-    """At the smaller sizes the chunk does not fit, at the largest the chunk does and the state does not."""
+def test_a_full_disk_leaves_the_earlier_checkpoints_intact_and_the_run_able_to_continue(two, size):
+    """At the smaller sizes the chunk does not fit; at the largest only the state does not."""
     checkpoints, source, _, folder = two
     before = tree(folder)
     source.grow(5)
@@ -342,7 +342,7 @@ def test_a_disk_that_fills_up_leaves_the_earlier_checkpoints_whole_and_the_run_a
     with files_at_most(size), pytest.raises(CheckpointError) as failed:
         checkpoints.save(big, source.replay, 300)
     reason = f"[Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}"
-    assert str(failed.value) == f"checkpoint at step 300 not written: {reason}; the earlier ones in {folder} are whole"
+    assert str(failed.value) == f"checkpoint at step 300 not written: {reason}; the earlier ones in {folder} are intact"
     assert tree(folder) == before
     assert step_of(Checkpoints(folder).restore(source.empty())) == 200
     checkpoints.save(snapshot_of(300), source.replay, 300)
@@ -352,7 +352,7 @@ def test_a_disk_that_fills_up_leaves_the_earlier_checkpoints_whole_and_the_run_a
 
 
 @pytest.mark.parametrize("call", range(12))
-def test_a_failure_at_any_call_to_the_disk_leaves_whole_checkpoints(two, call, monkeypatch):
+def test_a_failure_at_any_disk_operation_leaves_intact_checkpoints(two, call, monkeypatch):
     checkpoints, source, _, folder = two
     source.grow(5)
     calls = iter(range(1000))
@@ -376,7 +376,7 @@ def test_a_failure_at_any_call_to_the_disk_leaves_whole_checkpoints(two, call, m
             assert next(calls) <= call + 1  # there were no more calls
     replay = source.empty()
     assert step_of(Checkpoints(folder).restore(replay)) in (200, 300)
-    assert not list(folder.glob("*.damaged"))
+    assert not list(folder.glob("*.damaged-*"))
     checkpoints.save(snapshot_of(400), source.replay, 400)
     assert step_of(Checkpoints(folder).restore(replay)) == 400
     assert same_replay(replay, source.replay)
@@ -404,7 +404,7 @@ while True:
 """
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_checkpoint_no_older_than_the_last(tmp_path):
+def test_a_kill_at_any_moment_leaves_an_intact_checkpoint_no_older_than_the_last(tmp_path):
     generator, least = random.Random(3), 0
     for attempt in range(6):
         command = [sys.executable, "-c", ENDLESS, str(tmp_path / "c"), str(attempt)]
@@ -422,7 +422,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint_no_older_than_the_last(t
     replay = source.empty(30)
     assert step_of(Checkpoints(tmp_path / "c").restore(replay)) >= least
     replay.check_valid()
-    assert not list((tmp_path / "c").glob("*.damaged"))
+    assert not list((tmp_path / "c").glob("*.damaged-*"))
 
 
 def test_the_state_of_a_checkpoint_is_strict_and_readable(two):

@@ -43,7 +43,7 @@ def test_a_checkout_has_its_own_commit(package, checkout, monkeypatch):
     assert code_version(package) == UNKNOWN
 
 
-def test_there_is_none_before_the_first(package):
+def test_a_repository_without_commits_has_none(package):
     assert code_version(package) == UNKNOWN
     git(package.parent, "init", "-q")
     git(package.parent, "add", ".")
@@ -105,7 +105,7 @@ def test_a_built_package_knows_the_commit_that_it_was_built_from(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert not (ROOT / "acer_tf" / "_commit.txt").exists()
     assert code_version(tmp_path / "a" / "acer_tf") == here
-    # As a wheel is made of a source distribution: without a history.
+    # As a wheel is built from a source distribution: without a history.
     command = [sys.executable, "setup.py", "-q", "egg_info", "-e", str(tmp_path), "sdist", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (archive,) = tmp_path.glob("*.tar.gz")

@@ -37,7 +37,7 @@ def test_every_preset_trains_evaluates_and_exports(preset, tmp_path):
     policy = load_policy(train(dqn(preset), tmp_path / "run", quiet=True))
     rows = rows_of(tmp_path / "run")
     assert rows[0]["replay/td_error"] == "" and float(rows[-1]["replay/td_error"]) > 0
-    # One for every four rows from the 200th on, the masked ones between games among them.
+    # One for every four rows from the 200th on, including masked rows.
     assert int(rows[-1]["replay_updates"]) == (int(rows[-1]["stored_rows"]) - 200) // 4 + 1
     assert rows[-1]["on_policy_updates"] == "0"
     assert len(evaluate(policy, episodes=3).returns) == 3
@@ -71,7 +71,7 @@ def test_acer_learns_from_prioritized_trajectories(priority, tmp_path):
     assert int(rows_of(tmp_path / "run")[-1]["replay_updates"]) > 50
 
 
-def test_what_replay_is_made():
+def test_the_kind_of_replay_that_is_made():
     spec = envs.spec("CartPole-v1")
     kinds = {
         "uniform": type(make_replay(resolve(acer(), spec), spec)),
@@ -95,7 +95,7 @@ def test_a_million_atari_transitions_fit_into_7_6_gigabytes(structure):
 
 
 def _twins():
-    """A trajectory, and two fresh agents of the same weights."""
+    """A trajectory, and two new agents with the same weights."""
     spec = envs.spec("CartPole-v1")
     settings = resolve(acer(trust_region_delta=0.01), spec)
     rng = np.random.default_rng(0)
@@ -112,7 +112,7 @@ def _twins():
     return trajectory, [make_agent(settings, spec) for _ in range(2)]
 
 
-def test_weights_of_1_leave_acer_s_update_as_it_is_to_the_bit():
+def test_weights_of_1_do_not_change_acer_s_update_by_a_bit():
     trajectory, (plain, weighted) = _twins()
     for _ in range(3):
         a, b = plain.update(trajectory), weighted.update(trajectory, np.ones(4, np.float32))
@@ -121,7 +121,7 @@ def test_weights_of_1_leave_acer_s_update_as_it_is_to_the_bit():
         np.testing.assert_array_equal(x, y)
 
 
-def test_a_weight_scales_what_comes_out_of_the_projection_and_the_critic_s_error():
+def test_a_weight_scales_the_projected_gradient_and_the_critic_s_error():
     trajectory, (agent, _) = _twins()
     tensors = Trajectory.of(map(tf.constant, trajectory.arrays()))
     weight = np.array([0.5, 1.0, 0.25, 0.0], np.float32)

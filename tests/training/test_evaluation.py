@@ -42,8 +42,8 @@ class FakePolicy:
 
 
 class ScriptedEnvironment:
-    """Environment i plays games of `lengths[i]` steps for ever; each step is worth 10·i + 1, and every second one costs
-    a life (discount 0)."""
+    """Environment i has episodes of `lengths[i]` steps without end; a step's reward is 10·i + 1, and every second step
+    loses a life (discount 0)."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.spec, self.num_envs = SPEC, len(lengths)
@@ -81,7 +81,7 @@ class ScriptedEnvironment:
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEnvironment]:
-    """Makes `evaluate` play scripted games of 1, 2, 3, ... steps; the list fills with the environments it made."""
+    """Makes `evaluate` run scripted episodes of 1, 2, 3, ... steps; returns a list that collects the environments."""
     made: list[ScriptedEnvironment] = []
 
     def make(env_id: str, num_envs: int, seed: Any, **_: Any) -> ScriptedEnvironment:
@@ -97,7 +97,7 @@ def run(policy: Any, **arguments: Any) -> EvaluationResult:
 
 
 def real_policy(folder: Path, env: str, preset: str | None = None) -> Policy:
-    """A random network's policy, by way of the SavedModel."""
+    """The exported policy of a random network."""
     spec = envs.spec(env, atari_preset=preset or "acer2016")
     given = {"agent": "acer", "preset": "baselines", "steps": 0, "commit": None, "versions": {}}
     network = Network(spec, architecture=default_network(spec))
@@ -105,11 +105,11 @@ def real_policy(folder: Path, env: str, preset: str | None = None) -> Policy:
     return load_policy(folder / "policy")
 
 
-# Games and scores
+# Episodes and scores
 
 
-def test_each_environment_plays_a_fixed_share_of_whole_games(scripted: list[ScriptedEnvironment]) -> None:
-    """Environment 0 could play all 7 games while environment 2 plays 2: the mean would be far too low."""
+def test_each_environment_runs_a_fixed_share_of_whole_episodes(scripted: list[ScriptedEnvironment]) -> None:
+    """Environment 0 could finish 7 episodes while environment 2 finishes 2: the mean would be far too low."""
     result = run(FakePolicy("Any-v0"), episodes=7, num_envs=3)
     assert result.returns == (1, 1, 1, 22, 22, 63, 63)
     assert result.steps == (1, 1, 1, 2, 2, 3, 3)
@@ -118,7 +118,7 @@ def test_each_environment_plays_a_fixed_share_of_whole_games(scripted: list[Scri
     assert scripted[0].closed
 
 
-def test_no_more_environments_than_games(scripted: list[ScriptedEnvironment]) -> None:
+def test_no_more_environments_than_episodes(scripted: list[ScriptedEnvironment]) -> None:
     assert run(FakePolicy("Any-v0"), episodes=2, num_envs=16).num_envs == scripted[0].num_envs == 2
 
 
@@ -130,7 +130,7 @@ def test_statistics() -> None:
     assert dataclasses.replace(result, returns=(5.0,)).standard_error is None
 
 
-def test_real_games_are_reproducible(tmp_path: Path) -> None:
+def test_real_episodes_are_reproducible(tmp_path: Path) -> None:
     policy = real_policy(tmp_path, "CartPole-v1")
     first, again, other, greedy = (
         evaluate(policy, episodes=5, num_envs=2, seed=seed, greedy=greedy)
@@ -187,9 +187,7 @@ def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironme
 
 
 @pytest.mark.parametrize("name", ATARI_PRESETS)
-def test_atari_is_played_as_trained_but_under_the_evaluation_protocol(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_atari_runs_as_trained_but_under_the_evaluation_protocol(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     seen: dict[str, Any] = {}
 
     def make(
@@ -204,12 +202,12 @@ def test_atari_is_played_as_trained_but_under_the_evaluation_protocol(
     expected = dataclasses.replace(trained, max_no_ops=30, max_frames=108_000, life_loss_ends_return=False)
     assert seen["preset"] == expected
     assert (seen["env"], seen["render"]) == ("atari/Pong", False)
-    # Training's seeds are (seed, steps), which NumPy fills up with zeros.
+    # Training's seeds are (seed, steps), which NumPy pads with zeros.
     assert seen["seed"][0] == 5 and any(seen["seed"][2:])
 
 
 @pytest.mark.parametrize("preset", ATARI_PRESETS)
-def test_a_long_game_is_cut_at_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+def test_a_long_episode_is_truncated_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
     monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
     policy = real_policy(tmp_path, "atari/Pong", preset)
     result = evaluate(policy, episodes=3, num_envs=2)
@@ -233,7 +231,7 @@ def pictures(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
         return list(reader.iter_data()), reader.get_meta_data()
 
 
-def test_atari_video_shows_the_first_game_of_the_first_environment(
+def test_atari_video_shows_the_first_episode_of_the_first_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
@@ -263,7 +261,7 @@ def test_gymnasium_video(tmp_path: Path) -> None:
     assert result == evaluate(policy, episodes=3, num_envs=2)
 
 
-def test_an_environment_that_cannot_draw_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_cannot_render_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(InvalidEnvironment, match=r"pygame.*gymnasium\[classic-control\]"):
         run(FakePolicy("CartPole-v1", EnvironmentSpec((4,), "float32", 1, 2)), video=tmp_path / "film.mp4")
@@ -301,14 +299,14 @@ def test_a_video_that_cannot_be_written_is_refused_before_anything_starts(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("calls", [1, 2])
-def test_what_stops_an_evaluation_leaves_a_whole_video_or_none(
+def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(
     scripted: list[ScriptedEnvironment],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     error: type[BaseException],
     calls: int,
 ) -> None:
-    """Environment 0's game, the one in the video, ends with the first step."""
+    """Environment 0's episode, the one in the video, ends with the first step."""
     video, policy, step = tmp_path / "film.mp4", FakePolicy("Any-v0"), ScriptedEnvironment.step
 
     def stop(self: ScriptedEnvironment, action: np.ndarray) -> TimeStep:
@@ -356,7 +354,7 @@ def test_progress_is_reported(scripted: list[ScriptedEnvironment], monkeypatch: 
     assert lines == []  # it took less than 10 seconds
     monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
     run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
-    assert [line.rpartition(", ")[0] for line in lines] == ["1/2 games, 2 steps", "2/2 games, 3 steps"]
+    assert [line.rpartition(", ")[0] for line in lines] == ["1/2 episodes, 2 steps", "2/2 episodes, 3 steps"]
 
 
 def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
@@ -376,7 +374,7 @@ def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
     [("control/cheetah", 100.0, 100), ("dm_control/fish-swim-v0", 25.0, 25), ("minatar/breakout", None, 10)]
     + [("Pendulum-v1", None, 30), ("atari/Pong", None, 15)],
 )
-def test_a_video_runs_at_the_worlds_own_speed(env_id, clock, fps):
+def test_a_video_runs_in_simulated_time(env_id, clock, fps):
     policy: Any = SimpleNamespace(metadata={"env": env_id}, spec=SimpleNamespace(frames_per_step=4))
     world: Any = SimpleNamespace(steps_per_second=clock)
     assert evaluation._video_fps(policy, world) == fps

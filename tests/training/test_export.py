@@ -51,7 +51,7 @@ def set_policy(network: Network, probabilities: list[float]) -> None:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A whole policy per environment; tests read them or copy them."""
+    """A policy per environment; tests read or copy them."""
     directories = {}
     for env in SPECS:
         directories[env] = tmp_path_factory.mktemp("exported") / "policy"
@@ -112,7 +112,7 @@ def test_actions_are_sampled_from_the_probabilities(tmp_path: Path) -> None:
 
 
 def test_the_sampled_sequence_is_not_that_of_the_exporting_process_seed(tmp_path: Path) -> None:
-    """An operation that takes over the global seed would play the same "random" games in every process."""
+    """An operation that stores the global seed would sample the same actions in every process."""
     observation, drawn = np.zeros((200, 4), np.float32), []
     for _ in range(2):
         tf.random.set_seed(1)
@@ -274,7 +274,7 @@ def test_an_interrupted_export_leaves_the_old_policy(cartpole: Path, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_no_policy_is_not_replaced(tmp_path: Path, kind: str) -> None:
+def test_what_is_not_a_policy_is_not_replaced(tmp_path: Path, kind: str) -> None:
     thesis = tmp_path / "policy" if kind == "file" else tmp_path / "policy" / "thesis.tex"
     thesis.parent.mkdir(exist_ok=True)
     thesis.write_text("five years")

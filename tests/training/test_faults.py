@@ -1,4 +1,4 @@
-"""What goes wrong while a run is under way: signals, kills, full disks, numbers that are none."""
+"""Failures during a run: signals, kills, full disks, NaN and infinity."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def steps_at_checkpoint(run_dir):
 
 
 def once_at(update, action):
-    """Diagnostics that do something at one update of the first agent, and at none of those that come after."""
+    """Diagnostics that do something at one update of the first agent, and never in later agents."""
     pending = [update]
 
     def diagnostics(n):
@@ -55,7 +55,7 @@ def once_at(update, action):
 
 @pytest.fixture
 def environments(monkeypatch):
-    """The environments that runs of this test make, and whether each was closed."""
+    """The environments that the test's runs make, and whether each was closed."""
     closed = {}
     make = run.envs.make
 
@@ -72,7 +72,7 @@ def environments(monkeypatch):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_stops_the_run_behind_a_checkpoint_and_it_continues(
+def test_a_signal_stops_the_run_after_a_checkpoint_and_it_continues(
     number, code, tmp_path, monkeypatch, capfd, environments
 ):
     use_light_agents(monkeypatch, once_at(60, lambda: os.kill(os.getpid(), number)))
@@ -100,7 +100,7 @@ USUAL_HANDLERS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_
 
 @pytest.fixture
 def usual_handlers():
-    # A shell that starts the tests in the background has them ignore SIGINT.
+    # A shell that starts the tests in the background makes them ignore SIGINT.
     before = [(number, signal.signal(number, usual)) for number, usual in USUAL_HANDLERS.items()]
     yield
     for number, handler in before:
@@ -134,7 +134,7 @@ def test_a_signal_in_the_last_iteration_loses_nothing(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_path, monkeypatch, capsys, environments):
-    """The kernel refuses to let the state grow, from the second checkpoint on."""
+    """From the second checkpoint on, the kernel refuses to write a state of this size."""
     made = use_light_agents(monkeypatch)
     settings = small_settings()
     light = run.make_agent
@@ -195,7 +195,7 @@ def test_a_full_disk_elsewhere_stops_the_run_with_the_reason_and_it_continues_la
 
 
 class Broken(gymnasium.Env):
-    """One of its rewards or observations is not what it should be, from step 40 of its first game on."""
+    """One of its rewards or observations is wrong from step 40 of its first episode on."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -231,7 +231,7 @@ def broken(monkeypatch):
         ({"shown": np.nan}, "observation is nan, at step 80"),
     ],
 )
-def test_a_number_that_is_none_stops_the_run_and_the_last_finite_checkpoint_stays(
+def test_nan_and_infinity_stop_the_run_and_the_last_finite_checkpoint_stays(
     values, quantity, broken, tmp_path, monkeypatch, capsys, environments
 ):
     use_light_agents(monkeypatch)
@@ -277,7 +277,7 @@ def test_an_error_of_any_kind_closes_the_environments_and_frees_the_folder(tmp_p
     assert signal.getsignal(signal.SIGTERM) == handler
 
 
-# A run that logs and saves many times a second, so that a kill finds it in the middle of everything.
+# Logs and saves many times a second, so that a kill can hit any operation.
 KILLED = {"total_steps": 5_000, "num_envs": 4, "unroll_length": 10, "replay_capacity": 500, "seed": 5}
 FLAGS = {**KILLED, "log_interval": 100, "replay_ratio": 1, "replay_start": 10, "env": "CartPole-v1"}
 
@@ -289,7 +289,7 @@ def start(run_dir, **flags):
 
 
 def logged(run_dir):
-    """The last whole row's steps; 0 where there is none."""
+    """The steps of the last complete row; 0 without rows."""
     path = run_dir / "progress.csv"
     lines = path.read_text().splitlines()[1:-1] if path.exists() else []
     return int(lines[-1].split(",")[0]) if lines else 0
@@ -305,7 +305,7 @@ def kill_and_continue(run_dir, rounds, seed, **flags):
         while logged(run_dir) < begun + 200 and process.poll() is None:
             time.sleep(0.01)
         if n == 0:
-            process.send_signal(signal.SIGSTOP)  # in the middle of anything, the lock held
+            process.send_signal(signal.SIGSTOP)  # at any moment, the lock held
             assert export_run(run_dir, run_dir.parent / "early") > 0
             process.send_signal(signal.SIGCONT)
         time.sleep(generator.uniform(0, 0.1))

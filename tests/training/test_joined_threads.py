@@ -1,4 +1,4 @@
-"""Reduction "threads": an update of B trajectories moves all as B updates of one do, to first order in the step."""
+"""Reduction "threads": an update of B trajectories equals B updates of one, to first order in the step size."""
 
 import functools
 
@@ -16,9 +16,9 @@ STEPS = (1.0, 0.3, 0.1)
 
 
 def agent_of(group, reduction="threads"):
-    """Preset paper's, but where what the updates of a group do not know of each other is of another order than theirs.
+    """With preset paper, changed so that the updates of a group affect each other only to second order.
 
-    Gradients hardly move the accumulator (ε), and no state is at the trust region's bound, which moves with θ_a.
+    Gradients hardly move the accumulator (large ε), and no state is at the trust region's bound, which moves with θ_a.
     """
     given = {
         "env": "CartPole-v1",
@@ -45,7 +45,7 @@ def flat(model):
 
 @functools.cache
 def changes(group, reduction="threads"):
-    """Of θ and of θ_a, by an iteration of all windows, for each of `STEPS`."""
+    """The changes of θ and θ_a in an iteration of all windows, for each of `STEPS`."""
     agent = agent_of(group, reduction)
     batches = Trajectory.of(x.reshape(-1, group, *x.shape[1:]) for x in windows().arrays())
     for variable in agent.average.model.trainable_variables:
@@ -73,7 +73,7 @@ def test_an_iteration_moves_both_networks_as_far_as_the_threads_updates_one_afte
     for (theta, average), (joined_theta, joined_average) in zip(changes(1), changes(group), strict=True):
         differences.append(relative(joined_theta, theta))
         assert relative(joined_average, average) < 0.02
-    # In proportion to the step, down to nothing.
+    # Proportional to the step size, down to 0.
     assert differences[0] > 1.8 * differences[1] > 1.8**2 * differences[2]
     assert differences[2] < 0.02
 

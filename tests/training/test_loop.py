@@ -71,7 +71,7 @@ def test_the_on_policy_update_comes_first_then_the_replays():
     assert len({r for r in drawn if r % 4}) > 10  # replayed windows start anywhere
 
 
-def test_groups_of_environments_take_turns_each_with_updates_and_memory_of_its_own():
+def test_groups_of_environments_take_turns_each_with_its_updates_and_replay():
     loop = loop_of(ratio=3.0, num_envs=6, group=2)
     for iteration in range(30):
         before = len(loop.agent.trajectories)
@@ -169,7 +169,7 @@ def test_on_policy_and_replayed_diagnostics_are_kept_apart():
     assert loop.take_diagnostics() == {"on_policy/value": 100.0, "replay/value": 7.0}
 
 
-def test_an_interrupted_interval_goes_on_where_it_stopped():
+def test_an_interrupted_interval_continues_where_it_stopped():
     def diagnostics(update):
         return {"value": float(update % 7), "weight_max": float(update % 5)}
 
@@ -192,13 +192,13 @@ def test_an_interrupted_interval_goes_on_where_it_stopped():
     assert resumed.updates == whole.updates
     resumed.iterate()
     assert resumed.updates["on_policy"] == 7
-    assert whole.updates["on_policy"] == 6  # its own counters, not shared ones
+    assert whole.updates["on_policy"] == 6  # counters are not shared
     expected = np.random.default_rng(5).poisson(2.0, 7).sum()
     assert resumed.updates["replay"] == expected
 
 
 @pytest.mark.parametrize(("group", "most"), [(1, 512), (2, 256)])
-def test_what_one_call_takes_is_bounded_whatever_the_replay_ratio(group, most):
+def test_the_size_of_a_call_is_bounded_for_any_replay_ratio(group, most):
     loop = loop_of(ratio=2000.0, group=group)
     assert loop.agent.updates_per_call == most
     loop.iterate()
@@ -221,7 +221,7 @@ def test_the_batches_of_an_iteration_are_those_drawn_one_after_the_other():
 
 
 @pytest.mark.parametrize("group", [1, 0])
-def test_an_iteration_hands_over_its_updates_at_once_or_as_many_as_a_call_takes(group, monkeypatch):
+def test_an_iteration_passes_its_updates_in_one_call_or_in_calls_of_the_largest_size(group, monkeypatch):
     loop = loop_of(ratio=4.0, num_envs=4, group=group)
     calls, learn = [], loop.agent.learn
 
@@ -241,7 +241,7 @@ def test_an_iteration_hands_over_its_updates_at_once_or_as_many_as_a_call_takes(
     assert sum(map(sum, calls)) == sum(loop.updates.values())
 
 
-def test_what_goes_wrong_in_drawing_is_raised_before_the_updates_of_its_call(monkeypatch):
+def test_an_error_in_drawing_is_raised_before_the_updates_of_its_call(monkeypatch):
     loop = loop_of(ratio=20.0)
     loop.iterate()
 
@@ -271,7 +271,7 @@ def test_without_on_policy_updates_all_are_replayed_and_the_draws_are_the_same()
     assert all(same(a, b) for a, b in zip(off.agent.trajectories, replayed, strict=True))
 
 
-def test_each_collected_trajectory_is_noted_once_behind_its_updates():
+def test_each_collected_trajectory_is_noted_once_after_its_updates():
     order = []
 
     class Noting(LightAgent):
@@ -290,8 +290,8 @@ def test_each_collected_trajectory_is_noted_once_behind_its_updates():
     assert all(same(a, b) for a, b in zip(loop.agent.noted, loop.agent.trajectories, strict=True))
 
 
-def test_nothing_that_depends_on_the_steps_is_due_when_an_iteration_is_over():
-    """What is written then would otherwise miss it: a target network's copy would come a period late."""
+def test_nothing_that_depends_on_the_steps_is_due_after_an_iteration():
+    """Otherwise a checkpoint would miss it: a target network would be updated a period late."""
     order = []
 
     class Scheduled(LightAgent):

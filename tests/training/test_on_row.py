@@ -1,4 +1,4 @@
-"""What `train` gives to `on_row`: the rows of progress.csv, from which any logger can be fed."""
+"""`train` calls `on_row` with the rows of progress.csv, for any logger."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ class Stop(Exception):
 
 
 def written(row):
-    """The row as progress.csv has it."""
+    """The row as written in progress.csv."""
     file = io.StringIO()
     csv.writer(file).writerow(["" if value is None else value for value in row.values()])
     return dict(zip(row, next(csv.reader([file.getvalue()])), strict=True))
 
 
 def test_it_receives_each_row_right_after_it_is_written(tmp_path):
-    """By the real agent: its diagnostics too are Python numbers."""
+    """With the real agent, whose diagnostics are Python numbers too."""
     rows, on_disk = [], []
 
     def on_row(row):

@@ -110,5 +110,5 @@ def test_the_progress_line_says_how_far_how_fast_and_how_good():
         " 25.0 %  25,000 steps (100,000 frames)  50 steps/s  0:25:00 left  mean return -20.46"
     )
     unknown = progress_line(row | {"mean_return": None, "steps_per_second": 0.0}, 100_000)
-    assert unknown.endswith("0 steps/s  ? left  no game finished yet")
+    assert unknown.endswith("0 steps/s  ? left  no episode finished yet")
     assert "0:00:00 left" in progress_line(row | {"steps": 100_200}, 100_000)

@@ -35,7 +35,7 @@ def test_versions_are_of_what_is_declared_and_of_what_has_been_imported(tmp_path
     assert {"tensorflow", "keras", "gymnasium", "ale-py", "numpy", "mujoco", "dm_control", "shimmy"} <= set(versions)
     assert "mypy" not in versions
     assert "A-World" not in versions
-    # An environment of a package that nothing here knows.
+    # An environment from a package that is not listed anywhere.
     info = tmp_path / "a_world-1.5.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: A-World\nVersion: 1.5\n")

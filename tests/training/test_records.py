@@ -29,7 +29,7 @@ def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
     assert (record.machine, record.threads, record.document["new"]) == ({}, {}, 1)
 
 
-def test_a_record_that_is_none_is_named(tmp_path):
+def test_an_invalid_record_is_named(tmp_path):
     with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
         read_record(tmp_path)
     for text in ("", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "machine": 1}'):
@@ -55,17 +55,17 @@ def test_a_curve_is_read_by_column_without_the_row_that_is_being_written(tmp_pat
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("time\n10\n", "names no steps"),
+        ("time\n10\n", "has no column named steps"),
         ("steps,a\n10,1\nten,2\n", "line 3: could not convert"),
         ("steps,a\n10\n", "line 2: "),
         ("steps,a\n10,1,2\n", "line 2: "),
-        ("steps\n10\n10\n", "line 3: its steps do not grow"),
-        ("steps\n0\n", "line 2: its steps do not grow"),
+        ("steps\n10\n10\n", "line 3: its steps do not increase"),
+        ("steps\n0\n", "line 2: its steps do not increase"),
         ("steps\n\n", "line 2: "),
-        ("\0\0\n", "names no steps"),
+        ("\0\0\n", "has no column named steps"),
     ],
 )
-def test_what_is_no_curve_is_named(tmp_path, content, complaint):
+def test_an_invalid_curve_is_named(tmp_path, content, complaint):
     (tmp_path / "progress.csv").write_text(content)
     with pytest.raises(RecordError, match=rf"progress.csv cannot be read as a learning curve \(.*{complaint}"):
         read_progress(tmp_path)
@@ -75,7 +75,7 @@ def test_a_curve_that_lost_bytes_is_named(tmp_path):
     (tmp_path / "progress.csv").write_text("steps\n10\n20")
     with pytest.raises(RecordError, match="it has 11 bytes, but had 12 at the last checkpoint"):
         read_progress(tmp_path, 12)
-    with pytest.raises(RecordError, match="its last line is cut"):
+    with pytest.raises(RecordError, match="its last line is incomplete"):
         read_progress(tmp_path, 11)
 
 

@@ -1,4 +1,4 @@
-"""A recurrent policy's state on its whole way: acting, replay, checkpoint, export, evaluation."""
+"""A recurrent state in acting, replay, checkpoint, export and evaluation."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def settings_of(**given: Any) -> Any:
 # Acting
 
 
-def test_the_state_begins_anew_behind_a_masked_row_and_never_at_a_lost_life() -> None:
-    """Here a state counts the rows of its game, the masked one included."""
+def test_the_state_is_reset_after_a_masked_row_and_never_at_a_lost_life() -> None:
+    """Here a state counts the rows of its episode, including the masked one."""
     seen: list[list[float]] = []
 
     def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -80,12 +80,12 @@ def test_the_state_begins_anew_behind_a_masked_row_and_never_at_a_lost_life() ->
     assert latest.memory.state[:, 0].tolist() == [4, 1]
     assert latest.memory.carry.tolist() == [[True, False, True, True, True], [True] * 5]
     actor.collect(4)
-    drawn = replay.sample()  # of the only two starts behind which there are 2 + 4 rows
+    drawn = replay.sample()  # of the only two starts followed by 2 + 4 rows
     assert drawn.memory.carry.shape == (2, 7)
     assert drawn.memory.state[0, 0] in (0, 4)
 
 
-def test_a_resumed_actor_begins_without_a_memory(tmp_path: Path) -> None:
+def test_a_resumed_actor_begins_with_a_zero_state(tmp_path: Path) -> None:
     def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, ...]:
         action, behaviour, _ = act(observation, seed, state)
         return action, behaviour, state + 1
@@ -96,14 +96,14 @@ def test_a_resumed_actor_begins_without_a_memory(tmp_path: Path) -> None:
     after.restore(tmp_path, before.save(tmp_path))
     Actor(ScriptedEnvironment([[]]), counting, after, 0).collect(4)
     assert after.latest().memory.state.tolist() == [[0]]
-    window = after.sample()  # 4 rows, the seam, then the first of the new game's
+    window = after.sample()  # 4 rows, the seam, then the first of the new episode
     assert window.memory.carry.tolist() == [[True, True, True, True, True, False, True]]
     assert window.mask.tolist() == [[True, True, False, True]]
 
 
 @pytest.mark.parametrize("burn_in", [0, 3])
 def test_what_acting_recorded_is_what_the_update_computes(burn_in: int) -> None:
-    """φ of the behaviour, row by row over games that end, equals φ of whole windows from the stored states."""
+    """φ of the behaviour policy, row by row across episodes, equals φ of whole windows from the stored states."""
     settings = settings_of(burn_in=burn_in, num_envs=3)
     env = envs.make(settings.env, 3, 0)
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
@@ -148,7 +148,7 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
         Checkpoints(shutil.copytree(tmp_path, tmp_path.with_name("copy"))).restore(other)
 
 
-def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, iterate, left = settings_of(), Loop.iterate, [15]
 
     def interrupted(self: Loop) -> None:
@@ -180,7 +180,7 @@ def test_a3c_trains_with_an_lstm_and_keeps_no_rows_for_a_burn_in(agent: str, tmp
     assert rows_of(tmp_path / "run")[-1]["replay_updates"] == "0"
 
 
-def test_each_environment_has_updates_of_its_own_from_its_own_state(tmp_path: Path) -> None:
+def test_each_environment_has_its_updates_from_its_state(tmp_path: Path) -> None:
     settings = settings_of(trajectories_per_update=1, num_envs=3, replay_ratio=2.0)
     env = envs.make(settings.env, 3, 0)
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
@@ -214,7 +214,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecurrentNetwork
 
 
 def games_by(network: RecurrentNetwork, observations: np.ndarray) -> list[np.ndarray]:
-    """φ [N, A] of rows [R, N, 4] of one game each."""
+    """φ [N, A] of rows [R, N, 4] of one episode each."""
     state, found = tf.zeros([observations.shape[1], SIZE]), []
     for observation in observations:
         probabilities, _, state = network.observe(tf.constant(observation), state)
@@ -246,7 +246,7 @@ def test_a_missing_or_misshapen_state_is_refused(exported: tuple[RecurrentNetwor
         policy.answer(observation, policy.initial_state(1))
 
 
-def test_a_policy_whose_metadata_deny_its_state_is_refused(
+def test_a_policy_whose_metadata_do_not_match_its_state_is_refused(
     exported: tuple[RecurrentNetwork, Path], tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(exported[1], tmp_path / "policy"))
@@ -256,7 +256,7 @@ def test_a_policy_whose_metadata_deny_its_state_is_refused(
         load_policy(copy)
 
 
-def test_a_policy_without_its_first_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
+def test_a_policy_without_its_initial_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
     class WithoutFirstState:
         signatures = {"serving_default": tf.saved_model.load(str(exported[1])).signatures["serving_default"]}
 
@@ -300,7 +300,7 @@ np.save(sys.argv[3], found)
 """
 
 
-def test_tensorflow_alone_plays_a_game_with_it(exported: tuple[RecurrentNetwork, Path], tmp_path: Path) -> None:
+def test_tensorflow_alone_runs_an_episode_with_it(exported: tuple[RecurrentNetwork, Path], tmp_path: Path) -> None:
     network, directory = exported
     observations = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)
     np.save(tmp_path / "rows.npy", observations)
@@ -310,7 +310,7 @@ def test_tensorflow_alone_plays_a_game_with_it(exported: tuple[RecurrentNetwork,
     np.testing.assert_allclose(found, games_by(network, observations), atol=1e-5)
 
 
-def test_evaluation_begins_each_game_with_a_fresh_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_begins_each_episode_with_the_initial_state(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[np.ndarray] = []
 
     class Counting(test_evaluation.FakePolicy):
@@ -323,7 +323,7 @@ def test_evaluation_begins_each_game_with_a_fresh_state(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(evaluation.envs, "make", lambda *_, **__: test_evaluation.ScriptedEnvironment([2, 3]))
     evaluate(Counting("Any-v0"), episodes=4, num_envs=2)
-    # Games of 2 and of 3 steps, in which lives are lost, each with its masked row behind.
+    # Episodes of 2 and 3 steps, in which lives are lost, each followed by its masked row.
     assert [row[0] for row in seen[:7]] == [0, 1, 2, 0, 1, 2, 0]
     assert [row[1] for row in seen[:7]] == [0, 1, 2, 3, 0, 1, 2]
 
@@ -346,14 +346,14 @@ def test_evaluation_begins_each_game_with_a_fresh_state(monkeypatch: pytest.Monk
         ),
     ],
 )
-def test_what_does_not_go_with_a_recurrent_network_is_refused(given: dict[str, Any], complaint: str) -> None:
+def test_settings_that_recurrent_networks_do_not_support_are_refused(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SettingsError, match=f"^{complaint}"):
         settings_of(**given)
 
 
 def test_continuous_actions_are_refused() -> None:
     settings = settings_of(env="Pendulum-v1", agent="a3c")
-    with pytest.raises(SettingsError, match="^--network=mlp_lstm: continuous actions are chosen by network 'mlp'"):
+    with pytest.raises(SettingsError, match="^--network=mlp_lstm: must be 'mlp' for continuous actions"):
         make_agent(settings, envs.spec("Pendulum-v1"))
 
 
@@ -365,7 +365,7 @@ def test_the_replay_counts_its_states() -> None:
 
 
 @pytest.mark.parametrize("gigabytes", [1.6, 4.0])
-def test_a_capacity_said_to_fit_does_with_its_states(gigabytes: float) -> None:
+def test_a_suggested_capacity_fits_with_its_states(gigabytes: float) -> None:
     spec, available = envs.spec("CartPole-v1"), int(gigabytes * 1e9)
     with pytest.raises(SettingsError, match=r"at most --replay_capacity=\d+ fits") as refused:
         require_memory(settings_of(replay_capacity=50_000_000), spec, available)

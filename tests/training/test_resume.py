@@ -1,4 +1,4 @@
-"""An interruption changes nothing: not one bit of what is learned from the same rows, and no target at its seam."""
+"""An interruption changes nothing: no bit of what is learned from the same rows, and no target at its seam."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings_of(**given):
 
 
 class Tape:
-    """An actor whose rows were recorded beforehand: the same for every run that reads from it."""
+    """An actor with recorded rows, the same for every run that reads it."""
 
     spec = spec_of(stack=1, num_actions=3, frame=(4,), dtype="float32")
 
@@ -53,7 +53,7 @@ class Tape:
 
 
 class Half:
-    """The live objects of one process, made anew; other seeds than those of the run that it may take over."""
+    """The objects of one process, with other seeds than the run that it may resume."""
 
     def __init__(self, tape, seed, agent=None):
         settings = settings_of(seed=seed)
@@ -118,8 +118,8 @@ def test_n_updates_a_resume_and_n_updates_equal_2n_updates_bit_for_bit(tape, uni
 
 
 @pytest.mark.parametrize("forgotten", ["online/", "average/", "_velocity", "iteration", "loop", "replay's generator"])
-def test_whatever_the_checkpoint_forgot_would_show(tape, uninterrupted, interrupted, forgotten):
-    """The test above can fail: each part of the state matters to what follows."""
+def test_anything_missing_from_the_checkpoint_would_show(tape, uninterrupted, interrupted, forgotten):
+    """The test above can fail: each part of the state matters."""
     folder, agent = interrupted
     fresh = make_agent(settings_of(seed=2), tape.spec).variables()
     second = Half(tape, 2, agent)
@@ -170,7 +170,7 @@ def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
         arrays["online/more"] = np.zeros(1)
     else:
         arrays["online/q/bias"] = np.zeros(7)
-    with pytest.raises(CheckpointError, match="comes from other code"):
+    with pytest.raises(CheckpointError, match="another version wrote it"):
         _assign(agent, arrays)
     assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.model.get_weights(), strict=True))
 
@@ -181,7 +181,7 @@ LAST = len(ROWS) - 1  # the last row before the interruption
 
 
 def collected(end):
-    """The rows of games that ordinarily end so at row LAST."""
+    """The rows of episodes that end in this way at row LAST."""
     replay = replay_of(2)
     script = [*ROWS[:-1], ROWS[-1]._replace(end=end), *LATER]
     Actor(ScriptedEnvironment([script] * 2), act, replay, seed=4).collect(len(ROWS) + 1 + len(LATER))
@@ -190,7 +190,7 @@ def collected(end):
 
 @pytest.fixture(scope="module")
 def across_a_seam(tmp_path_factory):
-    """The same rows from two processes: the second's environments start where the others' reset leads."""
+    """The same rows from two processes: the second one's environments start where the first one's would reset."""
     folder = tmp_path_factory.mktemp("seam")
     before, after = replay_of(2), replay_of(2, seed=1)
     Actor(ScriptedEnvironment([ROWS] * 2), act, before, seed=4).collect(len(ROWS))
@@ -220,7 +220,7 @@ def gradients(agent, trajectory):
 def test_a_window_across_the_seam_is_that_of_a_truncation(across_a_seam, agent, start):
     seam, cut = window(across_a_seam, start), window(collected("cut"), start)
     for name, a, b in zip(seam._fields, seam, cut, strict=True):
-        if name in ("action", "behaviour"):  # which nobody chose on the masked row, and nothing reads there
+        if name in ("action", "behaviour"):  # not chosen by the policy on the masked row, and not read
             a, b = a[seam.mask], b[cut.mask]
         assert np.array_equal(a, b), name
     (ours, our_diagnostics), (theirs, their_diagnostics) = gradients(agent, seam), gradients(agent, cut)

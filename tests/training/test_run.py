@@ -42,7 +42,7 @@ def done(light, tmp_path):
 
 @pytest.fixture
 def stopped(tmp_path, monkeypatch):
-    """A run that was interrupted behind its last checkpoint, with two more rows in its record, and its light agents."""
+    """A run interrupted after its last checkpoint, with two more rows in its record, and its light agents."""
 
     def diagnostics(update):
         if update == 90:
@@ -95,7 +95,7 @@ def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(finished):
     assert math.isfinite(float(last["replay/kl_average"]))
 
 
-def test_a_finished_run_keeps_weights_only(finished):
+def test_a_finished_run_keeps_only_weights(finished):
     (state,) = (finished / "checkpoints").rglob("*.npz")
     assert state.name == "state.npz"
     snapshot = Checkpoints(finished / "checkpoints").restore(None)
@@ -116,10 +116,10 @@ def test_the_policy_is_that_of_the_last_checkpoint(finished, tmp_path):
 def test_the_same_seed_twice_gives_the_same_progress(finished, tmp_path):
     train(small_settings(seed=3), tmp_path / "twin", quiet=True)
     assert timeless(finished) == timeless(tmp_path / "twin")
-    assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # but time
+    assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # except time
 
 
-def test_the_end_has_a_row_though_it_lies_within_an_interval(light, tmp_path):
+def test_the_end_has_a_row_even_within_an_interval(light, tmp_path):
     settings = small_settings(total_steps=555)
     train(settings, tmp_path, quiet=True)
     check_progress(tmp_path, settings)
@@ -147,7 +147,7 @@ def test_a_finished_run_started_again_does_nothing(done, light, capsys):
     before = tree(done), {p: p.stat().st_mtime_ns for p in done.rglob("*") if p.is_file() and p.name != "lock"}
     agents = len(light)
     assert script(small_settings(), done) == 0
-    assert f"{done} holds this run, finished already" in capsys.readouterr().out
+    assert f"{done} holds this run, already finished" in capsys.readouterr().out
     assert (tree(done), {p: p.stat().st_mtime_ns for p in before[1]}) == before
     assert len(light) == agents
 
@@ -178,7 +178,7 @@ def test_other_flags_are_refused_each_shown_and_nothing_changes(done, capsys):
     assert tree(done) == before
 
 
-def test_a_run_older_than_a_setting_goes_on_and_one_with_a_setting_that_is_gone_does_not(done, capsys):
+def test_a_run_older_than_a_setting_continues_and_one_with_a_removed_setting_does_not(done, capsys):
     document = json.loads((done / "run.json").read_text())
     del document["settings"]["gamma"]
     (done / "run.json").write_text(json.dumps(document))
@@ -191,7 +191,7 @@ def test_a_run_older_than_a_setting_goes_on_and_one_with_a_setting_that_is_gone_
     assert "lambda: 1 there, (absent) here\n" in capsys.readouterr().err
 
 
-def test_auto_that_was_decided_otherwise_elsewhere_is_another_run(done, capsys, monkeypatch):
+def test_auto_resolved_otherwise_elsewhere_is_another_run(done, capsys, monkeypatch):
     monkeypatch.setattr(
         run, "resolve", lambda s, _: dataclasses.replace(s, network="mlp", precision="bfloat16")
     )  # as on a machine with other hardware
@@ -250,7 +250,7 @@ def test_a_folder_with_the_remains_of_a_run_but_no_record_is_refused(light, tmp_
     assert tree(tmp_path) == before
 
 
-def test_a_file_is_no_run_folder(light, tmp_path, capsys):
+def test_a_file_is_not_a_run_folder(light, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert script(small_settings(), tmp_path / "file") == 2
     assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/file is not a folder\n"
@@ -293,7 +293,7 @@ def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):
 def test_a_run_too_short_to_replay_says_so(light, tmp_path, capsys, replay_start, said):
     settings = small_settings(total_steps=200, replay_start=replay_start)
     assert script(settings, tmp_path / "run") == 0
-    line = f"no replay in this run: --replay_start={replay_start} is per environment, {2 * replay_start} steps in all\n"
+    line = f"no replay in this run: --replay_start={replay_start} is per environment, {2 * replay_start} steps in"
     assert (line in capsys.readouterr().out) == said
     assert (rows_of(tmp_path / "run")[-1]["replay_updates"] == "0") == said
 
@@ -311,7 +311,7 @@ def test_an_interrupted_run_continues_from_its_checkpoint(stopped, capfd):
     assert 0 < len(light[-1].trajectories) < updates
 
 
-def test_a_continued_run_plays_other_games_than_it_began_with(stopped, monkeypatch):
+def test_a_resumed_run_has_other_episodes_than_it_began_with(stopped, monkeypatch):
     run_dir, *_ = stopped
     steps = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
     seeds, make = [], run.envs.make
@@ -344,7 +344,7 @@ def test_a_run_without_a_checkpoint_starts_over_and_says_so(stopped, capsys):
     run_dir, light, _ = stopped
     shutil.rmtree(run_dir / "checkpoints")
     assert script(small_settings(), run_dir) == 0
-    assert f"{run_dir} has no checkpoint yet: starting from the first step\n" in capsys.readouterr().err
+    assert f"{run_dir} has no checkpoint yet: starting from step 0\n" in capsys.readouterr().err
     check_progress(run_dir, small_settings())
 
 
@@ -352,7 +352,7 @@ def test_a_new_run_does_not_say_so(done, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_where_no_checkpoint_is_whole_the_run_never_starts_over(stopped, capsys):
+def test_if_all_checkpoints_are_damaged_the_run_never_starts_over(stopped, capsys):
     run_dir, *_ = stopped
     for state in (run_dir / "checkpoints").glob("*/state.npz"):
         os.truncate(state, 100)
@@ -360,12 +360,12 @@ def test_where_no_checkpoint_is_whole_the_run_never_starts_over(stopped, capsys)
     for _ in range(2):
         assert script(small_settings(), run_dir) == 1
         err = capsys.readouterr().err
-        assert "error: none of the 2 checkpoints in" in err
+        assert "error: all 2 checkpoints in" in err
         assert "Traceback" not in err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
 
 
-def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(stopped, capsys):
+def test_a_damaged_checkpoint_costs_the_steps_since_the_previous_one(stopped, capsys):
     run_dir, *_ = stopped
     newest = max((run_dir / "checkpoints").glob("*/state.npz"))
     before = max(p for p in (run_dir / "checkpoints").glob("*/state.npz") if p != newest)
@@ -412,6 +412,6 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
 
     monkeypatch.setattr(run, "make_agent", other)
     assert script(small_settings(), run_dir) == 1
-    assert "comes from other code" in capsys.readouterr().err
+    assert "another version wrote it" in capsys.readouterr().err
     with pytest.raises(CheckpointError):
         export_run(run_dir, run_dir / "policy")

@@ -1,4 +1,4 @@
-"""The policies under results/policies load, are small, and are those that their evaluations name."""
+"""The policies under results/policies load, are small, and are those named by their evaluations."""
 
 import json
 from pathlib import Path

@@ -29,7 +29,7 @@ def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, archi
     assert done.stdout.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
 
 
-def test_in_a_process_that_computes_already_what_is_in_force_is_said(capsys):
+def test_a_process_that_has_already_computed_reports_the_threads_in_use(capsys):
     tf.constant(1.0) + 1.0
     in_force = tf.config.threading.get_intra_op_parallelism_threads()
     assert use_threads(1, "small") == {"intra_op": in_force, "inter_op": in_force, "emulators": 1}

@@ -1,4 +1,4 @@
-"""What a sweep would take of time, disk and memory on this machine, before it is started."""
+"""Estimates the time, disk and memory of a sweep on this machine."""
 
 from acer_tf.reproduction.plan.estimate import plan
 from acer_tf.reproduction.plan.measure import Measured, measured

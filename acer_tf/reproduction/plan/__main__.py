@@ -1,4 +1,4 @@
-"""Measures one kind of cell for `measured`: JSON in, "ready" out when warm, a line in, a `Measured` as JSON out."""
+"""Measures one kind of cell for `measured`: reads JSON, writes "ready" when warm, reads a line, writes JSON."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ _ROUNDS = 4
 
 
 def main() -> None:
-    # What simulators print must not come between the answers.
+    # What simulators print must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     request = json.loads(sys.stdin.readline())
@@ -38,7 +38,7 @@ def main() -> None:
         replay_capacity=10 * settings.unroll_length + settings.burn_in,
         replay_start=0,
         replay_poisson=settings.replay_ratio % 1 > 0,  # a whole ratio needs no draws to average over
-        learning_rate=1e-9,  # nothing is to be learned here, and nothing may diverge
+        learning_rate=1e-9,  # nothing may diverge
     )
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
     agent, replay = make_agent(small, spec), make_replay(small, spec)
@@ -55,7 +55,7 @@ def main() -> None:
     # An iteration of the large network takes a second, one of the others milliseconds.
     seconds = 8.0 if torso_of(settings.network).large else 4.0
     loops = (before, after) if settings.replay_ratio else (before, before)
-    # In turn, because a machine that others use too drifts.
+    # In turn, because the speed of a shared machine drifts.
     rounds = [[_seconds_per_step(loop, seconds / _ROUNDS) for loop in loops] for _ in range(_ROUNDS)]
     env.close()
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""From what was measured of each kind of cell to a plan of the sweep."""
+"""Estimates a sweep's time, disk and memory from measurements of each kind of cell."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.settings import Settings, speed_key
 from acer_tf.types import EnvironmentSpec
 
-# Of every process, besides its steps: imports, compilation, export. It differs by machine, and matters to short cells.
-START_SECONDS = 15.0
-# A row of progress.csv, and the same as TensorBoard events; run.json and logs.
-_ROW_BYTES, _RECORD_BYTES = 1_700, 20_000
+START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells
+_ROW_BYTES, _RECORD_BYTES = 1_700, 20_000  # a row of progress.csv and its TensorBoard event; run.json and logs
 
 
 class Run(NamedTuple):
@@ -34,12 +32,12 @@ class Run(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """What an unfinished cell still takes: times in seconds, sizes in bytes."""
+    """What an unfinished cell still needs: seconds and bytes."""
 
     steps: int
-    stepping: float
-    kept: int  # that the finished run adds to what is on disk now; below 0 where an earlier attempt left more
-    passing: int  # that is there beyond these while it runs, at most
+    stepping: float  # time of these
+    kept: int  # disk: growth from now until the run is finished; negative if an earlier attempt left more
+    passing: int  # disk: the most that is used in addition while it runs
     memory: int
 
     @property
@@ -57,25 +55,25 @@ def plan(
     measure: Callable[[Settings, int, int], Measured] = measured,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> list[str]:
-    """What `run_sweep` of `cells` by a `LocalLauncher` would take; starts no run, and writes nothing to `sweep_dir`.
+    """Estimates `run_sweep` of `cells` with a `LocalLauncher`; starts no run, and writes nothing to `sweep_dir`.
 
-    An interrupted cell counts from its last row of progress.csv; it goes on from its last checkpoint, which may be an
-    interval earlier. Times leave out what `measured` does, and failures; a process's start counts `START_SECONDS`.
+    An interrupted cell counts from its last row of progress.csv, though its last checkpoint may be an interval earlier.
+    Times exclude what `measured` ignores, and failures; each process's start counts `START_SECONDS`.
 
     Args:
         cells: of the sweep, in its order.
         sweep_dir: its folder, which need not exist.
-        processes: cells side by side.
-        threads: of each; 0 for an even share of the cores.
+        processes: cells at a time.
+        threads: of each; 0 for an equal share of the cores.
         checkpoint_minutes: between the checkpoints of each run.
-        measure: called with settings, threads and processes, once for all unfinished cells of equal `speed_key`.
-        say: takes a line before each measurement.
+        measure: called with settings, threads and processes, once for all unfinished cells with equal `speed_key`.
+        say: prints a line before each measurement.
 
     Returns:
-        Lines: an aligned table by method, totals, what they rest on, and a warning for what would not suffice.
+        Lines: an aligned table by method, totals, their basis, and warnings for resources that do not suffice.
 
     Raises:
-        SweepError: cells that cannot be run, or whose speed cannot be measured.
+        SweepError: a cell cannot be run, or its speed not measured.
     """
     require_distinct(cells)
     load, cores, threads = os.getloadavg()[0], len(os.sched_getaffinity(0)), LocalLauncher(processes, threads).threads
@@ -102,32 +100,32 @@ def plan(
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
     steps, left = sum(cell.settings.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
     finished = len(cells) - len(rest)
-    head = f"{len(cells)} cells in {sweep_dir}, {finished} finished; {steps:,} steps, {left:,} of them left"
+    head = f"{len(cells)} cells in {sweep_dir}, {finished} finished; {steps:,} steps, {left:,} left"
     if not rest:
         return [head, *_table(cells, rest), "all cells are finished: nothing would be run"]
     seconds = [rest[cell.name].seconds for cell in cells if cell.name in rest]
     span, each = makespan(seconds, processes), _counted(threads, "thread")
     days = f" ({span / 86400:,.0f} days)" if span >= 48 * 3600 else ""
-    side_by_side = f"{processes} processes of {each} each, side by side" if processes > 1 else "one process"
+    how = f"{processes} processes of {each} each" if processes > 1 else "one process"
     kept = sum(cell.kept for cell in rest.values())
     peak = max(0, kept + _largest((cell.passing for cell in rest.values()), processes))
     memory = _largest((cell.memory for cell in rest.values()), processes)
     place = next(path for path in (sweep_dir.absolute(), *sweep_dir.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     warnings = {
-        f"memory does not suffice for --processes={processes}: the sweep would refuse to start; fewer processes, or a "
-        "smaller replay, need less": memory > available,
+        f"memory does not suffice for --processes={processes}: the sweep would refuse to start; use fewer processes or "
+        "a smaller replay": memory > available,
         "disk may not suffice: cells would fail at a checkpoint": peak > free,
         f"{processes} × {threads} threads share {cores} cores": processes * threads > cores,
-        f"this machine is busy (load {load:.1f} on {cores} cores): rates measured now are low, and times too long "
-        "where that ends": load > cores / 2,
+        f"this machine is busy (load {load:.1f} on {cores} cores): the measured rates are too low if that ends": load
+        > cores / 2,
     }
     return [
         head,
         *_table(cells, rest),
-        f"time: {_hours(span)} hours{days} by {side_by_side}; the longest cell takes {_hours(max(seconds))}",
-        f"steps/s and hours left of a method are those of one process of {each}: {_hours(sum(seconds))} hours for all; "
-        "checkpoints (about 2 %) and failures are not counted",
+        f"time: {_hours(span)} hours{days} with {how}; the longest cell takes {_hours(max(seconds))}",
+        f"steps/s and hours left of a method are for one process of {each}: {_hours(sum(seconds))} hours in total; "
+        "without checkpoints (about 2 %) and failures",
         *rates,
         f"disk: at most about {_gigabytes(peak)} more while cells run, of which {_gigabytes(max(0, kept))} stay; "
         f"{_gigabytes(free)} are free at {place}",
@@ -137,9 +135,9 @@ def plan(
 
 
 def _kinds(cells: Sequence[Cell], sweep_dir: Path) -> list[list[Run]]:
-    """The cells that are not finished, those of one `speed_key` together."""
+    """The unfinished cells, grouped by `speed_key`."""
     folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
-    # What an earlier attempt decided holds where it goes on.
+    # A resumed run keeps what an earlier attempt decided.
     begun = [dataclasses.replace(f.cell, settings=dataclasses.replace(f.cell.settings, **f.decided())) for f in folders]
     kinds: dict[Any, list[Run]] = {}
     for folder, (settings, spec) in zip(folders, resolved(begun), strict=True):
@@ -149,7 +147,7 @@ def _kinds(cells: Sequence[Cell], sweep_dir: Path) -> list[list[Run]]:
 
 
 def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
-    """What `run` still takes, from what was measured of its kind."""
+    """What `run` still needs, by the measurements of its kind."""
     from acer_tf.replay import TrajectoryReplay
     from acer_tf.training.build import replay_bytes, replay_rows
     from acer_tf.training.checkpoint import KEPT
@@ -161,8 +159,8 @@ def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
     before = min(steps, max(0, replay_start - done))
     curve = _ROW_BYTES * math.ceil(total / max(settings.log_interval, num_envs * settings.unroll_length))
     kept = found.checkpoint + found.policy + curve + _RECORD_BYTES
-    # A row stays on disk while a checkpoint needs it, or another row of its file. Just before the oldest checkpoint
-    # goes there is one more than are kept, each with all states that are stored for a recurrent network.
+    # A row stays on disk while a checkpoint needs it or another row of its file. Before the oldest checkpoint is
+    # deleted there is one more than are kept, each with all stored recurrent states.
     capacity = replay_rows(settings, spec)
     interval = min(capacity, 60.0 * checkpoint_minutes / min(found.before, found.after) / num_envs)
     rows = math.ceil(min(total / num_envs, capacity + (KEPT + 1) * interval))
@@ -178,7 +176,7 @@ def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
 
 
 def makespan(seconds: Iterable[float], processes: int) -> float:
-    """Seconds until all are done, each in its turn begun by the first of `processes` that is free: as a sweep does."""
+    """Seconds until all are done, if the first free one of `processes` begins the next, as in a sweep."""
     busy = [0.0] * processes
     for duration in seconds:
         heapq.heapreplace(busy, busy[0] + duration)
@@ -201,7 +199,7 @@ def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
 
 
 def _largest(sizes: Iterable[int], count: int) -> int:
-    """The sum of the largest `count`: any may run together."""
+    """The sum of the largest `count`, since any may run together."""
     return sum(sorted(sizes, reverse=True)[:count])
 
 

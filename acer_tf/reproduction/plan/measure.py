@@ -1,4 +1,4 @@
-"""What this machine takes for a kind of cell: the real objects with a small replay, in processes of their own."""
+"""Measures the speed of a kind of cell on this machine: the real objects with a small replay, in new processes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from acer_tf.settings import Settings, settings_document
 
 
 class Measured(NamedTuple):
-    """Of one process."""
+    """Measurements of one process."""
 
-    before: float  # seconds per step while nothing is replayed
-    after: float  # and from where replay has begun; the same in a run without replay
+    before: float  # seconds per step before replay starts
+    after: float  # seconds per step with replay; the same in a run without replay
     checkpoint: int  # bytes, without replay
     policy: int  # bytes
 
 
 def measured(settings: Settings, threads: int, copies: int) -> Measured:
-    """Measures `settings` now, in `copies` processes at once, as a sweep would run them; the median of these.
+    """Measures `settings` in `copies` processes at once, as in a sweep; returns the medians.
 
-    Takes about half a minute, and writes to the temporary folder alone. Left out, because each is a few percent at
-    most: the time of checkpoints, and what a full replay costs beyond a small one.
+    Takes about half a minute, and writes only to the temporary folder. Ignores the time of checkpoints, and of a full
+    replay compared with a small one, each a few percent at most.
 
     Args:
         settings: resolved.
@@ -37,7 +37,7 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
         copies: at least 1.
 
     Raises:
-        SweepError: a process failed; says with what.
+        SweepError: a process failed; with its last line on standard error.
     """
     command = [sys.executable, "-m", "acer_tf.reproduction.plan"]
     request = json.dumps({"settings": settings_document(settings), "threads": threads}) + "\n"
@@ -47,7 +47,7 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
         try:
             for _ in range(copies):
                 processes.append(subprocess.Popen(command, stderr=errors, **pipes))
-            # All warm up first, so that each is timed beside the others, and not beside their compilation.
+            # All compile and warm up first, so that they are timed together.
             for line in (request, "go\n"):
                 for process in processes:
                     process.stdin.write(line)
@@ -70,10 +70,10 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
 
 
 def bytes_in(folder: Path) -> int:
-    """That the files under a folder take; 0 where there is none."""
+    """The total size of the files under a folder; 0 if it does not exist."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # a run at work drops checkpoints
+            with contextlib.suppress(FileNotFoundError):  # an active run deletes checkpoints
                 total += Path(place, name).stat().st_size
     return total

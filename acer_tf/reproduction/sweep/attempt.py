@@ -15,8 +15,8 @@ from typing import Literal
 
 from acer_tf.training.lock import Lock, RunFolderError
 
-# Lets the kernel stop the run, behind a checkpoint, when whoever watches it dies; then becomes the run. A process of
-# its own does this because between fork and exec a process with threads, as Ray's workers are, may hardly do anything.
+# Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
+# process with threads, such as a Ray worker, can safely do almost nothing between fork and exec.
 _TIED_TO_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
@@ -30,56 +30,34 @@ _STDERR_BYTES = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to run, and when to give it up.
+    """What to run, and its time limits."""
 
-    Attributes:
-        name: of the cell.
-        label: of the cell, for people.
-        command: the process, reproducible by hand.
-        cwd: where it is run.
-        run_dir: the run's folder.
-        log: standard output and error go to this path with .out and .err.
-        threads: that it keeps busy.
-        memory: bytes that it needs.
-        stall_seconds: without a new row of progress.csv or checkpoint, after which it is stopped.
-        stop_seconds: it has to write a checkpoint when asked to stop, before it is killed.
-        lock_seconds: it waits for a run folder that another process still holds, such as one on a node that was lost.
-    """
-
-    name: str
-    label: str
+    name: str  # of the cell
+    label: str  # of the cell, for display
     command: tuple[str, ...]
     cwd: Path
     run_dir: Path
-    log: Path
-    threads: int
-    memory: int
-    stall_seconds: float
-    stop_seconds: float
-    lock_seconds: float
+    log: Path  # standard output and error go to this path with .out and .err
+    threads: int  # that it uses
+    memory: int  # bytes that it needs
+    stall_seconds: float  # it is stopped after this time without a new row of progress.csv or a new checkpoint
+    stop_seconds: float  # it is killed this long after it was asked to stop
+    lock_seconds: float  # how long to wait for a run folder that another process holds, as on a lost node
 
 
 @dataclasses.dataclass(frozen=True)
 class AttemptEnd:
-    """How an attempt ended.
-
-    Attributes:
-        kind: "ended" by itself without an error, "failed", "stopped" on request, or "lost" with its node.
-        reason: of a failure or loss, in a line.
-        status: the process's exit status, minus the signal's number where one killed it; None without a process.
-        host: where it ran.
-        stderr: its last lines.
-    """
+    """How an attempt ended: without an error, by failing, by request, or with its node."""
 
     kind: Literal["ended", "failed", "stopped", "lost"]
-    reason: str = ""
-    status: int | None = None
+    reason: str = ""  # of a failure or loss, in one line
+    status: int | None = None  # exit status, minus the signal's number if one killed it; None without a process
     host: str = ""
-    stderr: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()  # the last lines
 
 
 class Attempt:
-    """The process of one job. Call `poll` often; it alone makes anything happen."""
+    """The process of one job, driven by frequent calls of `poll`."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -91,7 +69,7 @@ class Attempt:
         self._kill_at = 0.0
 
     def poll(self) -> AttemptEnd | None:
-        """None while it goes on."""
+        """How the attempt ended; None while it is under way."""
         job, now = self._job, time.monotonic()
         if self._process is None:
             if self._asked:
@@ -121,14 +99,14 @@ class Attempt:
         return None
 
     def stop(self) -> None:
-        """Asks it to write a checkpoint and stop; `poll` kills it if it takes too long."""
+        """Asks the process to write a checkpoint and stop; `poll` kills it if it takes too long."""
         if not self._asked:
             self._asked = True
             if not self._stopping:
                 self._terminate()
 
     def close(self) -> None:
-        """Kills what is left of it."""
+        """Kills the process if it is still running."""
         if self._process is not None and self._process.poll() is None:
             self._kill()
             self._process.wait()
@@ -140,7 +118,7 @@ class Attempt:
             command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *command]
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.with_suffix(".out").open("wb") as out, job.log.with_suffix(".err").open("wb") as err:
-            # A session of its own: Ctrl-C reaches the sweep alone, which then asks each run once. Twice would kill.
+            # A new session: Ctrl-C reaches only the sweep, which asks each run once; a second signal would kill them.
             self._process = subprocess.Popen(
                 command, cwd=job.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )
@@ -183,7 +161,7 @@ class Attempt:
 
 
 def _state_of(run_dir: Path) -> tuple[object, ...]:
-    """Differs when the run has got on."""
+    """Changes when the run makes progress."""
     found: list[object] = []
     for path in (run_dir / "progress.csv", run_dir / "checkpoints", run_dir / "run.json"):
         with contextlib.suppress(OSError):

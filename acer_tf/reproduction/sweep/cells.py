@@ -1,4 +1,4 @@
-"""Cells: the independent runs that an experiment consists of."""
+"""Cells: the independent runs of an experiment."""
 
 from __future__ import annotations
 
@@ -11,25 +11,19 @@ from typing import Any
 
 from acer_tf.settings import Settings, changed, make_settings
 
-# What a run decides for itself where it begins, by environment and machine.
-DECIDED_BY_RUN = ("network", "precision")
+DECIDED_BY_RUN = ("network", "precision")  # settings that a run resolves by its environment and machine
 
 
 class SweepError(RuntimeError):
-    """A sweep that cannot be run as asked: the message names the flag or file, its value, and what would be right."""
+    """A sweep cannot be run: the message names the flag or file, its value, and what would be right."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One run of an experiment.
+    """One run of an experiment."""
 
-    Attributes:
-        method: the curve or column that it belongs to, for people: "ACER, replay 4".
-        settings: everything that decides what it computes, and with that its folder.
-    """
-
-    method: str
-    settings: Settings
+    method: str  # label of its curve or column: "ACER, replay 4"
+    settings: Settings  # which also determine its folder
 
     @property
     def label(self) -> str:
@@ -37,7 +31,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its folder. The same settings have the same name, whatever script asks for them under whatever label."""
+        """Of its folder: the same for the same settings, whatever the script and label."""
         settings = self.settings
         text = json.dumps(changed(settings), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -46,7 +40,7 @@ class Cell:
 
 
 def require_distinct(cells: Sequence[Cell]) -> None:
-    """Refuses an empty list, and one with the same run twice.
+    """Checks that there are cells, and that no two have the same settings.
 
     Raises:
         SweepError: names the cells.
@@ -56,7 +50,7 @@ def require_distinct(cells: Sequence[Cell]) -> None:
     seen: dict[str, Cell] = {}
     for cell in cells:
         if cell.name in seen:
-            raise SweepError(f"'{seen[cell.name].label}' and '{cell.label}' have the same settings: name each run once")
+            raise SweepError(f"'{seen[cell.name].label}' and '{cell.label}' have the same settings: give each run once")
         seen[cell.name] = cell
 
 

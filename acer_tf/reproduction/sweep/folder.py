@@ -1,9 +1,9 @@
-"""The folder of a sweep: what it consists of, and what is there of each cell.
+"""The folder of a sweep, and those of its cells.
 
 <sweep_dir>/sweep.json                 the experiment and its cells
-<sweep_dir>/lock                       held while a sweep works here
+<sweep_dir>/lock                       held by the sweep that uses the folder
 <sweep_dir>/cells/<name>/run/          the run: see training.run
-<sweep_dir>/cells/<name>/attempts.json what was tried, and how it ended
+<sweep_dir>/cells/<name>/attempts.json commands and ends of the attempts
 <sweep_dir>/cells/<name>/logs/         standard output and error of each attempt
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
 from acer_tf.settings import SettingsError, differences, settings_document, settings_from
-from acer_tf.training.checkpoint import CheckpointError, Checkpoints
+from acer_tf.training.checkpoint import CheckpointError, Checkpoints, set_aside
 from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.records import RecordError, read_progress, read_record, write_json
 
@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 class CellFolder:
-    """What a sweep folder holds of one cell."""
+    """The folder of one cell."""
 
     def __init__(self, path: Path, cell: Cell) -> None:
         self.path, self.cell = path, cell
@@ -36,14 +36,14 @@ class CellFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is complete, its policy exported."""
+        """Whether the run is complete and its policy exported."""
         try:
             return read_record(self.run_dir).finished and (self.run_dir / "policy").is_dir()
         except RecordError:
             return False
 
     def latest(self) -> tuple[int, float | None]:
-        """Steps done and mean return of the last 100 games, by the last whole row of progress.csv; else 0 and None."""
+        """Steps and mean return of the last 100 episodes in the last row of progress.csv; 0 and None without rows."""
         try:
             last = {name: float(column[-1]) for name, column in read_progress(self.run_dir).items() if len(column)}
         except RecordError:
@@ -52,7 +52,7 @@ class CellFolder:
         return int(last.get("steps", 0)), None if math.isnan(mean_return) else mean_return
 
     def decided(self) -> dict[str, Any]:
-        """What an earlier attempt decided by its machine. The run goes on with it wherever it goes on."""
+        """The settings `DECIDED_BY_RUN` of an earlier attempt, which a resumed run must keep on any machine."""
         try:
             settings = read_record(self.run_dir).settings
         except RecordError:
@@ -60,25 +60,25 @@ class CellFolder:
         return {name: settings[name] for name in DECIDED_BY_RUN if name in settings}
 
     def set_aside_damaged(self) -> str | None:
-        """Renames a run that cannot be continued or read, so that the cell starts anew and nothing is lost.
+        """Renames a run that cannot be continued or read, so that the cell can start again.
 
         Returns:
-            What was wrong and where the run is now; None where nothing was.
+            The damage, and the run's new name; None without damage.
         """
         if not self.run_dir.is_dir():
             return None
         try:
             lock = Lock(self.run_dir)
         except RunFolderError:
-            return None  # at work
+            return None  # in use
         try:
             damage = self._damage()
-            return damage and f"{damage}: the run is kept as {set_aside(self.run_dir)}, and the cell starts anew"
+            return damage and f"{damage}: the run is kept as {set_aside(self.run_dir)}, and the cell starts again"
         finally:
             lock.release()
 
     def attempts(self) -> list[dict[str, Any]]:
-        """What attempts.json records; a damaged one is set aside."""
+        """The entries of attempts.json; a damaged file is set aside."""
         path = self.path / "attempts.json"
         try:
             return [dict(entry) for entry in json.loads(path.read_text())["attempts"]]
@@ -89,7 +89,7 @@ class CellFolder:
             return []
 
     def record_start(self, command: Sequence[str]) -> int:
-        """Notes a new attempt; returns its number, from 1."""
+        """Records a new attempt; returns its number, from 1."""
         entries = self.attempts()
         self._write_attempts([*entries, {"command": list(command), "started": _now()}])
         return len(entries) + 1
@@ -113,30 +113,30 @@ class CellFolder:
             asked = settings_document(self.cell.settings)
             asked |= {name: record.settings.get(name) for name in DECIDED_BY_RUN if asked[name] == "auto"}
             if different := differences(record.settings, asked):
-                return f"{path} is of another run ({different[0]})"
+                return f"{path} belongs to another run ({different[0]})"
             if record.finished:
                 size = curve.stat().st_size if curve.exists() else 0
                 return None if read_progress(self.run_dir, size) else f"{curve} is missing or empty"
             if snapshot := Checkpoints(checkpoints).restore(None):
-                # The run goes on after these bytes, whatever follows them.
+                # The run continues after these bytes, whatever follows them.
                 read_progress(self.run_dir, snapshot.state["position"])
         except RecordError as error:
             return str(error)
         except CheckpointError:
-            pass  # the run itself says so
+            pass  # the run reports it
         return None
 
 
 class SweepFolder:
-    """Exclusive use of a sweep's folder, until `close` or the process's end.
+    """Exclusive use of a sweep's folder, until `close` or the end of the process.
 
     Args:
-        path: made where it does not exist.
-        experiment: whose cells it holds.
-        cells: of this sweep; they join those that it holds already.
+        path: created if it does not exist.
+        experiment: its name.
+        cells: of this sweep, added to those that the folder holds.
 
     Raises:
-        SweepError: another process works there, or it holds something else; nothing was changed.
+        SweepError: another process uses the folder, or it holds something else; nothing was changed.
     """
 
     def __init__(self, path: Path, experiment: str, cells: Sequence[Cell]) -> None:
@@ -153,7 +153,7 @@ class SweepFolder:
             known = self._require_same(experiment)
             if known is None and (path / "sweep.json").exists():
                 kept = set_aside(path / "sweep.json")
-                self.notes.append(f"{path / 'sweep.json'} cannot be read: it is kept as {kept}, and written anew")
+                self.notes.append(f"{path / 'sweep.json'} cannot be read: it is kept as {kept}, and written again")
             self.cells = [CellFolder(path / "cells" / cell.name, cell) for cell in cells]
             new = {c.name: {"method": c.method, "settings": settings_document(c.settings)} for c in cells}
             write_json(
@@ -167,14 +167,13 @@ class SweepFolder:
         self._lock.release()
 
     def _require_same(self, experiment: str) -> dict[str, Any] | None:
-        """The cells that it knows; None for a document that cannot be read."""
+        """The recorded cells; None if sweep.json cannot be read."""
         if not (self.path / "sweep.json").exists():
             others = sorted(p.name for p in self.path.iterdir()) if self.path.exists() else []
             others = [n for n in others if n not in ("lock", "cells") and not n.startswith(("sweep.json.", "probe"))]
             if others:
                 raise SweepError(
-                    f"--sweep_dir={self.path} is no sweep's folder: it has no sweep.json, but {others[0]}; "
-                    "choose another"
+                    f"--sweep_dir={self.path} has a {others[0]} but no sweep.json, so it holds no sweep: choose another"
                 )
             return {}
         document = _read_document(self.path / "sweep.json")
@@ -191,27 +190,19 @@ class SweepFolder:
 
 
 def read_cells(path: Path) -> list[CellFolder]:
-    """All cells that a sweep's folder knows, for reports, also while a sweep works there.
+    """All cells in a sweep's folder, for reports, also during a sweep.
 
     Raises:
-        SweepError: there is no sweep, or its document cannot be read.
+        SweepError: sweep.json does not exist, or cannot be read.
     """
     document = _read_document(path / "sweep.json") if (path / "sweep.json").exists() else None
     if document is None or document["format"] != FORMAT:
-        raise SweepError(f"--sweep_dir={path}: no sweep.json there that can be read")
+        raise SweepError(f"--sweep_dir={path} has no readable sweep.json")
     try:
         cells = [Cell(c["method"], settings_from(c["settings"])) for c in document["cells"].values()]
     except (SettingsError, KeyError, TypeError) as error:
         raise SweepError(f"{path / 'sweep.json'} has cells of another version ({error})") from error
     return [CellFolder(path / "cells" / cell.name, cell) for cell in cells]
-
-
-def set_aside(path: Path) -> Path:
-    """Renames `path` to the first free <name>.damaged-<n>."""
-    n = 1
-    while (free := path.with_name(f"{path.name}.damaged-{n}")).exists():
-        n += 1
-    return path.rename(free)
 
 
 def _read_document(path: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What a sweep asks of a launcher, and what a cell needs of a machine."""
+"""The interface of launchers, and the settings and memory that a cell needs on this machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from acer_tf.types import EnvironmentSpec
 
 
 class Launcher(Protocol):
-    """Starts attempts somewhere and says how they end. Used by one thread, in the order of the methods."""
+    """Starts attempts somewhere and reports their ends. Its methods are called in this order, by one thread."""
 
-    threads: int  # that each run is given
+    threads: int  # of each run
 
     def check(self, memory: Sequence[int]) -> None:
-        """Refuses what cannot fit, before anything is written.
+        """Checks that the cells fit, before anything is written.
 
         Args:
             memory: bytes that each cell needs.
@@ -29,35 +29,34 @@ class Launcher(Protocol):
         """
 
     def open(self, sweep_dir: Path) -> None:
-        """Makes sure that every machine can use the sweep's folder, which the caller holds.
+        """Checks that every machine can use the sweep's folder, whose lock the caller holds.
 
         Raises:
             SweepError: names the machine that cannot.
         """
 
     def room(self) -> int:
-        """How many more attempts it takes now."""
+        """The number of attempts that can be started now."""
 
-    def start(self, job: Job) -> None:
-        """Starts an attempt."""
+    def start(self, job: Job) -> None: ...
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         """The attempts that ended since the last call, by their cells' names."""
 
     def stop(self) -> None:
-        """Asks all attempts to stop behind a checkpoint; `poll` goes on to say how they end."""
+        """Asks all attempts to write a checkpoint and stop; `poll` still reports their ends."""
 
     def close(self) -> None:
-        """Kills what still runs."""
+        """Kills all processes that still run."""
 
 
 def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
-    """The settings that each cell would run with on this machine, and its environment.
+    """Each cell's settings, resolved on this machine, and its environment's spec.
 
     Raises:
-        SweepError: a cell's environment cannot be used, or does not suit its agent, or a setting would have no effect.
+        SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
     """
-    # TensorFlow comes with it: seconds that bad flags should not wait for.
+    # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
     from acer_tf.training.build import require_effect, resolve
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
@@ -77,7 +76,7 @@ def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
 
 
 def memory_of(settings: Settings, spec: EnvironmentSpec) -> int:
-    """Bytes of memory that the process of a run with resolved `settings` needs, replay included."""
+    """Bytes of memory that a run with resolved `settings` needs, replay included."""
     from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows  # see resolved
 
     return PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))

@@ -1,4 +1,4 @@
-"""Cells as processes side by side on this machine."""
+"""Cells as processes on this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from acer_tf.reproduction.sweep.cells import SweepError
 
 
 class LocalLauncher:
-    """`processes` at a time, each with its share of the cores.
+    """Runs at most `processes` cells at a time.
 
     Args:
-        processes: at most so many at once.
-        threads: of each; 0 for an even share of the cores.
-        available: bytes of memory; None for what the machine has free.
+        processes: at least 1.
+        threads: of each; 0 for an equal share of the cores.
+        available: bytes of memory; None for the machine's free memory.
     """
 
     def __init__(self, processes: int = 1, threads: int = 0, available: int | None = None) -> None:
@@ -29,7 +29,7 @@ class LocalLauncher:
         from acer_tf.training.build import available_memory  # see launcher.resolved
 
         available = available_memory() if self._available is None else self._available
-        # Any of them may run together: the largest must.
+        # Any cells may run together, so the largest ones must fit.
         largest = sorted(memory, reverse=True)[: self._processes]
         if sum(largest) <= available:
             return
@@ -50,7 +50,7 @@ class LocalLauncher:
         self._attempts[job.name] = Attempt(job)
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
-        ended = [(name, o) for name, attempt in self._attempts.items() if (o := attempt.poll()) is not None]
+        ended = [(name, end) for name, attempt in self._attempts.items() if (end := attempt.poll()) is not None]
         for name, _ in ended:
             del self._attempts[name]
         return ended

@@ -1,4 +1,4 @@
-"""How far a sweep is, in a line."""
+"""The progress of a sweep, in one line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from typing import Literal
 from acer_tf.reproduction.sweep.folder import CellFolder
 
 State = Literal["waiting", "running", "finished", "failed"]
-# The rate is that of the last minutes: long enough for the rows that cells write to come evenly.
-_WINDOW_SECONDS = 600.0
+_WINDOW_SECONDS = 600.0  # over which the rate is measured; cells write rows at irregular intervals
 _NAMED = 4
 
 
 class SweepProgress:
-    """Steps, rate and time left over all cells.
-
-    Args:
-        cells: of the sweep.
-    """
+    """Steps, rate and time left of all cells."""
 
     def __init__(self, cells: Sequence[CellFolder]) -> None:
         self._cells = cells
@@ -29,11 +24,7 @@ class SweepProgress:
         self._seen: collections.deque[tuple[float, int]] = collections.deque()
 
     def line(self, states: Mapping[str, State]) -> str:
-        """Done, running, failed and waiting cells, steps, rate, time left, and latest returns of running ones.
-
-        Args:
-            states: of the cells, by name.
-        """
+        """Counts of cells by state, steps, rate, time left, and the running cells' mean returns; `states` by name."""
         returns = {}
         for folder in self._cells:
             name, total = folder.cell.name, folder.cell.settings.total_steps
@@ -72,5 +63,5 @@ class SweepProgress:
         while len(self._seen) > 2 and now - self._seen[0][0] > _WINDOW_SECONDS:
             self._seen.popleft()
         then, before = self._seen[0]
-        # A run that continues from its checkpoint takes steps back.
+        # A run that resumes from its checkpoint loses steps.
         return max(0, done - before) / (now - then) if now > then else 0.0

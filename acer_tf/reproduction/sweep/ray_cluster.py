@@ -1,8 +1,8 @@
 """Cells as tasks of a Ray cluster whose nodes share the sweep's folder.
 
-Ray decides where a task runs. That a cell is tried again is the sweep's business, not Ray's: a task whose node is lost
-comes back as such, and the next attempt continues from the last checkpoint, wherever it runs. The lock of the run's
-folder keeps the two apart if the lost one still lives; so nothing starts before every node was seen to respect locks.
+Ray decides where a task runs. The sweep, not Ray, retries: a task whose node is lost is reported as lost, and the next
+attempt resumes from the last checkpoint on any node. The run folder's lock keeps the two apart if the lost one is still
+alive, so every node must first be seen to respect locks.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ _RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
 
 
 class RayLauncher:
-    """Every cell a task, as many at once as the cluster has room for.
+    """Each cell is a task; Ray runs as many at a time as the cluster can hold.
 
     Args:
-        address: of the cluster: "local" for one of this machine alone, "auto" for the one that it belongs to, or
-            host:port.
-        threads: of each run, and the cores that its task takes.
-        executable: of the runs, which every node must have.
+        address: of the cluster: "local" to start one on this machine, "auto" for the one it belongs to, or host:port.
+        threads: of each run; its task takes as many cores.
+        executable: of the runs; must exist on every node.
         cwd: of the runs, likewise.
 
     Raises:
-        SweepError: Ray is not installed, or there is no cluster at that address.
+        SweepError: Ray is not installed, or there is no cluster at `address`.
     """
 
     def __init__(self, address: str, *, threads: int = 1, executable: str, cwd: Path) -> None:
@@ -53,13 +52,13 @@ class RayLauncher:
             raise SweepError("--launcher=ray needs Ray: pip install 'acer_tf[ray]'") from error
         self._ray = ray
         _require_answer(address)
-        usual = signal.getsignal(signal.SIGTERM)
+        handler = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
         except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
             raise SweepError(f"--ray_address={address}: {_first_line(error)}; {_RIGHT_ADDRESS}") from error
         finally:
-            signal.signal(signal.SIGTERM, usual)  # Ray leaves its own, which ends this process with 15 instead of 143
+            signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
         self._task = ray.remote(max_retries=0)(_run)
         self._check_node = ray.remote(max_retries=0, num_cpus=0)(_complaint)
 
@@ -89,12 +88,12 @@ class RayLauncher:
             try:
                 complaint = self._ray.get(answer, timeout=_PROBE_SECONDS)
             except (self._ray.exceptions.RayError, TimeoutError) as error:
-                complaint = f"gives no answer ({_first_line(error)})"
+                complaint = f"does not answer ({_first_line(error)})"
             if complaint:
                 raise SweepError(f"node {name} cannot be used: {complaint}")
 
     def room(self) -> int:
-        return 1  # Ray queues what does not run yet
+        return 1  # Ray queues tasks that cannot run yet
 
     def start(self, job: Job) -> None:
         options = {"num_cpus": job.threads, "memory": job.memory, "name": job.label, "scheduling_strategy": "SPREAD"}
@@ -121,7 +120,7 @@ class RayLauncher:
             self._ray.cancel(task)
 
     def close(self) -> None:
-        # The runs of tasks that go down with this are stopped by the kernel: see attempt.
+        # This kills the tasks, and with them the kernel stops their runs: see attempt.
         self._ray.shutdown()
         if self._probe.name:
             self._probe.unlink(missing_ok=True)
@@ -131,7 +130,7 @@ class RayLauncher:
 
 
 def _require_answer(address: str) -> None:
-    """Refuses a host:port that nobody listens at, which Ray itself would try for many minutes."""
+    """Checks that something listens at host:port; Ray itself would retry for many minutes."""
     if address in ("local", "auto"):
         return
     host, _, port = address.rpartition(":")
@@ -142,8 +141,8 @@ def _require_answer(address: str) -> None:
 
 
 def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
-    """The task: one attempt, on whatever node Ray chose."""
-    # ray.cancel comes as SIGINT, which a node ignores that was started in the background of a script.
+    """The task: one attempt, on the node that Ray chose."""
+    # ray.cancel sends SIGINT, which a node that was started in the background of a script ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Also here: the node may have joined since the sweep began.
     if complaint := _complaint(probe, needs):
@@ -151,7 +150,7 @@ def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
     attempt = Attempt(job)
     try:
         while True:
-            # ray.cancel raises KeyboardInterrupt here. Answered with a request to the run, the task ends when that has.
+            # ray.cancel raises KeyboardInterrupt here. It is passed on to the run, and the task ends after the run.
             try:
                 outcome = attempt.poll()
                 if outcome is not None:
@@ -164,7 +163,7 @@ def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
 
 
 def _complaint(probe: Path, needs: tuple[str, str]) -> str:
-    """Why this node cannot work in the folder of `probe`; empty where it can."""
+    """Why this node cannot use the folder of `probe`; empty if it can."""
     try:
         seen = probe.read_text() == probe.name
     except OSError:
@@ -172,12 +171,12 @@ def _complaint(probe: Path, needs: tuple[str, str]) -> str:
     if not seen:
         return f"--sweep_dir={probe.parent} is not the same folder there: the nodes must share it"
     with (probe.parent / "lock").open("rb") as file, contextlib.suppress(OSError):
-        # The sweep holds it: to get it is to show that locks do not reach this node, and two runs could write at once.
+        # The sweep holds this lock. If this node can take it too, locks do not work across nodes.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return f"locks in --sweep_dir={probe.parent} do not reach it: mount it with locks that all nodes share"
     for path in needs:
         if not os.path.exists(path):
-            return f"{path} is not there: every node needs the same installation"
+            return f"{path} does not exist there: every node needs the same installation"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Runs the cells of a sweep to their end, through failures and interruptions."""
+"""Runs the cells of a sweep, through failures and interruptions."""
 
 from __future__ import annotations
 
@@ -16,32 +16,24 @@ from acer_tf.reproduction.sweep.launcher import Launcher, memory_of, resolved
 from acer_tf.reproduction.sweep.progress import State, SweepProgress
 from acer_tf.training.signals import StopRequest
 
-# A lost node is no fault of the cell, so it costs none of its retries. But what takes down its node each time must end.
+# Losing a node does not count as a retry of the cell. But a cell that crashes its node each time must be given up.
 LOST_LIMIT = 10
-# For a checkpoint of the largest replay.
-STOP_SECONDS = 120.0
-# A network file system takes a minute or two to free the locks of a host that is gone.
-LOCK_SECONDS = 180.0
+STOP_SECONDS = 120.0  # enough for a checkpoint of the largest replay
+LOCK_SECONDS = 180.0  # a network file system takes a minute or two to free the locks of a lost host
 _POLL_SECONDS = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepEnd:
-    """How a sweep ended.
+    """How a sweep ended."""
 
-    Attributes:
-        states: of the cells, by name.
-        reasons: why a cell is not finished, by name.
-        signal_number: of the signal that stopped it; None where it came to its end.
-    """
-
-    states: dict[str, State]
-    reasons: dict[str, str]
-    signal_number: int | None
+    states: dict[str, State]  # by the cell's name
+    reasons: dict[str, str]  # why a cell is not finished, by its name
+    signal_number: int | None  # of the signal that stopped it, if one did
 
     @property
     def exit_code(self) -> int:
-        """0 if all cells are finished, 128 + the signal's number where one stopped it, else 1."""
+        """0 if all cells are finished, 128 + the signal's number if one stopped it, else 1."""
         if all(state == "finished" for state in self.states.values()):
             return 0
         return 1 if self.signal_number is None else 128 + self.signal_number
@@ -61,23 +53,20 @@ def run_sweep(
     progress_seconds: float = 60.0,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> SweepEnd:
-    """Runs every cell that is not finished yet; the same call later continues where this one stopped.
+    """Runs every cell that is not finished; the same call continues a stopped sweep.
 
     Args:
-        experiment: its name. A folder belongs to one.
+        experiment: its name; a folder holds one experiment.
         cells: to run, in this order.
-        sweep_dir: the sweep's folder; made where it does not exist.
-        launcher: where the cells run. Closed at the end.
-        program: the command that runs one cell, given the flags of `acer_tf train`.
-        cwd: where it is run.
+        sweep_dir: the sweep's folder; created if it does not exist.
+        launcher: runs the cells; closed at the end.
+        program: the command of one cell, to which the flags of `acer_tf train` are appended.
+        cwd: its working directory.
         retries: further attempts at a cell that failed.
-        stall_minutes: without progress, after which a cell is stopped, and the attempt has failed.
+        stall_minutes: an attempt without progress for this time is stopped and has failed.
         checkpoint_minutes: between the checkpoints of each run.
         progress_seconds: between lines of progress.
-        say: takes the lines of progress and the last table.
-
-    Returns:
-        What became of each cell.
+        say: prints the lines of progress and the final table.
 
     Raises:
         SweepError: bad input; nothing was started, and nothing changed.
@@ -92,7 +81,8 @@ def run_sweep(
         try:
             launcher.open(folder.path)
             command = [*program, f"--threads={launcher.threads}", f"--checkpoint_minutes={checkpoint_minutes:g}"]
-            sweep = _Sweep(folder.cells, launcher, memory, command, cwd, retries, stall_minutes * 60.0)
+            named = {cell_folder.cell.name: cell_folder for cell_folder in folder.cells}
+            sweep = _Sweep(named, launcher, memory, command, cwd, retries, stall_minutes * 60.0)
             for note in folder.notes:
                 _warn(note)
             with StopRequest("asking the cells for a checkpoint, then stopping") as stop:
@@ -106,22 +96,19 @@ def run_sweep(
     return end
 
 
+@dataclasses.dataclass
 class _Sweep:
-    """The state of one process's share of a sweep."""
+    """The state of a sweep in this process."""
 
-    def __init__(
-        self,
-        cells: Sequence[CellFolder],
-        launcher: Launcher,
-        memory: dict[str, int],
-        command: Sequence[str],
-        cwd: Path,
-        retries: int,
-        stall_seconds: float,
-    ) -> None:
-        self._cells = {folder.cell.name: folder for folder in cells}
-        self._launcher, self._memory, self._command, self._cwd = launcher, memory, command, cwd
-        self._retries, self._stall_seconds = retries, stall_seconds
+    _cells: dict[str, CellFolder]
+    _launcher: Launcher
+    _memory: dict[str, int]
+    _command: Sequence[str]
+    _cwd: Path
+    _retries: int
+    _stall_seconds: float
+
+    def __post_init__(self) -> None:
         self._states: dict[str, State] = dict.fromkeys(self._cells, "waiting")
         self._queue: collections.deque[str] = collections.deque()
         self._jobs: dict[str, tuple[int, Job]] = {}
@@ -138,22 +125,22 @@ class _Sweep:
             else:
                 self._queue.append(name)
         progress = SweepProgress(list(self._cells.values()))
-        said, asked = float("-inf"), False
+        reported, stopping = float("-inf"), False
         while self._queue or self._jobs:
-            if stop.signal_number is not None and not asked:
-                asked = True
+            if stop.signal_number is not None and not stopping:
+                stopping = True
                 self._queue.clear()
                 self._launcher.stop()
             while self._queue and self._launcher.room() > 0:
                 self._start(self._queue.popleft())
             for name, end in self._launcher.poll():
-                self._ended(name, end, retry=not asked)
+                self._ended(name, end, retry=not stopping)
             for name, (_, job) in self._jobs.items():
-                # The log is opened where the attempt runs, when it begins: until then Ray keeps it waiting.
+                # The log file appears when the attempt begins; until then it waits in Ray's queue.
                 self._states[name] = "running" if job.log.with_suffix(".err").exists() else "waiting"
-            if time.monotonic() - said >= progress_seconds:
+            if time.monotonic() - reported >= progress_seconds:
                 say(progress.line(self._states))
-                said = time.monotonic()
+                reported = time.monotonic()
             if self._jobs:
                 time.sleep(_POLL_SECONDS)
         say(progress.line(self._states))
@@ -162,9 +149,9 @@ class _Sweep:
     def _start(self, name: str) -> None:
         folder = self._cells[name]
         settings = dataclasses.replace(folder.cell.settings, **folder.decided())
-        # Records are published: they name a folder that every checkout has, rather than one of this machine.
-        below = folder.run_dir.is_relative_to(self._cwd)
-        run_dir = folder.run_dir.relative_to(self._cwd) if below else folder.run_dir
+        # Relative if possible, because records with the command are published.
+        inside = folder.run_dir.is_relative_to(self._cwd)
+        run_dir = folder.run_dir.relative_to(self._cwd) if inside else folder.run_dir
         command = (*self._command, *flags_of(settings), f"--run_dir={run_dir}")
         number = folder.record_start(command)
         job = Job(
@@ -187,7 +174,7 @@ class _Sweep:
         number, _ = self._jobs.pop(name)
         folder = self._cells[name]
         if end.kind == "stopped" and retry:
-            end = dataclasses.replace(end, kind="lost", reason="stopped by someone else")
+            end = dataclasses.replace(end, kind="lost", reason="stopped by another process")
         if end.kind == "ended" and not folder.finished:
             end = dataclasses.replace(end, kind="failed", reason="ended without an error, but not finished")
         folder.record_end(number, end)
@@ -207,12 +194,12 @@ class _Sweep:
         elif retry:
             self._queue.append(name)
         where = f" on {end.host}" if end.host else ""
-        what = "tried again" if again and retry else "given up" if not again else "left"
+        what = "trying again" if again and retry else "giving up" if not again else "stopping"
         _warn(f"'{folder.cell.label}' {end.kind}{where}: {end.reason}; {what} ({folder.path})")
 
 
 def _table(folders: Sequence[CellFolder], end: SweepEnd) -> list[str]:
-    """What is missing and why."""
+    """The cells that are not finished, and why."""
     missing = [f for f in folders if end.states[f.cell.name] != "finished"]
     if not missing:
         return [f"all {len(folders)} cells are finished"]
@@ -227,7 +214,7 @@ def _table(folders: Sequence[CellFolder], end: SweepEnd) -> list[str]:
     return [
         f"{len(missing)} of {len(folders)} cells are missing:",
         *("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows),
-        "the same command continues them; cells/*/logs/ has what they said",
+        "the same command continues them; cells/*/logs/ holds their output",
     ]
 
 

@@ -15,7 +15,7 @@ def cell(seed=0, **given):
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    """A sweep of stand-ins; cells that do not stop are killed soon."""
+    """A sweep of stand-ins with a short time before cells that do not stop are killed."""
     monkeypatch.setattr(runner, "STOP_SECONDS", 0.5)
     lines = []
 

@@ -1,6 +1,6 @@
-"""Stands in for acer_tf train where a test is about the sweep: a run of a second, that misbehaves on demand.
+"""Replaces acer_tf train in tests of the sweep: a run of a second that misbehaves on demand.
 
-Its face is that of a run: the lock, run.json, progress.csv, policy/, and a checkpoint to continue from.
+It has the files of a run: the lock, run.json, progress.csv, policy/, and a checkpoint to resume from.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The sweep's own process is stopped or killed; real runs."""
+"""The sweep's process is stopped or killed, with real runs."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def wait_until(condition, seconds=120):
 
 
 def under_way(run_dir):
-    """Whether it has a checkpoint, and a row: a cell without one counts as not begun."""
+    """Whether it has a checkpoint and a row; without a row a cell counts as not begun."""
     saved = any(run_dir.glob("checkpoints/*[0-9]/COMPLETE"))
     return saved and (run_dir / "progress.csv").exists() and len(rows_of(run_dir)) > 0
 
@@ -38,7 +38,7 @@ def under_way(run_dir):
 def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, tmp_path):
     folder = tmp_path / "sweep"
     command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", f"--sweep_dir={folder}", *FLAGS]
-    # A shell that starts the tests in the background has them ignore SIGINT, which processes inherit.
+    # A shell that starts the tests in the background makes them and their children ignore SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
@@ -74,7 +74,7 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
         (["--processes=1000"], "--processes=1000: 1000 cells at a time need up to"),
     ],
 )
-def test_flags_that_cannot_be_are_refused_in_a_line(flags, complaint, tmp_path, capsys):
+def test_invalid_flags_are_refused_in_a_line(flags, complaint, tmp_path, capsys):
     assert main(["tiny", f"--sweep_dir={tmp_path / 'sweep'}", "--seeds=1000", *flags]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"error: {complaint}")

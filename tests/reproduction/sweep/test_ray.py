@@ -37,7 +37,7 @@ def launcher_of(cluster):
 
 def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
     nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
-    # Long enough not to end in the seconds between the kill of a node and that of its run.
+    # Long enough not to end between the kill of a node and that of its run.
     cells = [Cell("ACER", small_settings(seed=seed, total_steps=10_000)) for seed in range(3)]
     folder = tmp_path / "sweep"
 
@@ -70,7 +70,7 @@ def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, 
     assert not list(folder.glob("probe-*"))
 
 
-def test_ctrl_c_stops_the_tasks_behind_a_checkpoint_and_the_same_call_continues(cluster, sweep):
+def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(cluster, sweep):
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it starts in the background
     cluster.add_node(num_cpus=1, memory=MEMORY)
     signal.signal(signal.SIGINT, handler)
@@ -104,25 +104,25 @@ def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster,
     assert not (tmp_path / "sweep").exists()
     cluster.add_node(num_cpus=1, memory=MEMORY)
     launcher = RayLauncher(cluster.address, threads=1, executable=str(tmp_path / "python"), cwd=ROOT)
-    with pytest.raises(SweepError, match=r"^node \S+ \(.*\) cannot be used: .*/python is not there"):
+    with pytest.raises(SweepError, match=r"^node \S+ \(.*\) cannot be used: .*/python does not exist there"):
         run_sweep("tiny", cells, tmp_path / "sweep", launcher, **options)
     assert not (tmp_path / "sweep" / "cells").exists()
 
 
-def test_a_node_is_told_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
+def test_a_node_is_checked_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
     probe = tmp_path / "probe-1"
     assert "is not the same folder there" in ray_cluster._complaint(probe, ())
     probe.write_text("probe-1")
     (tmp_path / "lock").touch()
-    assert "locks in" in ray_cluster._complaint(probe, ())  # nobody seems to hold it
+    assert "locks in" in ray_cluster._complaint(probe, ())  # it seems to be free
     with (tmp_path / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert ray_cluster._complaint(probe, (sys.executable,)) == ""
-        assert "/nowhere is not there" in ray_cluster._complaint(probe, ("/nowhere",))
+        assert "/nowhere does not exist there" in ray_cluster._complaint(probe, ("/nowhere",))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])
-def test_no_cluster_at_the_address_is_said_at_once(address, monkeypatch, tmp_path):
+def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # auto looks there for one of this machine
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):

@@ -1,4 +1,4 @@
-"""Sweeps of stand-ins: what becomes of cells that fail, hang, die, are finished already, or are damaged."""
+"""Sweeps of stand-ins: cells that fail, hang, die, are already finished, or are damaged."""
 
 import json
 import shutil
@@ -72,14 +72,14 @@ def test_what_was_run_can_be_run_by_hand(sweep):
     assert make_settings(given) == c.settings
 
 
-def test_a_sweep_outside_of_where_its_runs_are_started_names_their_folders_whole(sweep, tmp_path):
+def test_a_sweep_outside_of_the_working_directory_names_absolute_run_folders(sweep, tmp_path):
     (elsewhere := tmp_path / "elsewhere").mkdir()
     c = cell(8)
     assert sweep([c], cwd=elsewhere).exit_code == 0
     assert f"--run_dir={sweep.folder}/cells/{c.name}/run" in attempts(sweep, c)[0]["command"]
 
 
-def test_the_folder_is_that_of_the_settings_whatever_their_label(sweep):
+def test_the_folder_depends_on_the_settings_and_not_on_the_label(sweep):
     assert sweep([cell(0)]).exit_code == 0
     renamed = type(cell(0))("another label", cell(0).settings)
     assert sweep([renamed, cell(1)]).exit_code == 0
@@ -93,7 +93,7 @@ def test_the_folder_is_that_of_the_settings_whatever_their_label(sweep):
     assert cell(0).name != cell(0, gamma=0.9).name
 
 
-def test_what_is_no_folder_of_this_sweep_is_refused_untouched(sweep, tmp_path):
+def test_another_folder_is_refused_untouched(sweep, tmp_path):
     sweep([cell(0)])
     before = tree(sweep.folder)
     with pytest.raises(SweepError, match=rf"--sweep_dir={sweep.folder} holds a sweep of tiny, not of other: choose"):
@@ -106,7 +106,7 @@ def test_what_is_no_folder_of_this_sweep_is_refused_untouched(sweep, tmp_path):
     shutil.rmtree(sweep.folder)
     sweep.folder.mkdir()
     (sweep.folder / "thesis.tex").write_text("")
-    with pytest.raises(SweepError, match=r"it has no sweep.json, but thesis.tex; choose another"):
+    with pytest.raises(SweepError, match=r"has a thesis.tex but no sweep.json, so it holds no sweep: choose another"):
         sweep([cell(1)])
     assert [path.name for path in sweep.folder.iterdir()] == ["thesis.tex"]
 
@@ -135,7 +135,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep):
         ("progress.csv", "steps,mean_return\n10,1\n20", "progress.csv cannot be read as a learning curve (its last"),
     ],
 )
-def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_anew(name, content, complaint, sweep, capsys):
+def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_again(name, content, complaint, sweep, capsys):
     sweep([cell(0)])
     run_dir = sweep.folder / "cells" / cell(0).name / "run"
     if content is None:
@@ -146,7 +146,7 @@ def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_anew(name, con
     assert sweep([cell(0)]).exit_code == 0
     err = capsys.readouterr().err
     assert f"{run_dir}/{complaint}" in err
-    assert f"is kept as {run_dir}.damaged-1, and the cell starts anew" in err
+    assert f"is kept as {run_dir}.damaged-1, and the cell starts again" in err
     assert {**tree(run_dir.with_name("run.damaged-1")), "lock": b""} == {**damaged, "lock": b""}
     assert len(attempts(sweep, cell(0))) == 2
 
@@ -162,7 +162,7 @@ def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(swee
         sweep([cell(0)])
 
 
-def test_a_run_that_something_else_still_holds_is_waited_for_then_named(sweep, monkeypatch):
+def test_a_run_that_another_process_holds_is_waited_for_then_named(sweep, monkeypatch):
     monkeypatch.setattr(runner, "LOCK_SECONDS", 0.5)
     lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
     report = sweep([cell(0)])
@@ -171,14 +171,14 @@ def test_a_run_that_something_else_still_holds_is_waited_for_then_named(sweep, m
     assert sweep([cell(0)]).exit_code == 0
 
 
-def test_an_interrupted_run_whose_curve_is_shorter_than_at_its_checkpoint_is_set_aside(sweep, monkeypatch, capsys):
+def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_aside(sweep, monkeypatch, capsys):
     use_light_agents(monkeypatch)
     c = cell(0)
     run_dir = sweep.folder / "cells" / c.name / "run"
     with monkeypatch.context() as patch:
         patch.setattr(run._Run, "finish", lambda self: self._save())  # interrupted before its end
         run.train(c.settings, run_dir, quiet=True)
-    (run_dir / "progress.csv").open("a").write("10")  # half a row behind the checkpoint, as kill -9 leaves
+    (run_dir / "progress.csv").open("a").write("10")  # part of a row after the checkpoint, as kill -9 leaves
     (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
     assert folder.set_aside_damaged() is None
     (run_dir / "progress.csv").write_text("steps\n")
@@ -189,7 +189,7 @@ def test_an_interrupted_run_whose_curve_is_shorter_than_at_its_checkpoint_is_set
 def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(sweep):
     cells = [CellFolder(sweep.folder / "cells" / c.name, c) for c in CELLS]
     (cells[1].run_dir).mkdir(parents=True)
-    (cells[1].run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # a row half written
+    (cells[1].run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # an incomplete row
     states = dict(zip((c.name for c in CELLS), ["finished", "running", "failed", "waiting"], strict=True))
     line = SweepProgress(cells).line(states)
     assert line == (

@@ -1,0 +1,40 @@
+"""`export_run` takes the environment's spec from run.json, so that the environment need not be installed."""
+
+import json
+
+import gymnasium
+import pytest
+
+from acer_tf.envs import InvalidEnvironment
+from acer_tf.training.run import export_run, train
+from tests.training.scripted import small_settings, use_light_agents
+
+
+@pytest.fixture
+def made(monkeypatch):
+    return use_light_agents(monkeypatch)
+
+
+def forget_environment(run_dir):
+    """Makes run.json one of the versions that did not record the environment."""
+    document = json.loads((run_dir / "run.json").read_text())
+    del document["environment"]
+    (run_dir / "run.json").write_text(json.dumps(document))
+
+
+def test_a_run_in_an_environment_of_the_caller_is_exported(made, tmp_path):
+    train(small_settings(env="mine"), tmp_path / "run", quiet=True, env=lambda: gymnasium.make("CartPole-v1"))
+    assert export_run(tmp_path / "run", tmp_path / "policy") >= 600
+    assert json.loads((tmp_path / "policy" / "metadata.json").read_text())["env"] == "mine"
+    trained, exported = made
+    assert exported.network.spec == trained.network.spec
+    forget_environment(tmp_path / "run")
+    with pytest.raises(InvalidEnvironment, match="there is no environment 'mine'"):
+        export_run(tmp_path / "run", tmp_path / "policy")
+
+
+def test_an_old_record_without_the_environment_is_exported(made, tmp_path):
+    train(small_settings(), tmp_path / "run", quiet=True)
+    forget_environment(tmp_path / "run")
+    assert export_run(tmp_path / "run", tmp_path / "policy") >= 600
+    assert made[1].network.spec == made[0].network.spec
