@@ -33,6 +33,6 @@ def test_a_process_that_has_already_computed_reports_the_threads_in_use(capsys):
     tf.constant(1.0) + 1.0
     in_force = tf.config.threading.get_intra_op_parallelism_threads()
     assert use_threads(1, "small") == {"intra_op": in_force, "inter_op": in_force, "emulators": 1}
-    assert "1 threads hold for the environments alone" in capsys.readouterr().err
+    assert "1 threads apply only to environments" in capsys.readouterr().err
     assert use_threads(0, "small")["emulators"] == CORES
     assert capsys.readouterr().err == ""
