@@ -26,13 +26,13 @@ if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
     from acer_tf.training.evaluation import evaluate as evaluate
     from acer_tf.training.run import train as train
 
-# TensorFlow reads it once, when it is first used. By itself it takes oneDNN's convolutions only where the processor has
-# AVX-512 or more; with AVX2 alone they are a third faster too.
+# TensorFlow reads this when it is first used. By default it takes oneDNN's convolutions only if the processor has
+# AVX-512; they are a third faster with AVX2 too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 __version__ = "0.2.0"
 
-# Imported when first used: `import acer_tf` loads neither TensorFlow nor a simulator, and each name only what it needs.
+# Imported when first used, so that `import acer_tf` loads neither TensorFlow nor a simulator.
 _MODULES = {
     "EvaluationResult": "acer_tf.training.evaluation",
     "Policy": "acer_tf.policy",

@@ -15,11 +15,11 @@ def copy_weights(source: keras.Model, target: keras.Model) -> None:
 
 
 def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
-    """θ_a ← α θ_a + (1 − α) θ, in place, for every trainable variable (§3.3; after each update in Algorithm 2).
+    """θ_a ← α θ_a + (1 − α) θ, in place, for every trainable variable (§3.3 and Algorithm 2).
 
     Args:
-        average: the model that holds θ_a.
-        online: the model that holds θ, of the same architecture.
+        average: holds θ_a.
+        online: holds θ, and has the same architecture.
         decay: α in [0, 1).
     """
     for theta_a, theta in zip(average.trainable_variables, online.trainable_variables, strict=True):

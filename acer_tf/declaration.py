@@ -1,4 +1,4 @@
-"""How a setting is declared: default, range, help, and when anything reads it, all in its one line of `Settings`."""
+"""How a setting is declared: default, range, help text and the conditions for an effect, all in one line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 class Range(NamedTuple):
     """The values that a setting may have."""
 
-    holds: Callable[[Any], bool]  # a comparison with NaN is False, so NaN is refused everywhere
-    wanted: str  # in words, after "must be"
+    holds: Callable[[Any], bool]  # a comparison with NaN is False, so every range excludes NaN
+    wanted: str  # completes "must be ..."
 
 
 class Condition(NamedTuple):
     """What must hold for a setting to have an effect."""
 
-    needed: str  # in words, after "only with"
-    holds: Callable[[Any, Any], bool]  # of the resolved `Settings` and the `EnvironmentSpec`
+    needed: str  # completes "only with ..." and "it needs ..."
+    holds: Callable[[Any, Any], bool]  # takes the resolved `Settings` and the `EnvironmentSpec`
 
 
 class Declaration(NamedTuple):
-    """All that is said of a setting besides its name, type and default.
+    """What is known of a setting besides its name, type and default.
 
     Attributes:
         range: its values.
-        help: a line for --help.
-        rules: names of the classes of agents whose update rule reads it; () for all.
-        conditions: all of which must hold for it to have an effect.
-        speed: whether runs that differ in it differ in steps per second.
+        help: the text for --help.
+        rules: names of the agent classes that read it; () for all.
+        conditions: all must hold for the setting to have an effect.
+        speed: whether it changes a run's steps per second.
     """
 
     range: Range
@@ -41,20 +41,15 @@ class Declaration(NamedTuple):
 
 
 def setting(
-    default: Any,
-    range_: Range,
-    help_: str,
-    *conditions: Condition,
-    rules: tuple[str, ...] = (),
-    speed: bool = False,
+    default: Any, range_: Range, help_: str, *conditions: Condition, rules: tuple[str, ...] = (), speed: bool = False
 ) -> Any:
-    """The field of a dataclass that declares a setting; see `Declaration`."""
+    """A dataclass field that declares a setting; see `Declaration`."""
     declaration = Declaration(range_, help_, rules, conditions, speed)
     return dataclasses.field(default=default, metadata={"declaration": declaration})
 
 
 def declarations(kind: type) -> dict[str, Declaration]:
-    """The declaration of each setting of a dataclass, by name."""
+    """The declarations of a dataclass's settings, by name."""
     return {field.name: field.metadata["declaration"] for field in dataclasses.fields(kind)}
 
 
@@ -87,6 +82,6 @@ RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
 ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0)
 IMPORTANCE = Condition(
-    "an agent that weighs by importance: acer, acer_continuous, tis or trust_tis, and a3c with discrete actions",
+    "an agent with importance weights: acer, acer_continuous, tis or trust_tis, or a3c with discrete actions",
     lambda s, spec: s.rule.trajectory_weights or not (spec.continuous and s.rule.discrete),
 )

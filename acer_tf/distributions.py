@@ -1,7 +1,7 @@
-"""The policy distributions f(·|φ), on TensorFlow Probability, with their gradients in the statistics φ (paper, §3.3).
+"""The policy distributions f(·|φ), on TensorFlow Probability, with gradients in the statistics φ (paper, §3.3).
 
-The paper projects in φ, so these gradients are needed by themselves, not only inside a loss. They are written in closed
-form; tests compare each with autodiff through TensorFlow Probability.
+The paper projects gradients in φ, so they are needed explicitly. They are written in closed form; tests compare each
+with autodiff.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-# Smallest probability that is divided by. A softmax in float32 can underflow to 0, where 1/φ is infinite; above the
-# floor every formula is exact.
+# The smallest divisor: a softmax in float32 can underflow to 0. Above this floor every formula is exact.
 PROBABILITY_FLOOR = 1e-6
 
 
@@ -26,11 +25,11 @@ class Categorical:
         self._distribution = tfp.distributions.Categorical(probs=probabilities)
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
-        """[...] int32 actions; `seed` is an int32 [2] tensor: the same seed draws the same actions."""
+        """[...] int32 actions; the same `seed` ([2] int32) draws the same actions."""
         return self._distribution.sample(seed=seed)
 
     def mode(self) -> tf.Tensor:
-        """[...] int32: the most probable action, the first of equals."""
+        """[...] int32: the most probable action, the first among equals."""
         return self._distribution.mode()
 
     def density(self, action: tf.Tensor) -> tf.Tensor:
@@ -46,7 +45,7 @@ class Categorical:
         return self._distribution.entropy()
 
     def entropy_gradient(self) -> tf.Tensor:
-        """[..., A] ∇_φ H = −(log φ + 1). Its constant drops out behind a softmax, but not in a projection."""
+        """[..., A] ∇_φ H = −(log φ + 1). The constant cancels in a softmax, but not in a projection."""
         return -(tf.math.log(self._floored()) + 1.0)
 
     def kl_from(self, average: Categorical) -> tf.Tensor:
@@ -77,9 +76,9 @@ class Gaussian:
         self._distribution = tfp.distributions.MultivariateNormalDiag(loc=mean, scale_diag=scale)
 
     def sample(self, seed: tf.Tensor, count: int | None = None) -> tf.Tensor:
-        """[..., d] actions, or [count, ..., d]; `seed` is an int32 [2] tensor: the same seed draws the same actions.
+        """[..., d] or [count, ..., d] actions; the same `seed` ([2] int32) draws the same actions.
 
-        The samples are constants: no gradient flows through them into the mean.
+        No gradient flows through the samples into the mean.
         """
         return tf.stop_gradient(self._distribution.sample(() if count is None else count, seed=seed))
 

@@ -1,10 +1,11 @@
 """The paper in code: Wang et al., "Sample Efficient Actor-Critic with Experience Replay", ICLR 2017 (arXiv:1611.01224).
 
-The last function is DQN's, of Schaul et al., "Prioritized Experience Replay", ICLR 2016 (arXiv:1511.05952).
+The last function is for DQN: Schaul et al., "Prioritized Experience Replay", ICLR 2016 (arXiv:1511.05952).
 
-Pure functions on tensors. No network, environment or optimizer is in sight, and nothing is reduced over the batch:
-every result is per state, and reducing is the last thing the learner does. (Dividing a gradient by the batch size
-before the trust-region projection would change what δ means.)
+Pure functions on tensors, independent of networks, environments and optimizers. Every result is per state: the learner
+reduces over the batch last, since dividing a gradient by the batch size before the trust-region projection would change
+the meaning of δ. Policy gradients are ascent directions in φ's coordinates. All functions raise ValueError
+where shapes do not match, since broadcasting would hide a mistake.
 
 Symbols, with B trajectories of T rows, A discrete actions or d components of a continuous one:
 
@@ -16,66 +17,46 @@ Symbols, with B trajectories of T rows, A discrete actions or d components of a 
     Q_ret   Retrace target (Eq. 5);  Q_opc: the same with a trace of 1 (Eq. 21)
     c, δ, γ truncation of ρ, radius of the trust region, discount factor
 
-Masked rows (`mask` False: the environment ignored the action) are never read, except that V(x) passes through them, and
-nothing behind a discount of 0 is read. Selection is by `tf.where`, so a NaN there stays there.
+Masked rows (`mask` False: the environment ignored the action) are never read, except that V(x) passes through them.
+Nothing after a discount of 0 is read. Selection is by `tf.where`, so a NaN in values that are not read does not spread.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-# Smallest density that is divided by: guards against x / 0 alone.
-_TINY = 1e-30
-# Beyond e^88 float32 is infinite; truncation makes every ρ above c the same.
-_LARGEST_LOG = 80.0
+_TINY = 1e-30  # the smallest divisor, against x / 0
+_LARGEST_LOG = 80.0  # e^88 overflows float32, and truncation makes all ρ above c equal
 
 
 def state_value(q: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
-    """V(x) = Σ_a f(a|φ(x)) Q(x, a)  (§2, Algorithm 2).
+    """[...] V(x) = Σ_a f(a|φ(x)) Q(x, a)  (§2, Algorithm 2).
 
     Args:
         q: [..., A] Q(x, ·).
         probabilities: [..., A] f(·|φ(x)).
-
-    Returns:
-        [...] V(x).
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _require_same_shape(q=q, probabilities=probabilities)
     return tf.reduce_sum(probabilities * q, axis=-1)
 
 
 def importance_weight(density: tf.Tensor, behaviour_density: tf.Tensor) -> tf.Tensor:
-    """ρ = f(a|φ(x)) / μ(a|x)  (§2).
+    """[...] ρ = f(a|φ(x)) / μ(a|x) ≥ 0  (§2).
 
     Args:
         density: [...] f(a|φ(x)).
-        behaviour_density: [...] μ(a|x). A density that underflowed to 0 gives a huge, finite ρ.
-
-    Returns:
-        [...] ρ ≥ 0.
-
-    Raises:
-        ValueError: the shapes differ.
+        behaviour_density: [...] μ(a|x). A density that underflowed to 0 gives a large but finite ρ.
     """
     _require_same_shape(density=density, behaviour_density=behaviour_density)
     return density / tf.maximum(behaviour_density, _TINY)
 
 
 def importance_weight_of_logs(log_density: tf.Tensor, behaviour_log_density: tf.Tensor) -> tf.Tensor:
-    """ρ = f(a|φ(x)) / μ(a|x) of log densities (§5), where the densities themselves would underflow.
+    """[...] ρ = f(a|φ(x)) / μ(a|x), at most e^80, from log densities (§5), for densities that would underflow.
 
     Args:
         log_density: [...] log f(a|φ(x)).
         behaviour_log_density: [...] log μ(a|x).
-
-    Returns:
-        [...] ρ ≥ 0, at most e^80, which is finite.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _require_same_shape(log_density=log_density, behaviour_log_density=behaviour_log_density)
     return tf.exp(tf.minimum(log_density - behaviour_log_density, _LARGEST_LOG))
@@ -84,7 +65,7 @@ def importance_weight_of_logs(log_density: tf.Tensor, behaviour_log_density: tf.
 def retrace_coefficient(rho: tf.Tensor, *, dimension: int = 1) -> tf.Tensor:
     """min{1, ρ^{1/d}}, the trace of Retrace: ρ̄ of Eq. 5 for discrete actions (d = 1), c_i of Algorithm 3 for vectors.
 
-    Algorithm 2 truncates at 1, whatever c is. Shape as `rho`.
+    Algorithm 2 truncates at 1, whatever c is. The shape is that of `rho`.
     """
     return tf.minimum(rho if dimension == 1 else tf.pow(rho, 1.0 / dimension), 1.0)
 
@@ -101,7 +82,7 @@ def off_policy_return(
     gamma: float,
     lambda_: float = 1.0,
 ) -> tf.Tensor:
-    """Retrace and Q_opc, one recursion that differs in its trace alone (Eq. 4, 5 and 21; Algorithms 2 and 3).
+    """[B, T] G_t: Retrace and Q_opc, one recursion with different traces (Eq. 4, 5 and 21; Algorithms 2 and 3).
 
         G_t = r_t + γ d_t U_{t+1}
         U_t = V(x_t) + λ c_t [G_t − Q(x_t, a_t)]   on an unmasked row
@@ -113,7 +94,7 @@ def off_policy_return(
     Args:
         reward: [B, T] r_t.
         discount: [B, T] d_t, 0 where a_t ended the return, else 1. γ is not part of it.
-        mask: [B, T] bool, False on masked rows; of those only `value` is read.
+        mask: [B, T] bool, False on masked rows, where only `value` is read.
         q: [B, T] Q(x_t, a_t).
         value: [B, T] V(x_t).
         bootstrap_value: [B] V(x_T).
@@ -121,11 +102,8 @@ def off_policy_return(
         gamma: γ.
         lambda_: λ, a factor on every trace; 1 in the paper (footnote 1).
 
-    Returns:
-        [B, T] G_t.
-
     Raises:
-        ValueError: an argument has another shape or rank, or T is not known when tracing.
+        ValueError: also if T is not known when tracing.
     """
     _require_same_shape(reward=reward, discount=discount, mask=mask, q=q, value=value, trace=trace)
     if reward.shape.rank != 2 or reward.shape[1] is None:
@@ -155,7 +133,7 @@ def multi_step_return(
 ) -> tf.Tensor:
     """R_t = Σ_{i<k−t} γ^i r_{t+i} + γ^{k−t} V(x_k), the return of A3C and TIS (appendix E.2).
 
-    It is `off_policy_return` without its correction; arguments, result and errors are those.
+    This is `off_policy_return` without its correction, with the same arguments, result and errors.
     """
     return off_policy_return(reward, discount, mask, value, value, bootstrap_value, tf.ones_like(value), gamma=gamma)
 
@@ -172,8 +150,8 @@ def importance_sampled_return(
 ) -> tf.Tensor:
     """R_t = r_t + γ ρ_{t+1} R_{t+1} (appendix E.4, where γ is not printed; Degris et al. 2012), R_k = V(x_k).
 
-    The ablation of Retrace and Q_opc. It is `off_policy_return` with neither Q nor V within a trajectory and ρ for its
-    trace; arguments, result and errors are those.
+    The ablation of Retrace and Q_opc: `off_policy_return` with the trace ρ, and with Q and V of 0 inside a trajectory.
+    Arguments, result and errors are the same.
     """
     nothing = tf.zeros_like(value)
     return off_policy_return(
@@ -182,21 +160,18 @@ def importance_sampled_return(
 
 
 def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, *, c: float) -> tf.Tensor:
-    """w_t = min{c, Π_{i≥t} ρ_i}, the weight of TIS, over the rows that R_t sums over (appendix E.2; c = 5 there).
+    """[B, T] w_t = min{c, Π_{i≥t} ρ_i}, the weight of TIS, over the rows that R_t sums (appendix E.2, with c = 5).
 
     The product ends with the trajectory, with the return (a discount of 0), and before a masked row.
 
     Args:
-        log_rho: [B, T] log ρ_t; not read on masked rows.
+        log_rho: [B, T] log ρ_t.
         discount: [B, T] d_t, 0 where a_t ended the return, else 1.
-        mask: [B, T] bool, False on masked rows, whose own weight is 1.
+        mask: [B, T] bool, False on masked rows, whose weight is 1.
         c: truncation.
 
-    Returns:
-        [B, T] w_t.
-
     Raises:
-        ValueError: the shapes differ, or T is not known when tracing.
+        ValueError: also if T is not known when tracing.
     """
     _require_same_shape(log_rho=log_rho, discount=discount, mask=mask)
     if log_rho.shape.rank != 2 or log_rho.shape[1] is None:
@@ -212,18 +187,12 @@ def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, 
 
 
 def dueling_q(value: tf.Tensor, advantage: tf.Tensor, sampled_advantages: tf.Tensor) -> tf.Tensor:
-    """Q̃(x, a) = V(x) + A(x, a) − (1/n) Σ_i A(x, u_i), with u_i ~ f(·|φ(x)): the stochastic dueling network (Eq. 13).
+    """[...] Q̃(x, a) = V(x) + A(x, a) − (1/n) Σ_i A(x, u_i), u_i ~ f(·|φ(x)): the stochastic dueling network (Eq. 13).
 
     Args:
         value: [...] V(x).
         advantage: [...] A(x, a).
         sampled_advantages: [..., n] A(x, u_i).
-
-    Returns:
-        [...] Q̃(x, a).
-
-    Raises:
-        ValueError: the shapes differ before the last axis of `sampled_advantages`.
     """
     _require_same_shape(
         **{"value": value, "advantage": advantage, "sampled_advantages[..., 0]": sampled_advantages[..., 0]}
@@ -232,100 +201,70 @@ def dueling_q(value: tf.Tensor, advantage: tf.Tensor, sampled_advantages: tf.Ten
 
 
 def target_value(rho: tf.Tensor, q_ret: tf.Tensor, q: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-    """V_target = min{1, ρ} (Q_ret − Q̃(x, a)) + V(x)  (Eq. 14, appendix D).
+    """[...] V_target = min{1, ρ} (Q_ret − Q̃(x, a)) + V(x)  (Eq. 14, appendix D).
 
     Args:
         rho: [...] ρ of the taken action.
         q_ret: [...] Q_ret.
         q: [...] Q̃(x, a) of the taken action.
         value: [...] V(x).
-
-    Returns:
-        [...] V_target.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _require_same_shape(rho=rho, q_ret=q_ret, q=q, value=value)
     return tf.minimum(rho, 1.0) * (q_ret - q) + value
 
 
 def truncated_policy_gradient(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
-    """min{c, ρ} ∇_φ log f(a|φ) (Q_ret − V): the first term of Eq. 9.
+    """min{c, ρ} ∇_φ log f(a|φ) (Q_ret − V) [..., D]: the first term of Eq. 9.
 
     Args:
         rho: [...] ρ(a) of the taken action.
         score: [..., D] ∇_φ log f(a|φ) of the taken action.
-        advantage: [...] Q_ret − V (Q_opc − V in the continuous case).
+        advantage: [...] Q_ret − V (continuous actions: Q_opc − V).
         c: truncation; `inf` gives plain importance sampling.
-
-    Returns:
-        [..., D] in φ's coordinates, an ascent direction.
-
-    Raises:
-        ValueError: the shapes differ before the last axis of `score`.
     """
     _require_same_shape(**{"rho": rho, "advantage": advantage, "score[..., 0]": score[..., 0]})
     return (tf.minimum(rho, c) * advantage)[..., None] * score
 
 
 def bias_correction(rho: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
-    """Σ_a [1 − c/ρ(a)]_+ f(a|φ) ∇_φ log f(a|φ) (Q(a) − V): the second term of Eq. 9, for a categorical.
+    """Σ_a [1 − c/ρ(a)]_+ f(a|φ) ∇_φ log f(a|φ) (Q(a) − V) [..., A]: the second term of Eq. 9, for a categorical.
 
-    With φ the probability vector, f(a|φ) ∇_φ log f(a|φ) = ∇_φ φ_a = e_a, so that the sum over actions is a vector: its
-    component a is [1 − c/ρ(a)]_+ (Q(a) − V). (Algorithm 2 prints Q(x, a_i) there; Eq. 9 has Q(x, a).)
+    With φ the probability vector, f(a|φ) ∇_φ log f(a|φ) = ∇_φ φ_a = e_a, so the sum is a vector with components
+    [1 − c/ρ(a)]_+ (Q(a) − V). (Algorithm 2 prints Q(x, a_i); Eq. 9 has Q(x, a).)
 
     Args:
         rho: [..., A] ρ(a) of every action.
         advantage: [..., A] Q(x, a) − V(x) of every action.
         c: truncation; `inf` makes the term vanish.
-
-    Returns:
-        [..., A] in φ's coordinates, an ascent direction.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _require_same_shape(rho=rho, advantage=advantage)
     return tf.maximum(0.0, 1.0 - c / tf.maximum(rho, _TINY)) * advantage
 
 
 def sampled_bias_correction(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
-    """[1 − c/ρ(a')]_+ (Q̃(x, a') − V) ∇_φ log f(a'|φ), a' ~ f(·|φ(x)): one sample of the second term of Eq. 9 (Alg. 3).
+    """[1 − c/ρ(a')]_+ (Q̃(x, a') − V) ∇_φ log f(a'|φ) [..., D], a' ~ f(·|φ(x)): a sample of that term (Algorithm 3).
 
     Args:
         rho: [...] ρ(a').
         score: [..., D] ∇_φ log f(a'|φ).
         advantage: [...] Q̃(x, a') − V(x).
         c: truncation; `inf` makes the term vanish.
-
-    Returns:
-        [..., D] in φ's coordinates, an ascent direction.
-
-    Raises:
-        ValueError: the shapes differ before the last axis of `score`.
     """
     _require_same_shape(**{"rho": rho, "advantage": advantage, "score[..., 0]": score[..., 0]})
     return bias_correction(rho, advantage, c=c)[..., None] * score
 
 
 def trust_region_projection(g: tf.Tensor, k: tf.Tensor, *, delta: float) -> tf.Tensor:
-    """z* = g − max{0, (kᵀg − δ) / ‖k‖²} k: the closest z to g with kᵀz ≤ δ (Eq. 11 and 12).
+    """z* = g − max{0, (kᵀg − δ) / ‖k‖²} k: [..., D], the closest z to g with kᵀz ≤ δ (Eq. 11 and 12).
 
     Args:
         g: [..., D] policy gradient of one state, in φ's coordinates.
         k: [..., D] ∇_φ KL[f(·|φ_a) ‖ f(·|φ)] of the same state.
         delta: δ > 0, per state; `inf` leaves g as it is.
-
-    Returns:
-        [..., D] z*.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _require_same_shape(g=g, k=k)
     excess = tf.maximum(0.0, tf.reduce_sum(k * g, axis=-1, keepdims=True) - delta)
-    # k = 0 only where both policies agree to the last bit in every statistic: then nothing can exceed δ.
+    # k = 0 only if both policies' statistics are identical; the excess is then 0.
     return g - tf.math.divide_no_nan(excess, tf.reduce_sum(k * k, axis=-1, keepdims=True)) * k
 
 
@@ -338,28 +277,22 @@ def q_learning_error(
     *,
     gamma: float,
 ) -> tf.Tensor:
-    """δ = r + γ Q_target(x', argmax_a choice(x', a)) − Q(x, a)  (Schaul et al. 2016, Algorithm 1, line 11).
+    """[B] δ = r + γ Q_target(x', argmax_a choice(x', a)) − Q(x, a)  (Schaul et al. 2016, Algorithm 1, line 11).
 
-    The choice is by Q_target itself in DQN (Mnih et al. 2015), by Q in Double DQN (van Hasselt et al. 2016).
+    DQN chooses by Q_target itself (Mnih et al. 2015), Double DQN by Q (van Hasselt et al. 2016).
 
     Args:
         q: [B] Q(x, a).
         reward: [B].
         discount: [B] 0 where a ended the return, else 1.
         next_values: [B, A] Q_target(x', ·).
-        next_choice: [B, A] what chooses the next action; of equals, the first.
+        next_choice: [B, A] the values by which the next action is chosen (the first among equals).
         gamma: γ.
-
-    Returns:
-        [B] δ.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     _require_same_shape(q=q, reward=reward, discount=discount, **{"next_values[..., 0]": next_values[..., 0]})
     _require_same_shape(next_values=next_values, next_choice=next_choice)
     chosen = tf.gather(next_values, tf.argmax(next_choice, axis=-1), batch_dims=1)
-    # By `where`: behind an end the values may be anything.
+    # The values after an episode's end may be NaN, which a product would keep.
     return reward + tf.where(discount > 0, gamma * discount * chosen, tf.zeros_like(chosen)) - q
 
 

@@ -12,9 +12,9 @@ from acer_tf.torsos import PATCH
 
 
 class RunningNormalization(keras.layers.Layer):
-    """(x − mean) / standard deviation of all vectors seen so far, cut to ±10; the identity before the first.
+    """(x − mean) / standard deviation over all vectors seen so far, clipped to ±10; at first the identity.
 
-    One layer serves the online and the average network, so that both read the same.
+    The online and the average network share one layer, so that both read the same input.
     """
 
     def build(self, input_shape: Sequence[int]) -> None:
@@ -29,7 +29,7 @@ class RunningNormalization(keras.layers.Layer):
         return tf.clip_by_value(normal, -10.0, 10.0)
 
     def note(self, x: tf.Tensor) -> None:
-        """Takes x [..., D] into the statistics, each vector once (Chan et al. 1979: the moments of two sets joined)."""
+        """Updates the statistics with x [..., D], by the formula for the moments of a union (Chan et al. 1979)."""
         x = tf.reshape(tf.cast(x, tf.float32), [-1, self.size])
         count, (mean, variance) = tf.cast(tf.shape(x)[0], tf.float32), tf.nn.moments(x, axes=[0])
         share, offset = count / (self.count + count), mean - self.mean
@@ -38,52 +38,48 @@ class RunningNormalization(keras.layers.Layer):
         self.count.assign(self.count + count)
 
 
-class PatchConvolution(keras.layers.Layer):
-    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over frames given as 4×4 patches.
-
-    The same sum as the ordinary convolution over [H, W, S] images scaled to [0, 1], but in the layout [H/4, W/4, S·16]
-    (frame, then row, then column of the patch), where it is a 2×2 convolution at stride 1. The kernel keeps its
-    ordinary shape [8, 8, S, filters], so that initialization and inspection are the ordinary ones.
-    """
-
-    def __init__(self, filters: int, kernel_initializer: Any, bias_initializer: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._filters = filters
-        self._initializers = (kernel_initializer, bias_initializer)
-
-    def build(self, input_shape: Sequence[int]) -> None:
-        frames = input_shape[-1] // PATCH**2
-        kernel, bias = self._initializers
-        self.kernel = self.add_weight(
-            shape=(2 * PATCH, 2 * PATCH, frames, self._filters), initializer=kernel, name="kernel"
-        )
-        self.bias = self.add_weight(shape=(self._filters,), initializer=bias, name="bias")
-
-    def call(self, patches: tf.Tensor) -> tf.Tensor:
-        frames = self.kernel.shape[2]
-        # Scaling the kernel instead of the pixels saves a pass over them, and integers to 255 are exact in bfloat16.
-        kernel = tf.reshape(self.kernel / 255.0, [2, PATCH, 2, PATCH, frames, self._filters])
-        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * PATCH**2, self._filters])
-        sums = tf.nn.conv2d(patches, kernel, strides=1, padding="VALID")
-        return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
-
-
-class ProductConvolution(keras.layers.Layer):
-    """A convolution at stride 1 without padding, then ReLU, as one product of patches and kernel.
-
-    XLA computes a product fast and fuses what surrounds it; its convolutions of so few channels are slow on the CPU.
-    """
+class _Convolution(keras.layers.Layer):
+    """The weights of a convolution: a kernel [size, size, channels, filters] and a bias."""
 
     def __init__(self, filters: int, size: int, kernel_initializer: Any, bias_initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._filters, self._size = filters, size
         self._initializers = (kernel_initializer, bias_initializer)
 
+    def _channels(self, input_shape: Sequence[int]) -> int:
+        return input_shape[-1]
+
     def build(self, input_shape: Sequence[int]) -> None:
         kernel, bias = self._initializers
-        shape = (self._size, self._size, input_shape[-1], self._filters)
+        shape = (self._size, self._size, self._channels(input_shape), self._filters)
         self.kernel = self.add_weight(shape=shape, initializer=kernel, name="kernel")
         self.bias = self.add_weight(shape=(self._filters,), initializer=bias, name="bias")
+
+
+class PatchConvolution(_Convolution):
+    """A convolution of 8×8 kernels at stride 4 without padding, then ReLU, over frames given as 4×4 patches.
+
+    It equals the convolution over [H, W, S] images scaled to [0, 1]. In the layout [H/4, W/4, S·16] (frame, then row,
+    then column of the patch) it is a 2×2 convolution at stride 1. The kernel keeps the usual shape [8, 8, S, filters].
+    """
+
+    def _channels(self, input_shape: Sequence[int]) -> int:
+        return input_shape[-1] // PATCH**2
+
+    def call(self, patches: tf.Tensor) -> tf.Tensor:
+        frames = self.kernel.shape[2]
+        # Scaling the kernel instead of the pixels saves a pass over them; integers up to 255 are exact in bfloat16.
+        kernel = tf.reshape(self.kernel / 255.0, [2, PATCH, 2, PATCH, frames, self._filters])
+        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * PATCH**2, self._filters])
+        sums = tf.nn.conv2d(patches, kernel, strides=1, padding="VALID")
+        return tf.nn.relu(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))
+
+
+class ProductConvolution(_Convolution):
+    """A convolution at stride 1 without padding, then ReLU, as one matrix product of patches and kernel.
+
+    XLA fuses matrix products with their neighbours; its convolutions with few channels are slow on the CPU.
+    """
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         height, width = (side - self._size + 1 for side in x.shape[1:3])
@@ -95,9 +91,9 @@ class ProductConvolution(keras.layers.Layer):
 
 
 class EpsilonGreedy(keras.layers.Layer):
-    """Q [B, A] to the probabilities [B, A] of choosing at random with probability ε, else an action of the highest Q.
+    """The ε-greedy probabilities [B, A] in Q [B, A]; among equal Q the first action is the greedy one.
 
-    Of equals, the first. `epsilon` is a weight that nothing trains, so that it is saved with the others.
+    `epsilon` is an untrained weight, so that it is saved with the others.
     """
 
     def build(self, input_shape: Sequence[int]) -> None:
@@ -109,7 +105,7 @@ class EpsilonGreedy(keras.layers.Layer):
 
 
 class SharedBias(keras.layers.Layer):
-    """Adds one number to all of the inputs."""
+    """Adds the same number to all inputs."""
 
     def build(self, input_shape: Sequence[int]) -> None:
         self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
@@ -119,7 +115,7 @@ class SharedBias(keras.layers.Layer):
 
 
 class Lstm(keras.layers.Layer):
-    """`keras.layers.LSTMCell` over rows, at some of which its state begins anew with zeros. The state is h, then c."""
+    """`keras.layers.LSTMCell` over rows, with its state reset to zeros before some of them. The state is h, then c."""
 
     def __init__(self, units: int, kernel_initializer: Any, recurrent_initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -133,14 +129,14 @@ class Lstm(keras.layers.Layer):
         """(h [B, R, units] of each row, the state [B, 2 · units] after the last).
 
         Args:
-            x: [B, R, D], R known when this is traced.
+            x: [B, R, D], with R known when tracing.
             state: [B, 2 · units] before the first row.
-            carry: [B, R] bool: whether the state goes on into the row, or gives way to zeros before it.
+            carry: [B, R] bool: False resets the state to zeros before the row.
         """
         h, c = tf.split(state, 2, axis=1)
         outputs = []
-        for row, goes_on in zip(tf.unstack(x, axis=1), tf.unstack(carry[..., None], axis=1), strict=True):
-            h, c = (tf.where(goes_on, s, tf.zeros_like(s)) for s in (h, c))
+        for row, keep in zip(tf.unstack(x, axis=1), tf.unstack(carry[..., None], axis=1), strict=True):
+            h, c = (tf.where(keep, s, tf.zeros_like(s)) for s in (h, c))
             _, (h, c) = self.cell(row, [h, c])
             outputs.append(h)
         return tf.stack(outputs, axis=1), tf.concat([h, c], axis=1)

@@ -1,19 +1,18 @@
-"""Keras models: torsos (Nature CNN, small CNN, MLP) and their heads.
+"""Keras models: a torso (Nature CNN, small CNN, MLP) with heads.
 
-`Network`: softmax policy and Q(x, ·), whose recurrent form is in `recurrent.py`. `ContinuousNetwork`: Gaussian mean, V
-and a critic of actions.
+`Network` has a softmax policy and Q(x, ·); its recurrent form is in `recurrent.py`. `ContinuousNetwork` has a Gaussian
+mean, V and a critic of actions.
 
-A `Network` reads frames in two stages, so that a training batch touches each frame once:
+A `Network` reads a training batch in two stages, so that each frame is prepared once, as uint8:
 
     frames [B, F, *frame]  ── planes() ──►  [B, R, *plane]  ── model() ──►  probabilities, Q
 
-`planes` prepares each frame once, moved as uint8, and stacks S consecutive ones. Acting, where the environment shows
-whole stacks, is `observe`.
+When acting, the environment returns whole stacks: see `observe`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 import numpy as np
@@ -21,16 +20,9 @@ import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.distributions import Categorical, Gaussian
-from acer_tf.layers import (
-    EpsilonGreedy,
-    Lstm,
-    PatchConvolution,
-    ProductConvolution,
-    RunningNormalization,
-    SharedBias,
-)
+from acer_tf.layers import EpsilonGreedy, Lstm, PatchConvolution, ProductConvolution, RunningNormalization, SharedBias
 from acer_tf.torsos import ARCHITECTURES, PATCH, TORSOS, Torso, architecture_of, torso_of
-from acer_tf.types import EnvironmentSpec, Memory
+from acer_tf.types import EnvironmentSpec, RecurrentContext
 
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16"]
@@ -39,26 +31,25 @@ Critic = Literal["dueling", "separate", "none"]
 
 
 class Network:
-    """A policy f(·|φ(x)) and Q(x, ·) on one torso (paper, §2 and §4; DQN has Q alone, and its policy from that).
+    """A policy f(·|φ(x)) and Q(x, ·) on one torso (paper, §2 and §4; for DQN the policy follows from Q).
 
     Args:
         spec: the environment's observations and number of actions.
-        architecture: of `torsos.ARCHITECTURES`, or "module:NAME" of a torso of one's own. All of them scale uint8 to
-            [0, 1], and read bool as 0 and 1.
-        initialization: "orthogonal": √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
+        architecture: of `torsos.ARCHITECTURES`, or "module:NAME" of a user's torso.
+        initialization: "orthogonal": gain √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
-        precision: of the torso's products; heads, softmax and all that follows are float32.
-        policy: "softmax" of logits by a head of its own, or "epsilon_greedy" in Q (`self.exploration` holds its ε).
-        evaluation_epsilon: ε of an ε-greedy policy once it is exported.
+        precision: of the torso's matrix products; heads and softmax are float32.
+        policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`self.exploration` holds ε).
+        evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: of the initial weights.
 
     Raises:
-        ValueError: the architecture cannot read such observations.
+        ValueError: the architecture cannot read these observations.
     """
 
     normalization = None
-    state_size = 0  # U: numbers that are carried from one observation to the next
+    state_size = 0  # U, the length of the recurrent state
 
     def __init__(
         self,
@@ -74,7 +65,7 @@ class Network:
     ) -> None:
         self.torso = _readable(architecture, spec)
         if architecture_of(architecture).recurrent != (self.state_size > 0):
-            raise ValueError(f"network {architecture!r} is not of class {type(self).__name__}")
+            raise ValueError(f"{type(self).__name__} does not support network {architecture!r}")
         self.spec = spec
         self.architecture = architecture
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
@@ -84,22 +75,23 @@ class Network:
         self.exploration: EpsilonGreedy | None = None
         self.model = self._assemble(layers, planes, features)
 
-    def distribution(self, observation: tf.Tensor) -> Categorical:
-        """f(·|φ(x)) of observations [N, *observation_shape] as the environment shows them."""
-        return Categorical(self.observe(observation)[0])
+    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Categorical, tf.Tensor]:
+        """(f(·|φ(x)), the next state [N, U]); arguments as for `observe`."""
+        probabilities, _, state = self.observe(observation, state)
+        return Categorical(probabilities), state
 
     def twin(self) -> Network:
-        """A network of the same function and weights, in float32."""
+        """A copy of the network in float32."""
         twin = type(self)(self.spec, architecture=self.architecture, policy=self.policy, shared_bias=self.shared_bias)
         copy_weights(self.model, twin.model)
         return twin
 
     def planes(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:
-        """Stacks each row's frame behind the S−1 before it, in the layout that `model` reads.
+        """Stacks the S frames up to each row, in the layout that `model` reads.
 
         Args:
             frames: [B, S−1+R, *frame_shape], consecutive frames of one environment.
-            age: [B, R] rows since the episode's first observation: older planes read as zero, as ALE fills them.
+            age: [B, R] rows since the episode's first observation; older frames are read as zeros, as ALE fills them.
 
         Returns:
             [B, R, *plane] of the torso's dtype, not yet scaled.
@@ -112,35 +104,52 @@ class Network:
             frames = _stacks(frames, age, self.spec.stack)
         return tf.cast(frames, self.model.inputs[0].dtype)
 
-    def burn_in(self, planes: tf.Tensor, memory: Memory | None, rows: int) -> tuple[Any, ...]:
-        """What `__call__` takes to answer the last `rows` rows: here just their planes."""
-        return (planes,)
+    def burn_in(
+        self, planes: tf.Tensor, memory: RecurrentContext | None, rows: int
+    ) -> tuple[tf.Tensor, RecurrentContext | None]:
+        """Arguments of `__call__` for the last `rows` rows, after this network has read the W rows before them.
 
-    def __call__(self, planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """(probabilities [B, R, A], Q [B, R, A]) of planes [B, R, *plane]; float32."""
-        batch, rows = tf.shape(planes)[0], tf.shape(planes)[1]
-        shape = [batch, rows, self.spec.num_actions]
-        probabilities, q = self.model(joined(planes))
-        return tf.reshape(probabilities, shape), tf.reshape(q, shape)
+        Args:
+            planes: [B, W+rows, *plane].
+            memory: of all W+rows rows; None if the network is not recurrent.
+            rows: number of rows after the burn-in.
+        """
+        return planes, memory
 
-    def observe(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """(probabilities [N, A], Q [N, A]) of observations [N, *observation_shape] as the environment shows them."""
-        probabilities, q = self.model(self._shown(observation))
-        return probabilities, q
+    def __call__(self, planes: tf.Tensor, memory: RecurrentContext | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """(probabilities [B, R, A], Q [B, R, A]), float32, of planes [B, R, *plane] and what `burn_in` returns."""
+        return self._by_row(planes, self.model(joined(planes)))
 
-    def _shown(self, observation: tf.Tensor) -> tf.Tensor:
-        """The planes [N, *plane] of whole observations."""
+    def observe(self, observation: tf.Tensor, state: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """(probabilities [N, A], Q [N, A], the next state [N, U]), float32.
+
+        Args:
+            observation: [N, *observation_shape].
+            state: [N, U] returned for the previous observation; None for zeros, with which an episode begins.
+        """
         planes = observation
         if self.torso.patches:
             stacks = [tf.shape(observation)[0], self.spec.stack, *self.spec.frame_shape]
             planes = _patches(tf.reshape(observation, stacks))
-        return tf.cast(planes, self.model.inputs[0].dtype)
+        if state is None:
+            state = tf.zeros([tf.shape(observation)[0], self.state_size])
+        return self._step(tf.cast(planes, self.model.inputs[0].dtype), state)
+
+    def _step(self, planes: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """`observe` of planes [N, *plane]."""
+        return (*self.model(planes), state)
+
+    def _by_row(self, rows: tf.Tensor, outputs: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Outputs [B · R, A] as [B, R, A], with B and R as in `rows` [B, R, ...]."""
+        shape = [tf.shape(rows)[0], tf.shape(rows)[1], self.spec.num_actions]
+        probabilities, q = outputs
+        return tf.reshape(probabilities, shape), tf.reshape(q, shape)
 
     def _assemble(self, layers: Layers, planes: keras.KerasTensor, features: keras.KerasTensor) -> keras.Model:
         return keras.Model(planes, self._heads(layers, features), name=self.architecture.replace(":", "."))
 
     def _heads(self, layers: Layers, features: keras.KerasTensor) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-        """(probabilities, Q) of what lies below."""
+        """(probabilities, Q)."""
         if self.policy == "softmax":
             logits = layers.head(self.spec.num_actions, 0.01, "policy", features)
             probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
@@ -154,30 +163,30 @@ class Network:
 
 
 class ContinuousNetwork:
-    """The mean φ(x) of a Gaussian policy and V(x) on one torso, and perhaps a critic of actions (§5, Fig. 2).
+    """The mean φ(x) of a Gaussian policy, V(x), and optionally a critic of actions, on one torso (§5, Fig. 2).
 
-    Two layers of 256 tanh units carry mean and V. A critic of actions reads a state and m actions at once:
+    The torso is two layers of 256 tanh units. A critic reads one state and m actions at a time:
 
         "dueling":  A(x, a), one layer of 256 on the torso's features and the action ("an additional small network")
-        "separate": Q(x, a), two layers of 256 of its own on the observation and the action (ablation, appendix E.4)
-        "none":     only the mean and V (A3C, TIS)
+        "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
+        "none":     no critic of actions (A3C, TIS)
 
     Args:
         spec: the environment's observations and continuous actions.
         critic: see above.
-        policy_std: σ > 0, the policy's fixed standard deviation in every component; the network only carries it.
-        initialization: as `Network`'s.
-        precision: of the torso's products; heads and all that follows are float32.
-        normalize: whether observations are normalised by their running mean and variance, which `note` moves.
+        policy_std: σ > 0, the policy's fixed standard deviation in every component.
+        initialization: as in `Network`.
+        precision: of the torso's matrix products; heads are float32.
+        normalize: whether observations are normalised by their running mean and variance.
         seed: of the initial weights.
-        normalization: the layer that holds those statistics, where another network has it already.
+        normalization: the layer that holds these statistics, if another network already has it.
 
     Raises:
         ValueError: the observations are stacked frames.
     """
 
     architecture = "mlp"
-    torso = TORSOS["mlp"]  # which it is compiled as
+    torso = TORSOS["mlp"]  # decides how the network is compiled
     state_size = 0
 
     def __init__(
@@ -209,7 +218,7 @@ class ContinuousNetwork:
             return
         state, actions = keras.Input(self.state.outputs[2].shape[1:]), keras.Input((None, spec.action_size))
         h = state if critic == "dueling" else layers.hidden(256, "tanh", "critic_torso", state)
-        # The state's part is computed once for all of its actions.
+        # The state's contribution is computed once for all m actions.
         h = layers.hidden(256, "linear", "critic_state", h)[:, None] + layers.hidden(
             256, "linear", "critic_action", actions, bias=False
         )
@@ -221,18 +230,18 @@ class ContinuousNetwork:
         )
 
     def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(mean [..., d], V [...], what the critic reads [..., F]) of observations [..., *observation_shape]."""
+        """(mean [..., d], V [...], the critic's input [..., F]) of observations [..., *observation_shape]."""
         shape = tf.shape(observation)
         lead = shape[: observation.shape.rank - len(self.spec.frame_shape)]
         flat = tf.reshape(observation, [-1, *self.spec.frame_shape])
         return tuple(tf.reshape(output, tf.concat([lead, tf.shape(output)[1:]], axis=0)) for output in self.state(flat))
 
-    def distribution(self, observation: tf.Tensor) -> Gaussian:
-        """f(·|φ(x)) of observations [..., *observation_shape]."""
-        return Gaussian(self(observation)[0], self.policy_std)
+    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
+        """(f(·|φ(x)), state) of observations [N, *observation_shape]; the state [N, 0] is as in `Network`."""
+        return Gaussian(self(observation)[0], self.policy_std), state
 
     def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """A(x, a) or Q(x, a) [B, T, m] of states [B, T, F], as `__call__` gives them, and actions [B, T, m, d]."""
+        """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `__call__` and actions [B, T, m, d]."""
         batch, rows = tf.shape(state)[0], tf.shape(state)[1]
         flat = (tf.reshape(t, tf.concat([[batch * rows], tf.shape(t)[2:]], axis=0)) for t in (state, actions))
         return tf.reshape(self.critic(tuple(flat)), [batch, rows, actions.shape[2]])
@@ -267,18 +276,18 @@ def _patches(stacks: tf.Tensor) -> tf.Tensor:
     """uint8 [M, S, H, W] to 4×4 patches [M, H/4, W/4, S·16], of the same dtype."""
     count = tf.shape(stacks)[0]
     stack, height, width = stacks.shape[1], stacks.shape[2] // PATCH, stacks.shape[3] // PATCH
-    # The four neighbouring pixels of a patch's row move as one 32-bit word: 6 times faster than tf.nn.space_to_depth.
+    # Four neighbouring pixels of a patch's row are moved as one 32-bit word: 6 times faster than tf.nn.space_to_depth.
     words = tf.bitcast(tf.reshape(stacks, [count, stack, height, PATCH, width, PATCH]), tf.int32)
     pixels = tf.bitcast(tf.transpose(words, [0, 2, 4, 1, 3]), tf.uint8)
     return tf.reshape(pixels, [count, height, width, stack * PATCH**2])
 
 
 def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
-    """[B, S−1+R, H, W, C] to [B, R, H, W, S·C]: each row behind the S−1 frames before it; zero where older than age."""
+    """Frames [B, S−1+R, H, W, C] to stacks [B, R, H, W, S·C], zero where a frame is older than the row's age."""
     blank = frames.shape[1]
     frames = tf.pad(frames, [[0, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
     newest = tf.range(stack - 1, blank)
-    # Copying whole frames by number is several times faster than selecting pixel by pixel.
+    # Gathering whole frames is several times faster than selecting pixel by pixel.
     planes = [
         tf.gather(frames, tf.where(tf.cast(age, tf.int32) >= back, newest - back, blank), batch_dims=1)
         for back in range(stack - 1, -1, -1)
@@ -287,13 +296,13 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
 
 
 class Layers:
-    """What torsos and heads are built of: one initialization rule, one precision and one sequence of seeds.
+    """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
     Args:
         initialization: see `Network`.
         precision: of the torso.
         seed: of the initial weights.
-        scale: of observations to [0, 1]; 1 where they are not pixels.
+        scale: factor that brings observations to [0, 1]; 1 if they are not pixels.
     """
 
     def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
@@ -303,7 +312,7 @@ class Layers:
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
 
     def scaled(self, x: keras.KerasTensor) -> keras.KerasTensor:
-        """Pixels to [0, 1]; all else as it is."""
+        """Pixels scaled to [0, 1]; other observations unchanged."""
         return keras.layers.Rescaling(self._scale, dtype=self._policy)(x)
 
     def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
@@ -319,32 +328,31 @@ class Layers:
     def convolution(self, filters: int, size: int, stride: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
         """A convolution of [H, W, C] images without padding, then ReLU."""
         initial = self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
-        return keras.layers.Conv2D(filters, size, stride, activation="relu", **initial, dtype=self._policy, name=name)(
-            x
-        )
+        options = {**initial, "activation": "relu", "dtype": self._policy, "name": name}
+        return keras.layers.Conv2D(filters, size, stride, **options)(x)
 
     def product_convolution(self, filters: int, size: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        """The same at stride 1 as a product of matrices, which XLA fuses; for small images."""
+        """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""
         initial = self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
         return ProductConvolution(filters, size, **initial, dtype=self._policy, name=name)(x)
 
     def patch_convolution(self, filters: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        """Kernels of 8×8 pixels at stride 4 over patches of unscaled pixels, then ReLU."""
+        """8×8 kernels at stride 4 over patches of unscaled pixels, then ReLU."""
         initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
-        return PatchConvolution(filters, **initial, dtype=self._policy, name=name)(x)
+        return PatchConvolution(filters, 2 * PATCH, **initial, dtype=self._policy, name=name)(x)
 
     def head(
         self, units: int, gain: float, name: str, features: keras.KerasTensor, *, bias: bool = True
     ) -> keras.KerasTensor:
-        """A linear layer on float32 features, whatever the torso's precision."""
+        """A linear layer in float32."""
         initial = self._initial(gain, features.shape[-1])
         return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(features)
 
     def lstm(self, units: int, features: keras.KerasTensor) -> Lstm:
-        """In float32, whatever the torso's precision: rounding would add up over the rows.
+        """An LSTM in float32, since rounding would accumulate over the rows.
 
-        Its recurrent weights are orthogonal and its forget gates' bias is 1 whatever the rule, so that from the start
-        the state outlasts some rows: with a bias of 0 a gate of ½ would halve it in each (Jozefowicz et al. 2015).
+        The forget gates' bias is 1 whatever the initialization: with 0, a gate of ½ would halve the state in every row
+        (Jozefowicz et al. 2015). Recurrent weights are orthogonal.
         """
         kernel = self._initial(1.0, features.shape[-1])["kernel_initializer"]
         recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
@@ -360,5 +368,5 @@ class Layers:
 
 
 def _dtype_policy(precision: Precision) -> str:
-    # Weights, and so the optimizer's state, stay float32 under the mixed policy.
+    # Under the mixed policy, weights and the optimizer's state stay float32.
     return "mixed_bfloat16" if precision == "bfloat16" else "float32"

@@ -1,16 +1,17 @@
-"""Policies as SavedModels: what they hold, and `load_policy`, which needs NumPy and TensorFlow alone.
+"""Policies as SavedModels: their contents, and `load_policy`, which needs only NumPy and TensorFlow.
 
-    <directory>/saved_model.pb, variables/, ...   a SavedModel: `tf.saved_model.load` alone runs it, without acer_tf
-    <directory>/metadata.json                     what it acts in, how that is preprocessed, and where it comes from
+    <directory>/saved_model.pb, variables/, ...   a SavedModel, which `tf.saved_model.load` runs without acer_tf
+    <directory>/metadata.json                     its environment, the preprocessing, and its origin
 
-The signature `serving_default` takes `observation` [N, *observation_shape] for any N, as the environment shows it, and
-answers, where actions are discrete, `action` [N] int32 (sampled), `greedy_action` [N] int32, `probabilities` [N, A]
-float32 and `q` [N, A] float32; where they are continuous, `action` [N, d] float32 (sampled) and `greedy_action` [N, d]
-float32, both cut and scaled to the environment's own bounds, and in the policy's units, where these bounds are [-1, 1],
-`mean` [N, d] float32 and `std` [N, d] float32, with `value` [N] float32.
+The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, and returns
+    for discrete actions: `action` [N] int32 (sampled), `greedy_action` [N] int32, `probabilities` [N, A] float32,
+        `q` [N, A] float32;
+    for continuous actions: `action` [N, d] float32 (sampled) and `greedy_action` [N, d] float32, both clipped and
+        scaled to the environment's bounds; `mean` [N, d] and `std` [N, d] float32, for bounds of [-1, 1]; `value` [N]
+        float32.
 
-A recurrent policy also takes `state` [N, U] float32, and answers the next `state`. Its signature `initial_state` takes
-`count` (int32) and answers the `state` [count, U] with which an episode begins. A lost life begins none.
+A recurrent policy also takes `state` [N, U] float32 and returns the next `state`. Its signature `initial_state` takes
+`count` (int32) and returns the `state` [count, U] with which an episode (not a life) begins.
 """
 
 from __future__ import annotations
@@ -26,31 +27,30 @@ import tensorflow as tf
 
 from acer_tf.types import EnvironmentSpec
 
-# Raised when a reader of the old metadata would misunderstand the new.
-FORMAT = 2
+FORMAT = 2  # incremented when an older version would misread newer metadata
 METADATA = "metadata.json"
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
-GIVEN = ("env", "atari_preset", "agent", "preset", "steps", "commit", "versions")  # that only the exporter knows
+GIVEN = ("env", "atari_preset", "agent", "preset", "steps", "commit", "versions")  # metadata that the exporter is given
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 _PARTS = (METADATA, "saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001")
 
 
 class PolicyError(ValueError):
-    """A directory holds no usable policy: the message says what is missing or wrong."""
+    """A directory holds no usable policy; the message says why."""
 
 
 class Policy:
     """An exported policy f(·|φ(x)) with its critic.
 
-    Methods take observations [N, *observation_shape] as the environment shows them, for any N, and raise ValueError for
-    another shape or a dtype that would lose values. A recurrent policy is asked by `answer`, with the state that it
-    answered before.
+    Methods take observations [N, *observation_shape] as the environment returns them, for any N, and raise ValueError
+    for another shape or a dtype that would lose values. A recurrent policy needs `answer`, with the state from the
+    previous answer.
 
     Attributes:
-        metadata: metadata.json.
-        spec: the observations and actions of its environment, from the metadata.
-        state_size: U of a recurrent policy's state; 0 for others.
+        metadata: the content of metadata.json.
+        spec: observations and actions of the environment, from the metadata.
+        state_size: U, the length of the recurrent state; 0 if the policy is not recurrent.
     """
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
@@ -59,9 +59,8 @@ class Policy:
         for name in _OF_SPEC:
             of_spec[name] = tuple(metadata[name]) if isinstance(metadata[name], list) else metadata[name]
         self.spec = EnvironmentSpec(**of_spec)
-        self.state_size = int(metadata.get("state_size", 0))  # which policies of earlier versions do not name
-        # A signature does not keep its variables alive; the object that it was loaded with does.
-        self._saved_model = saved_model
+        self.state_size = int(metadata.get("state_size", 0))  # absent in policies of earlier versions
+        self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self._signature = saved_model.signatures[SIGNATURE]
         want = input_signature(self.spec, self.state_size)
         have = sorted(self._signature.structured_input_signature[1].values(), key=lambda tensor: tensor.name)
@@ -72,36 +71,35 @@ class Policy:
             raise PolicyError(f"{METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
 
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
-        """Actions as the environment takes them: sampled, differently at every call, or the most probable.
+        """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
 
-        [N] int32 (of equals the first), or [N, d] float32 within the environment's bounds.
+        [N] int32, or [N, d] float32 within the environment's bounds.
         """
         return self.answer(observation)["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:
-        """f(·|φ(x)) [N, A] float32, where actions are discrete."""
+        """f(·|φ(x)) [N, A] float32, for discrete actions."""
         return self.answer(observation)["probabilities"]
 
     def q(self, observation: np.ndarray) -> np.ndarray:
-        """Q(x, ·) [N, A] float32, where actions are discrete, in units of the (for Atari clipped) discounted return."""
+        """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards)."""
         return self.answer(observation)["q"]
 
     def initial_state(self, count: int) -> np.ndarray:
-        """[count, U] float32: the state in which an episode begins, for so many environments."""
+        """[count, U] float32: the state with which an episode begins."""
         if not self.state_size:
             return np.zeros((count, 0), np.float32)
         return self._saved_model.signatures[INITIAL_STATE](count=tf.constant(count, tf.int32))["state"].numpy()
 
     def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """All that the signature answers, by name; see the module.
+        """All outputs of the signature, by name; see the module.
 
         Args:
             observation: [N, *observation_shape].
-            state: [N, U] that `initial_state` gave, or the answer to each one's observation before. Not looked at where
-                the policy is not recurrent.
+            state: [N, U] from `initial_state` or the previous answer; ignored if the policy is not recurrent.
 
         Raises:
-            ValueError: see the class; or the policy is recurrent, and the state is missing or of another shape.
+            ValueError: see the class; or a recurrent policy's state is missing or has another shape.
         """
         observation = np.asarray(observation)
         shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
@@ -115,8 +113,8 @@ class Policy:
             if state is None or np.shape(state) != shape:
                 got = "none" if state is None else f"shape {np.shape(state)}"
                 raise ValueError(
-                    f"this policy is recurrent: want its state of shape {shape}, got {got}; `initial_state` gives the "
-                    "first, `answer` each next one"
+                    f"this policy is recurrent: want its state of shape {shape}, got {got}; `initial_state` returns "
+                    "the first, `answer` the next one"
                 )
             inputs["state"] = tf.constant(state, tf.float32)
         answers = self._signature(**inputs)
@@ -124,7 +122,7 @@ class Policy:
 
 
 def load_policy(directory: str | Path) -> Policy:
-    """The policy in `directory`, as a run, `acer_tf export` or `export_policy` wrote it.
+    """The policy that a run, `acer_tf export` or `export_policy` wrote to `directory`.
 
     >>> policy = acer_tf.load_policy("results/policies/pong")
     >>> policy.spec.observation_shape
@@ -133,7 +131,7 @@ def load_policy(directory: str | Path) -> Policy:
     (2,)
 
     Raises:
-        PolicyError: `directory` is not a policy, is damaged, or is of a format that this version does not know.
+        PolicyError: `directory` is not a policy, is damaged, or has a format that this version does not know.
     """
     directory = Path(directory)
     metadata = _read_metadata(directory)
@@ -141,14 +139,14 @@ def load_policy(directory: str | Path) -> Policy:
         return Policy(metadata, tf.saved_model.load(str(directory)))
     except PolicyError as error:
         raise PolicyError(f"{directory} is not a usable policy: {error}") from error
-    except Exception as error:  # damaged bytes fail in any way: no list of exceptions would be complete
+    except Exception as error:  # TensorFlow raises many types on damaged files
         raise PolicyError(f"the policy in {directory} is damaged: {_first_line(error)}") from error
 
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
     observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
-    return [observation, state] if state_size else [observation]  # in the order of their names
+    return [observation, state] if state_size else [observation]  # sorted by name
 
 
 def _read_metadata(directory: Path) -> dict[str, Any]:
@@ -164,7 +162,7 @@ def _read_metadata(directory: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise PolicyError(f"{path} cannot be read: {error}") from error
     if not isinstance(metadata, dict) or "format" not in metadata:
-        raise PolicyError(f"{path} is not the metadata of a policy: it names no format")
+        raise PolicyError(f"{path} is not the metadata of a policy: it has no format")
     if metadata["format"] != FORMAT:
         raise PolicyError(f"{path} is of format {metadata['format']!r}; this version of acer_tf reads format {FORMAT}")
     if missing := [name for name in (*GIVEN, *_OF_SPEC, "frames", "atari_preset_values") if name not in metadata]:

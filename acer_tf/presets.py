@@ -1,4 +1,4 @@
-"""Named sets of settings: those of the papers, of OpenAI baselines, and the usual ones of families of environments."""
+"""Named sets of settings: those of the papers, of OpenAI baselines, and the usual ones for families of environments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from acer_tf.envs import family_of, spec
 from acer_tf.rules import RULES, rule_of
 
-# Mnih et al. 2015 and, of its authors, google-deepmind/dqn_zoo: RMSProp's ε is theirs for the mean over a batch of 32.
+# Mnih et al. 2015, and its authors' google-deepmind/dqn_zoo, where RMSProp's ε is for the mean over a batch of 32.
 _DQN: dict[str, Any] = {
     "num_envs": 1,
     "unroll_length": 4,
@@ -40,12 +40,12 @@ _ORIGINAL = {
     "evaluation_epsilon": 0.05,
 }
 
-# Each is complete for what it names: a value not listed is the default of `Settings`, shared by all presets.
+# A value that a preset does not list is the default of `Settings`.
 PRESETS: dict[str, dict[str, Any]] = {
     # OpenAI baselines' ACER, the public implementation to match.
     "baselines": {},
-    # The paper's §4, and where it is silent A3C as its authors described it (RMSProp ε 0.1 presumes summed gradients).
-    # Four threads share an update: it costs less, and moves θ as theirs do. The clip is the usual one of others' A3C.
+    # The paper's §4. What it leaves open is as in A3C's paper (RMSProp ε 0.1 presumes summed gradients); the clip is
+    # the one usual in public A3Cs. One update stands for those of four threads: it costs less and moves θ as they do.
     "paper": {
         "trajectories_per_update": 4,
         "entropy_weight": 0.001,
@@ -57,11 +57,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "reduction": "threads",
         "replay_start": 0,
     },
-    # `baselines` with step size and replay at the scale of games that are learned in a million steps.
+    # `baselines` with step size and replay for games that are learned in a million steps.
     "minatar": {"learning_rate": 3e-3, "replay_start": 1_000},
-    # `baselines` for tasks that are learned in some 100,000 steps: more updates per step, replay from early on.
+    # `baselines` for tasks that are learned in about 100,000 steps: more updates per step, and replay from early on.
     "classic": {"num_envs": 8, "replay_start": 200, "learning_rate": 1e-3},
-    # `paper_continuous` for tasks that are learned in some 100,000 steps.
+    # `paper_continuous` for tasks that are learned in about 100,000 steps.
     "classic_continuous": {
         "num_envs": 8,
         "unroll_length": 20,
@@ -115,15 +115,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def fitting_presets(agent: str) -> tuple[str, ...]:
-    """The presets that `--agent` takes: its own, or all that are no other rule's."""
+    """The presets that an agent takes: its own, or else those of no other agent."""
     owned = {preset for rule in RULES.values() for preset in rule.presets}
     return rule_of(agent).presets or tuple(name for name in PRESETS if name not in owned)
 
 
 def usual_preset(env: str, agent: str) -> str:
-    """What `--preset=auto` is: the rule's own first one, or the one of the environment's family.
+    """The preset that `--preset=auto` means: the agent's first own one, else that of the environment's family.
 
-    The environment is made, to see its actions, only where neither family nor rule tells of which kind they are.
+    The environment is made only if neither its family nor the agent tells the kind of its actions.
 
     Raises:
         InvalidEnvironment: it cannot be made.

@@ -10,17 +10,17 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What `--agent` stands for.
+    """The meaning of a value of `--agent`.
 
     Attributes:
-        discrete: "module:Class" of the agent with discrete actions; "" where there is none.
-        continuous: the same with continuous actions.
-        fixed: settings that define it.
-        without_trust_region: the rule that this is without its trust region, which then defines it; else "".
-        trajectory_weights: whether rows weigh by the importance of their trajectory: what makes TIS of A3C.
-        recurrent: whether it learns on recurrent networks too, where actions are discrete.
-        transitions: whether it learns from single transitions, drawn as a batch, rather than from whole windows.
-        presets: of `acer_tf.presets` that are its own; without any it takes those that are no other rule's.
+        discrete: "module:Class" of the agent for discrete actions; "" if it has none.
+        continuous: the same for continuous actions.
+        fixed: settings that define the rule and cannot be changed.
+        without_trust_region: for a rule defined by its trust region, the name of the same rule without one; else "".
+        trajectory_weights: whether rows are weighted by the importance of their trajectory, as in TIS but not in A3C.
+        recurrent: whether it supports recurrent networks (with discrete actions).
+        transitions: whether it learns from batches of single transitions, not from whole windows.
+        presets: those of `acer_tf.presets` that only this rule takes; if empty, it takes those of no other rule.
     """
 
     discrete: str = ""
@@ -33,7 +33,7 @@ class Rule:
     presets: tuple[str, ...] = ()
 
     def accepts(self, *, continuous: bool) -> bool:
-        """Whether it chooses actions of this kind."""
+        """Whether the rule supports actions of this kind."""
         return bool(self.continuous if continuous else self.discrete)
 
 
@@ -41,8 +41,8 @@ _ACER = "acer_tf.agents.acer:Acer"
 _ACTOR_CRITIC = "acer_tf.agents.actor_critic:ActorCritic"
 _ON_POLICY = {"on_policy_updates": True, "replay_ratio": 0.0}
 
-# The paper calls replay ratio 0 A3C (§4): the same update, without the trust region or with it. With continuous actions
-# it is A3C's own (appendix E.2), and TIS is its off-policy form.
+# With discrete actions, A3C and Trust-A3C are ACER's update at replay ratio 0 (§4). With continuous actions they are
+# A3C's own update, and TIS is its off-policy form (appendix E.2).
 RULES: dict[str, Rule] = {
     "acer": Rule(_ACER, recurrent=True),
     "acer_continuous": Rule(continuous="acer_tf.agents.acer_continuous:AcerContinuous"),
@@ -62,10 +62,10 @@ RULES: dict[str, Rule] = {
 def rule_of(agent: str) -> Rule:
     """The rule that `--agent` names: of `RULES`, or "module:Class", a subclass of `acer_tf.agents.agent.Agent`.
 
-    The class is not imported here; whether it suits the environment's actions shows when it is made.
+    The class is not imported here. Whether it supports the environment's actions is found when it is made.
 
     Raises:
-        KeyError: neither.
+        KeyError: `agent` is neither.
     """
     if agent in RULES:
         return RULES[agent]
@@ -75,11 +75,11 @@ def rule_of(agent: str) -> Rule:
 
 
 def rules_for(*, continuous: bool) -> list[str]:
-    """The names of the rules for one kind of actions."""
+    """The names of the rules that support actions of this kind."""
     return [name for name, rule in RULES.items() if rule.accepts(continuous=continuous)]
 
 
 def is_reference(name: str) -> bool:
-    """Whether `name` has the form "module:attribute", for what users bring themselves."""
+    """Whether `name` has the form "module:attribute", which names a user's class or object."""
     module, colon, attribute = name.partition(":")
     return bool(colon) and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))

@@ -1,4 +1,4 @@
-"""What a run is: one frozen dataclass, a line for each setting, and the check of every value before anything starts."""
+"""The settings of a run: one frozen dataclass, an entry for each setting, and the checks made before a run starts."""
 
 from __future__ import annotations
 
@@ -18,97 +18,80 @@ _ACER, _CONTINUOUS, _DQN = ("Acer",), ("AcerContinuous",), ("Dqn",)
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used: the message names it, its value, and what would be right."""
+    """An invalid setting: the message names it, its value, and what would be right."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that decides what a run computes. A run folder belongs to one such value.
+    """Everything that decides what a run computes.
 
-    The names are those of the flags of `acer_tf train`. Steps are agent decisions, counted over all environments
-    unless said otherwise. A default never changes, so that records which lack a setting keep their meaning.
-    `make_settings` makes one from a preset; `dataclasses.replace` changes one.
+    The names are those of the flags of `acer_tf train`. Steps are agent decisions, summed over all environments unless
+    stated otherwise. A default never changes, so that records which lack a setting keep their meaning.
+    `make_settings` starts from a preset; `dataclasses.replace` changes single settings.
     """
 
     # fmt: off
     env: str = setting(
         dataclasses.MISSING, d.ANY, "environment: atari/<Game>, minatar/<game>, control/<task>, "
-        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0",
-    )
+        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0")
     agent: str = setting(
         "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
         f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
         f"ratio 0, without and with trust region); continuous ones: {', '.join(rules_for(continuous=True))}; or "
-        "module:Class of your own",
-    )
+        "module:Class of your own")
     preset: str = setting(
         "baselines", d.Range(lambda x: x in PRESETS, f"one of {', '.join(PRESETS)}"),
-        f"named set of values, each of which its own flag overrides: {', '.join(PRESETS)}; without it, what the run "
-        "folder has, else what suits the environment",
-    )
+        f"named set of values, which other flags override: {', '.join(PRESETS)}; if not given, that of the run folder, "
+        "else the usual one for the environment")
     seed: int = setting(0, d.at_least(0), "seed of everything random in the run")
     total_steps: int = setting(
-        10_000_000, d.at_least(1), "agent decisions over all environments (an Atari step is 4 frames)",
-    )
+        10_000_000, d.at_least(1), "agent decisions over all environments (an Atari step is 4 frames)")
     log_interval: int = setting(10_000, d.at_least(1), "steps between rows of progress.csv")
 
     atari_preset: str = setting(
-        "acer2016", d.one_of(*ATARI_PRESETS), "how games are shown: acer2016 or machado2018", d.ATARI, speed=True,
-    )
+        "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI, speed=True)
     num_envs: int = setting(16, d.at_least(1), "environments that step together", speed=True)
     unroll_length: int = setting(20, d.at_least(1), "k: steps per environment between on-policy updates", speed=True)
     trajectories_per_update: int = setting(
-        0, d.at_least(0), "trajectories of k steps that one update learns from; a divisor of num_envs, or 0 for one "
-        "of every environment", speed=True,
-    )
+        0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
+        speed=True)
 
     on_policy_updates: bool = setting(
-        True, d.TRUTH, "whether the steps just collected make an update of their own, besides joining the replay",
-        speed=True,
-    )
+        True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay",
+        speed=True)
     replay_ratio: float = setting(
-        4.0, d.at_least(0), "mean number of replayed updates per on-policy update (Poisson)", speed=True,
-    )
+        4.0, d.at_least(0), "mean number of replayed updates per on-policy update (Poisson)", speed=True)
     replay_poisson: bool = setting(
-        True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson), or is always the replay ratio",
-        d.REPLAY, speed=True,
-    )
+        True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
+        d.REPLAY, speed=True)
     replay_start: int = setting(10_000, d.at_least(0), "steps per environment before replay begins")
     replay_capacity: int = setting(50_000, d.at_least(1), "steps per environment that replay keeps")
     replay_segments_only: bool = setting(
-        False, d.TRUTH, "replay windows start only where collected segments did, as in OpenAI baselines", d.REPLAY,
-        d.WINDOWS,
-    )
+        False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines", d.REPLAY, d.WINDOWS)
     burn_in: int = setting(
-        10, d.at_least(0), "rows before each replayed window that move the stored recurrent state and teach nothing",
-        d.REPLAY, d.RECURRENT, speed=True,
-    )
+        10, d.at_least(0), "rows before each replayed window that update the stored recurrent state and give no loss",
+        d.REPLAY, d.RECURRENT, speed=True)
 
     replay_priority: str = setting(
-        "uniform", d.one_of("uniform", "proportional", "rank"), "draw what is replayed uniformly, by priority "
-        "(proportional), or by the rank of its priority", d.REPLAY, speed=True,
-    )
+        "uniform", d.one_of("uniform", "proportional", "rank"), "how replayed trajectories are drawn: uniformly, in "
+        "proportion to their priority, or by its rank", d.REPLAY, speed=True)
     replay_batch: int = setting(
         0, d.at_least(0), "trajectories (DQN: transitions) per draw by priority; 0 for trajectories_per_update",
-        d.BATCHES, speed=True,
-    )
+        d.BATCHES, speed=True)
     priority_exponent: float = setting(
-        0.6, d.UNIT_INTERVAL, "α: draws are in proportion to priority^α, at the run's start", d.REPLAY, d.PRIORITIES,
-    )
+        0.6, d.UNIT_INTERVAL, "α at the run's start: the probability of a draw is proportional to priority^α",
+        d.REPLAY, d.PRIORITIES)
     priority_exponent_final: float = setting(
-        0.6, d.UNIT_INTERVAL, "α at the run's end, linearly from its start", d.REPLAY, d.PRIORITIES,
-    )
+        0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
     priority_epsilon: float = setting(1e-6, d.at_least(0), "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
     importance_exponent: float = setting(
-        0.4, d.UNIT_INTERVAL, "β: draws weigh (stored · probability)^-β, at the run's start", d.REPLAY, d.PRIORITIES,
-    )
+        0.4, d.UNIT_INTERVAL, "β at the run's start: a draw has weight (stored · probability)^-β", d.REPLAY,
+        d.PRIORITIES)
     importance_exponent_final: float = setting(
-        1.0, d.UNIT_INTERVAL, "β at the run's end, linearly from its start", d.REPLAY, d.PRIORITIES,
-    )
+        1.0, d.UNIT_INTERVAL, "β at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
     weights_by_batch: bool = setting(
-        True, d.TRUTH, "divide the draws' weights by the largest in the batch, else by the largest in the replay",
-        d.REPLAY, d.PRIORITIES,
-    )
+        True, d.TRUTH, "divide the weights of draws by the largest in the batch, else by the largest in the replay",
+        d.REPLAY, d.PRIORITIES)
 
     network: str = setting(
         "auto", d.Range(
@@ -116,81 +99,62 @@ class Settings:
             f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
         ),
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
-        "module:NAME of a torso of your own, or auto by the observations", speed=True,
-    )
+        "module:NAME of your own torso, or auto, which depends on the observations", speed=True)
     precision: str = setting(
-        "auto", d.one_of("auto", "float32", "bfloat16"), "of the torso: float32, bfloat16, or auto by the processor",
-        speed=True,
-    )
+        "auto", d.one_of("auto", "float32", "bfloat16"), "of the torso: float32, bfloat16, or auto, which depends on "
+        "the processor", speed=True)
     initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
 
     learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
     rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
     rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
     rmsprop_centered: bool = setting(
-        False, d.TRUTH, "take the square of the gradient's running mean off under RMSProp's root", speed=True,
-    )
-    rmsprop_initial_accumulator: float = setting(1.0, d.at_least(0), "start of RMSProp's mean square")
+        False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root", speed=True)
+    rmsprop_initial_accumulator: float = setting(1.0, d.at_least(0), "initial value of RMSProp's mean square")
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
     gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
     retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace", rules=_ACER)
     importance_truncation: float = setting(
         10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"), "c; inf for none", d.IMPORTANCE,
-        rules=("Acer", "AcerContinuous", "ActorCritic"),
-    )
+        rules=("Acer", "AcerContinuous", "ActorCritic"))
     trust_region_delta: float = setting(1.0, d.POSITIVE_OR_INFINITE, "δ per state; inf for no trust region")
     average_decay: float = setting(0.99, d.BELOW_ONE, "α of the average policy network", d.TRUST_REGION)
     entropy_weight: float = setting(0.01, d.at_least(0), "β of the entropy bonus", rules=_ACER)
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
-        rules=_ACER,
-    )
+        rules=_ACER)
     critic_weight: float = setting(0.5, d.at_least(0), "factor of ½ (Q_ret − Q)²")
     reduction: str = setting(
-        "mean", d.one_of("mean", "sum", "threads"), "mean over rows; sum over rows and mean over trajectories; or "
-        "threads: so, with the learning rate and the decays of as many updates as there are trajectories",
-    )
+        "mean", d.one_of("mean", "sum", "threads"), "of the gradient: mean over rows; sum over rows and mean over "
+        "trajectories; or threads: as sum, with learning rate and decays of one update per trajectory")
     reward_clip: float | None = setting(
-        None, d.Range(lambda x: x is None or x > 0, "above 0 (inf turns clipping off)"), "learning clips rewards to ± "
-        "this; by default 1 on Atari and inf elsewhere",
-    )
+        None, d.Range(lambda x: x is None or x > 0, "above 0 (inf turns clipping off)"), "rewards are clipped to ± "
+        "this for learning; by default 1 on Atari and inf elsewhere")
 
     policy_std: float = setting(
-        0.3, d.POSITIVE, "σ of the policy, fixed, in units in which actions lie in [-1, 1]", d.REAL_ACTIONS,
-    )
+        0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
     advantage_samples: int = setting(
-        5, d.at_least(1), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True,
-    )
+        5, d.at_least(1), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True)
     normalize_observations: bool = setting(
-        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True,
-    )
+        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True)
     dueling: bool = setting(
-        True, d.TRUTH, "stochastic dueling network; without it V and Q are separate (ablation)", rules=_CONTINUOUS,
-        speed=True,
-    )
+        True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", rules=_CONTINUOUS, speed=True)
     retrace: bool = setting(
-        True, d.TRUTH, "Retrace and Q_opc; without them importance-sampled returns (ablation)", rules=_CONTINUOUS,
-        speed=True,
-    )
+        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", rules=_CONTINUOUS, speed=True)
 
     double_q: bool = setting(
         True, d.TRUTH, "the online network chooses the next action that the target network values", rules=_DQN,
-        speed=True,
-    )
+        speed=True)
     shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", rules=_DQN)
     error_clip: float = setting(
-        1.0, d.POSITIVE_OR_INFINITE, "errors beyond this have the gradient of this; inf for none", rules=_DQN,
-    )
+        1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", rules=_DQN)
     target_period: int = setting(
-        30_000, d.at_least(1), "steps between copies of the online into the target network", rules=_DQN,
-    )
+        30_000, d.at_least(1), "steps between copies of the online network to the target network", rules=_DQN)
     exploration_final: float = setting(
-        0.01, d.UNIT_INTERVAL, "ε of the ε-greedy policy at the end of its way from 1", rules=_DQN,
-    )
+        0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", rules=_DQN)
     exploration_steps: int = setting(
-        1_000_000, d.at_least(0), "steps of that way, from where learning begins", rules=_DQN,
-    )
+        1_000_000, d.at_least(0), "steps over which ε falls, from the start of learning", rules=_DQN)
     evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", rules=_DQN)
     # fmt: on
 
@@ -219,16 +183,13 @@ class Settings:
             )
         if self.trajectories_per_update and self.num_envs % self.trajectories_per_update:
             raise SettingsError(
-                f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}; 0 "
-                "takes all at once"
+                f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}, or "
+                "be 0 for all environments"
             )
         if self.preset not in (fitting := fitting_presets(self.agent)):
             raise SettingsError(f"--preset={self.preset}: --agent={self.agent} takes one of {', '.join(fitting)}")
         if not self.replay_poisson and self.replay_ratio % 1:
-            raise SettingsError(
-                f"--replay_ratio={self.replay_ratio}: must be a whole number with --noreplay_poisson, which makes that "
-                "many updates each time"
-            )
+            raise SettingsError(f"--replay_ratio={self.replay_ratio}: must be a whole number with --noreplay_poisson")
         if not self.on_policy_updates and self.replay_ratio == 0:
             raise SettingsError("--noon_policy_updates with --replay_ratio=0.0: nothing would be learned")
         if self.replay_capacity < self.unroll_length:
@@ -243,32 +204,32 @@ class Settings:
         if self.reduction == "threads" and self.replay_batch not in (0, self.threads_per_update):
             raise SettingsError(
                 f"--replay_batch={self.replay_batch}: must be 0 or {self.threads_per_update} with --reduction=threads, "
-                "where every update stands for as many threads'"
+                "where every update has one trajectory per thread"
             )
         if self.recurrent:
             self._check_recurrent()
 
     @property
     def rule(self) -> Rule:
-        """What `--agent` stands for."""
+        """The update rule that `agent` names."""
         return rule_of(self.agent)
 
     @property
     def family(self) -> Family:
-        """That the environment is of."""
+        """The environment's family."""
         return family_of(self.env)
 
     @property
     def trust_region(self) -> bool:
-        """Whether updates are projected, and an average policy network is kept."""
+        """Whether updates are projected and an average policy network is kept."""
         return math.isfinite(self.trust_region_delta)
 
     @property
     def threads_per_update(self) -> int:
-        """How many of the paper's threads, whose updates come one after another, one update stands for.
+        """How many of the paper's threads, which update one after another, one update stands for.
 
         To first order in the step, B of their updates move θ by B times the learning rate along the mean of their
-        gradients, and leave α^B of what was in θ_a, and decay^B of what was in RMSProp's accumulator.
+        gradients. They multiply the old part of θ_a by α^B, and that of RMSProp's accumulator by decay^B.
         """
         return (self.trajectories_per_update or self.num_envs) if self.reduction == "threads" else 1
 
@@ -279,37 +240,37 @@ class Settings:
 
     @property
     def update_rmsprop_decay(self) -> float:
-        """Of RMSProp's mean square in one update: see `threads_per_update`."""
+        """Decay of RMSProp's mean square in one update: see `threads_per_update`."""
         return self.rmsprop_decay**self.threads_per_update
 
     @property
     def update_average_decay(self) -> float:
-        """Of the average policy network in one update: see `threads_per_update`."""
+        """α of the average policy network in one update: see `threads_per_update`."""
         return self.average_decay**self.threads_per_update
 
     @property
     def recurrent(self) -> bool:
-        """Whether the network carries a state from one observation to the next."""
+        """Whether the network is recurrent."""
         return self.network != "auto" and architecture_of(self.network).recurrent
 
     @property
     def window_length(self) -> int:
-        """Rows per trajectory in replay: single transitions for DQN."""
+        """Rows per trajectory in replay: 1 for DQN's transitions."""
         return 1 if self.rule.transitions else self.unroll_length
 
     @property
     def exploration_start(self) -> int:
-        """Steps before ε begins to fall: where learning begins (Mnih et al. 2015)."""
+        """Steps before ε begins to fall, which is when learning begins (Mnih et al. 2015)."""
         return self.replay_start * self.num_envs
 
     @property
     def noise_seed(self) -> int:
-        """`seed` as TensorFlow's generators take it: of the actions that an update draws."""
+        """`seed` as an int32, for the actions that an update draws."""
         return self.seed % 2**31
 
     @property
     def effective_reward_clip(self) -> float:
-        """`reward_clip`, or where it is not given what is usual in the environment's family."""
+        """`reward_clip` if given, else the usual one of the environment's family."""
         return self.family.reward_clip if self.reward_clip is None else self.reward_clip
 
     def _check_recurrent(self) -> None:
@@ -324,8 +285,7 @@ class Settings:
             )
         if self.replay_segments_only:
             raise SettingsError(
-                f"--replay_segments_only: not with {network}, whose windows start where collected segments do in any "
-                "case, and go on after their ends by --burn_in rows"
+                f"--replay_segments_only: not with {network}, whose windows always start where collected segments do"
             )
         least = 2 * self.unroll_length + self.burn_in
         if self.replay_ratio > 0 and self.replay_capacity < least:
@@ -336,20 +296,19 @@ class Settings:
 
 
 def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
-    """Settings from the preset, then the agent, then what was given by name, the later over the earlier.
+    """Settings from the preset, overridden by those that define the agent, overridden by the given values.
 
     >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
     >>> settings.entropy_weight, settings.seed
     (0.001, 3)
 
     Args:
-        given: values by name, as a mapping. "preset" may be "auto", as it is without one: what suits the environment
-            and the agent.
-        values: more of them, as keywords; they count where both give one.
+        given: values by name. The default of "preset" is "auto": the usual one for the environment and the agent.
+        values: more of them, as keywords, which override `given`.
 
     Raises:
         SettingsError: an unknown name, preset or agent, or a value out of range.
-        InvalidEnvironment: the usual preset depends on the environment's actions, and there is no such environment.
+        InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
     """
     given = {**(given or {}), **values}
     known = declarations(Settings)
@@ -368,7 +327,7 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
 
 
 def speed_key(settings: Settings) -> tuple[Any, ...]:
-    """What decides how fast resolved `settings` run, and how large their checkpoints are: equal keys are alike."""
+    """Resolved settings with equal keys run equally fast, with checkpoints of equal size."""
     deciding = [name for name, declared in declarations(Settings).items() if declared.speed]
     env = settings.family if settings.family.alike else settings.env
     rule = settings.rule.discrete, settings.rule.continuous, settings.rule.trajectory_weights
@@ -376,54 +335,7 @@ def speed_key(settings: Settings) -> tuple[Any, ...]:
     return env, rule, settings.trust_region, replays, *(getattr(settings, name) for name in deciding)
 
 
-def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` for strict JSON: infinities as the strings that flags take."""
-    return {name: str(v) if isinstance(v, float) and not math.isfinite(v) else v for name, v in settings.items()}
-
-
-def settings_document(settings: Settings) -> dict[str, Any]:
-    """`settings` as records hold them."""
-    return jsonable(dataclasses.asdict(settings))
-
-
-def settings_from(document: Mapping[str, Any]) -> Settings:
-    """The inverse of `settings_document`, also of a record older than some of the settings (see `completed`).
-
-    Raises:
-        SettingsError: not settings of this version.
-    """
-    return make_settings({k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in completed(document).items()})
-
-
-def completed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's settings, with the defaults of those that there were none of yet when it was made.
-
-    So a new setting must have the default that leaves everything as it was, and a default never changes (a preset can):
-    runs made before go on, and count.
-    """
-    return jsonable(_DEFAULTS) | dict(document)
-
-
-def changed(settings: Settings) -> dict[str, Any]:
-    """The part of `settings_document` that differs from the defaults: it stays the same where settings are added."""
-    defaults = completed({})
-    return {name: v for name, v in settings_document(settings).items() if defaults.get(name) != v}
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """A line for each setting whose value differs between two records: "name: old value, new value"."""
-    old, new, missing = completed(old), completed(new), object()
-    return [
-        f"{name}: {old.get(name, '(absent)')} there, {new.get(name, '(absent)')} here"
-        for name in sorted({*old, *new})
-        if old.get(name, missing) != new.get(name, missing)
-    ]
-
-
 def setting_types() -> dict[str, type]:
-    """The Python type of each setting, for the flags: int, float, bool or str (an optional float counts as float)."""
+    """The type of each setting's flag: int, float, bool or str (float for an optional float)."""
     hints = get_type_hints(Settings)
     return {f.name: float if hints[f.name] == float | None else hints[f.name] for f in dataclasses.fields(Settings)}
-
-
-_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Settings) if f.default is not dataclasses.MISSING}

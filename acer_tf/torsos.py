@@ -1,7 +1,7 @@
-"""The torsos that `--network` names, one line each: what reads observations, before the heads.
+"""The torsos that `--network` names, one line each: from observations to features, before the heads.
 
-A torso is built of `networks.Layers`, so nothing here imports TensorFlow. A user's own is a `Torso` in a module of
-theirs: `--network=module:NAME`.
+A torso is built with `networks.Layers`, so nothing here imports TensorFlow. Users name their own `Torso` as
+`--network=module:NAME`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,24 @@ from acer_tf.rules import is_reference
 from acer_tf.types import EnvironmentSpec
 
 Layers = Any  # networks.Layers, which this must not import
-# See agents.compiled.
-Execution = Literal["xla", "serial", "parallel"]
+Execution = Literal["xla", "serial", "parallel"]  # see agents.compiled
 
-# Side of the patches in which the torso "nature" reads frames. Its first layer has 8x8 kernels at stride 4: a 2x2
-# convolution at stride 1 over such patches.
+# Side of the patches in which the torso "nature" reads frames: its first layer, 8x8 kernels at stride 4, is a 2x2
+# convolution at stride 1 over these patches.
 PATCH = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Torso:
-    """What turns observations into features.
+    """Turns observations into features.
 
     Attributes:
-        build: from `networks.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are what the
-            environment shows, frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
-        reads: whether it can read the observations of an environment.
+        build: from `networks.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
+            observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
+        reads: whether the torso can read the observations of an environment.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
-        acting: how the policy is compiled to act. With convolutions, XLA is slower than operation by operation.
-        updates: how updates are compiled. "parallel" pays only where products are large, and then so do more threads
-            and, where the processor has it in hardware, bfloat16.
+        acting: how the policy is compiled for acting. With convolutions, XLA is slower than single operations.
+        updates: how updates are compiled. "parallel" pays only with large matrix products.
     """
 
     build: Callable[[Layers, Any], Any]
@@ -45,7 +43,7 @@ class Torso:
 
     @property
     def large(self) -> bool:
-        """Whether its products are large enough for several threads and for bfloat16 to pay."""
+        """Whether matrix products are large enough for several threads, and hardware bfloat16, to pay."""
         return self.updates == "parallel"
 
 
@@ -75,21 +73,21 @@ def _mlp(layers: Layers, x: Any) -> Any:
     return layers.hidden(64, "tanh", "dense2", layers.hidden(64, "tanh", "dense1", layers.flat(layers.scaled(x))))
 
 
-# In the order in which `--network=auto` asks them whether they can read an environment.
+# In the order in which `--network=auto` tries them.
 TORSOS: dict[str, Torso] = {
-    # Mnih et al. 2015: 84x84 frames, convolutions 32-64-64 and 512 units.
+    # Mnih et al. 2015: 84x84 frames, convolutions of 32, 64 and 64 channels, 512 units.
     "nature": Torso(_nature, _nature_reads, patches=True, acting="serial", updates="parallel"),
-    # Young & Tian 2019: images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 and 128 units.
+    # Young & Tian 2019: images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
     "small": Torso(_small, _small_reads, acting="serial"),
-    # Flat observations, two layers of 64 tanh units.
+    # Flattened observations, two layers of 64 tanh units.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1),
 }
 
 
 class Architecture(NamedTuple):
-    """What `--network` stands for."""
+    """The meaning of a value of `--network`."""
 
-    torso: str  # of `TORSOS`, or "module:NAME" of a user's own
+    torso: str  # of `TORSOS`, or "module:NAME" of a user's torso
     recurrent: bool = False  # whether an LSTM of 256 units follows the torso
 
 
@@ -102,20 +100,20 @@ def architecture_of(network: str) -> Architecture:
     """The architecture that `--network` names.
 
     Raises:
-        ValueError: neither of `ARCHITECTURES` nor of the form "module:NAME".
+        ValueError: the name is neither in `ARCHITECTURES` nor of the form "module:NAME".
     """
     if is_reference(network):
         return Architecture(network)
     if network not in ARCHITECTURES:
-        raise ValueError(f"there is no network {network!r}; there are {', '.join(ARCHITECTURES)}, and module:NAME")
+        raise ValueError(f"unknown network {network!r}: must be one of {', '.join(ARCHITECTURES)}, or module:NAME")
     return ARCHITECTURES[network]
 
 
 def torso_of(network: str) -> Torso:
-    """The torso of what `--network` names; a user's own is imported.
+    """The torso of the network that `--network` names; a user's torso is imported.
 
     Raises:
-        ValueError: a user's own cannot be imported, or is no `Torso`.
+        ValueError: a user's torso cannot be imported, or is not a `Torso`.
     """
     name = architecture_of(network).torso
     if name in TORSOS:
@@ -124,17 +122,17 @@ def torso_of(network: str) -> Torso:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"it cannot be imported: {error}") from error
+        raise ValueError(f"cannot be imported: {error}") from error
     if not isinstance(found, Torso):
-        raise ValueError(f"{name} is of type {type(found).__name__}; it must be an acer_tf.torsos.Torso")
+        raise ValueError(f"{name} is of type {type(found).__name__}; must be an acer_tf.torsos.Torso")
     return found
 
 
 def default_network(spec: EnvironmentSpec) -> str:
-    """The name of the first torso that can read an environment; "mlp" where actions are continuous.
+    """The name of the first torso that can read the observations; "mlp" if actions are continuous.
 
     Raises:
-        ValueError: none can.
+        ValueError: no torso can.
     """
     for name, torso in TORSOS.items():
         if torso.reads(spec) and (name == "mlp" or not spec.continuous):

@@ -1,4 +1,4 @@
-"""What every test runs under. Set before TensorFlow is imported anywhere."""
+"""The environment of every test, set before TensorFlow is imported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-# A test is many small operations: more threads than this only wait for one another.
+# Tests run many small operations, for which more threads only wait for each other.
 _THREADS = str(min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
 
 for _name, _value in {
@@ -24,18 +24,18 @@ for _name, _value in {
 
 
 def _keras_globals() -> tuple[str, str]:
-    """Keras' global dtype policy and floatx; their defaults where nothing has imported Keras. Imports nothing."""
+    """Keras' global dtype policy and floatx; their defaults if nothing has imported Keras."""
     keras = sys.modules.get("keras")
-    if keras is None or not hasattr(keras, "config"):  # not imported, or not yet whole
+    if keras is None or not hasattr(keras, "config"):  # not imported, or not completely
         return "float32", "float32"
     return keras.config.dtype_policy().name, keras.config.floatx()
 
 
 @contextlib.contextmanager
 def keras_globals_unchanged() -> Iterator[None]:
-    """Fails, and puts things back, where the body leaves Keras' global dtype policy or floatx other than it found them.
+    """Fails, and restores them, if the body changes Keras' global dtype policy or floatx.
 
-    A policy that leaks out of one test changes the dtype of every model that later tests build.
+    A policy that leaks from one test changes the dtype of the models in later tests.
     """
     before = _keras_globals()
     yield
@@ -45,14 +45,16 @@ def keras_globals_unchanged() -> Iterator[None]:
 
         keras.config.set_floatx(before[1])
         keras.config.set_dtype_policy(before[0])
-        pytest.fail(f"left Keras' global (dtype policy, floatx) at {after}, found {before}: give each model its own")
+        pytest.fail(
+            f"left Keras' global (dtype policy, floatx) at {after}, found {before}: set the dtype policy per model"
+        )
 
 
 @pytest.fixture(autouse=True)
 def _event_files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorBoard reads event files by name: second, host, process, a counter without leading zeros (10 before 9).
+    """Resets the counter in the names of event files, which TensorBoard sorts (10 before 9).
 
-    Only tests continue a run in the same process within the second, so each counts from 0.
+    Only tests continue a run in the same process within a second.
     """
     writer = sys.modules.get("tensorboard.summary.writer.event_file_writer")
     if writer is not None:

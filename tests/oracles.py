@@ -1,4 +1,4 @@
-"""Float64 NumPy twins of the paper's formulas, written from sums and definitions instead of the code under test."""
+"""The paper's formulas in float64 NumPy, written from sums and definitions, independently of the code under test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from acer_tf.types import Trajectory
 
 
 def off_policy_return(reward, discount, mask, q, value, bootstrap_value, trace, *, gamma, lambda_=1.0):
-    """The sum that Retrace is defined by, one row at a time, in O(T²) (Munos et al. 2016, Eq. 3; ours, §3.1).
+    """The sum that defines Retrace, one row at a time, in O(T²) (Munos et al. 2016, Eq. 3; ours, §3.1).
 
     Q(x_t, a_t) + Σ_{j ≥ t} γ^{j−t} (Π_{t < i ≤ j} λ c_i) [r_j + γ d_j V(x_{j+1}) − Q(x_j, a_j)]. The sum ends with the
     return: where d_j = 0, before a masked row, and with the window. A masked row itself has V(x_t).
@@ -41,7 +41,7 @@ def gaussian_log_density(action, mean, std):
 def importance_sampled_return(reward, discount, mask, value, bootstrap_value, rho, *, gamma):
     """Σ_{j ≥ t} γ^{j−t} (Π_{t < i ≤ j} ρ_i) r_j, and at the end of the window or before a masked row V (appendix E.4).
 
-    V(x_T) closes the window without a ρ of its own: no action was taken there.
+    V(x_T) has no factor ρ, since no action was taken there.
     """
     batch, rows = np.shape(reward)
     values = np.concatenate([value, np.reshape(bootstrap_value, [batch, 1])], axis=1).astype(np.float64)
@@ -113,7 +113,7 @@ def finite_differences(function, x, step=1e-6):
 
 
 def random_boundaries(rng, batch, rows):
-    """(discount, mask) [batch, rows] that hold every kind of boundary: game over, life lost, time limit, none."""
+    """(discount, mask) [batch, rows] with every kind of boundary: game over, life lost, time limit, none."""
     discount, mask = np.ones([batch, rows], np.float32), np.ones([batch, rows], bool)
     for b in range(batch):
         t = 0
@@ -129,7 +129,7 @@ def random_boundaries(rng, batch, rows):
 
 
 def random_continuous_trajectory(rng, batch, rows, action_size, observation_size):
-    """As `random_trajectory`, with actions that a Gaussian far from any network's drew."""
+    """As `random_trajectory`, with actions drawn from a Gaussian far from that of any network."""
     discount, mask = random_boundaries(rng, batch, rows)
     behaviour = 0.3 * rng.normal(size=[batch, rows, action_size]).astype(np.float32)
     noise = 0.3 * rng.normal(size=[batch, rows, action_size]).astype(np.float32)
@@ -145,7 +145,7 @@ def random_continuous_trajectory(rng, batch, rows, action_size, observation_size
 
 
 def random_trajectory(rng, batch, rows, num_actions, observation_size):
-    """Rows of flat observations that hold every kind of boundary, under a far from uniform behaviour policy."""
+    """Rows of flat observations with every kind of boundary, under a behaviour policy far from uniform."""
     discount, mask = random_boundaries(rng, batch, rows)
     behaviour = softmax(1.5 * rng.normal(size=[batch, rows, num_actions])).astype(np.float32)
     return Trajectory(

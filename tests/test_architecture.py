@@ -1,6 +1,6 @@
-"""The rules that keep the package readable: which part may import which, what is never loaded, what is never committed.
+"""Rules for the package: which part may import which, what is never loaded, what is never committed.
 
-Each rule is a function from source text to the list of its violations, so that tests show it finding one.
+Each rule is a function from source text to a list of violations, so that tests can show that it finds some.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# The parts of the package from the ground up. A part imports any part of an earlier layer; within a layer only those of
-# its own group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it. OUTSIDE lies
-# beside the package, not in it.
+# The parts of the package, lowest layer first. A part may import all parts of earlier layers, and within its layer
+# those of its group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it. OUTSIDE
+# is not part of the package.
 LAYERS: list[list[set[str]]] = [
     [{"types"}, {"rules"}, {"declaration"}],
     [{"torsos"}, {"equations", "distributions"}, {"policy"}],
     [{"networks", "recurrent", "layers", "averaging"}, {"replay"}, {"envs"}],
-    [{"presets", "settings"}],
+    [{"presets", "settings", "settings_record"}],
     [{"agents"}],
     [{"training"}],
     [{"reproduction"}],
@@ -37,7 +37,7 @@ LAYERS: list[list[set[str]]] = [
 ]
 OUTSIDE = ("experiments", "benchmarks")
 
-# Narrower than the layers: these import nothing of the package but what is named here.
+# Stricter than the layers: these parts import only the given ones.
 ONLY: dict[str, set[str]] = {
     "types": set(),
     "equations": set(),
@@ -56,7 +56,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "replay": TENSORFLOW,
     "envs": TENSORFLOW,
     "policy": TENSORFLOW - {"tensorflow"},
-    **dict.fromkeys(("rules", "declaration", "torsos", "presets", "settings"), TENSORFLOW),
+    **dict.fromkeys(("rules", "declaration", "torsos", "presets", "settings", "settings_record"), TENSORFLOW),
 }
 EQUATIONS_MAY_IMPORT = {"tensorflow", "__future__", "typing", "collections"}
 
@@ -78,7 +78,7 @@ def module_name(path: Path) -> str:
 
 
 def imports(source: str, package: str) -> Iterator[Import]:
-    """Every import at any depth, in functions and under TYPE_CHECKING too. `package` resolves the relative ones."""
+    """Every import, also in functions and under TYPE_CHECKING; relative ones are resolved in `package`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -88,13 +88,13 @@ def imports(source: str, package: str) -> Iterator[Import]:
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parents, *([node.module] if node.module else [])])
-            # `from acer_tf import envs` imports a part; `from acer_tf.envs import make` a name of one.
+            # `from acer_tf import envs` imports a part; `from acer_tf.envs import make` a name from one.
             for alias in node.names:
                 yield Import(node.lineno, f"{base}.{alias.name}" if base == "acer_tf" else base)
 
 
 def part_of(module: str) -> str | None:
-    """The part a module belongs to; "" for the front door, None for what is not ours."""
+    """The part that a module belongs to; "" for the front door, None for other packages."""
     top, *rest = module.split(".")
     if top in OUTSIDE:
         return top
@@ -144,7 +144,7 @@ def import_violations(source: str, module: str, is_package: bool = False) -> lis
 
 
 def loading_violations(source: str) -> list[str]:
-    """Ways to run code out of a data file: any pickle module, and np.load without allow_pickle=False."""
+    """Ways to run code from a data file: any pickle module, and np.load without allow_pickle=False."""
     found = [f"line {line} imports {name}" for line, name in imports(source, "") if name.split(".")[0] in PICKLES]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module == "numpy" and any(a.name == "load" for a in node.names):
@@ -160,12 +160,12 @@ LOCAL_PATH = re.compile(rb"(?<![\w.~*])/(?:home|root|work|Users)/[\w.-]|\.\./sha
 
 
 def local_paths(content: bytes) -> list[str]:
-    """What only makes sense on the machine it was written on."""
+    """Paths that exist only on the machine where the file was written."""
     return [match.group().decode() for match in LOCAL_PATH.finditer(content)]
 
 
 def repository_files() -> list[Path]:
-    """What is tracked or would be by `git add`."""
+    """Files that are tracked, or would be by `git add`."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -175,7 +175,7 @@ def repository_files() -> list[Path]:
 
 
 def test_imports_run_downwards():
-    # benchmarks/peer_programs/ run in other projects' environments, by files: no part of ours, and they import none.
+    # benchmarks/peer_programs/ run in other projects' environments and import nothing of this package.
     ours = [path for path in sources() if path.parent.name != "peer_programs"]
     modules = [(path.read_text(encoding="utf-8"), module_name(path), path.name == "__init__.py") for path in ours]
     assert len(modules) > 20
@@ -183,9 +183,9 @@ def test_imports_run_downwards():
 
 
 def import_cycle(modules: dict[str, str]) -> list[str]:
-    """Of modules by name with their sources: some that import each other in a circle; empty where there are none.
+    """An import cycle among modules, given as sources by name; empty if there is none.
 
-    What is imported for annotations alone does not count.
+    Imports for annotations alone do not count.
     """
     graph = {}
     for name, source in modules.items():
@@ -202,7 +202,7 @@ def import_cycle(modules: dict[str, str]) -> list[str]:
 
 
 def test_no_modules_import_each_other():
-    # A package's __init__ is the face of its modules, which may import one another through it.
+    # Modules of a package may import each other through its __init__.
     files = [path for path in sources() if path.name != "__init__.py"]
     assert import_cycle({module_name(path): path.read_text(encoding="utf-8") for path in files}) == []
 
@@ -277,7 +277,7 @@ def test_a_downward_import_is_not(module, source):
 
 @pytest.mark.parametrize("module", ["acer_tf.types", "acer_tf.replay", "acer_tf.envs", "acer_tf.settings"])
 def test_importing_it_loads_no_tensorflow(module):
-    """What the source shows part by part, checked on the whole: the front door must not load TensorFlow either."""
+    """Also through what it imports in turn, the front door included."""
     code = f"import sys, {module}; print(*sorted({TENSORFLOW!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
@@ -307,7 +307,7 @@ def test_a_safe_load_is_not():
     assert loading_violations("import numpy as np\nnp.load('a.npz', mmap_mode='r', allow_pickle=False)") == []
 
 
-def test_no_file_names_a_place_on_somebodys_machine():
+def test_no_file_names_a_local_path():
     found = {str(path.relative_to(ROOT)): local_paths(path.read_bytes()) for path in repository_files()}
     assert found
     assert {name: paths for name, paths in found.items() if paths} == {}
@@ -336,7 +336,7 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_the_lock_holds_a_fitting_version_of_everything_that_setup_names():
+def test_the_lock_has_a_matching_version_of_every_requirement():
     requirements = [Requirement(text) for text in metadata.requires("acer_tf") or []]
     assert {"tensorflow", "ray", "mujoco", "minatar", "pytest", "rliable"} <= {r.name.lower() for r in requirements}
     locked = pins()

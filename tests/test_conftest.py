@@ -1,11 +1,11 @@
-"""The guards of conftest.py catch what they are for."""
+"""The guards in conftest.py."""
 
 import pytest
 
 from tests.conftest import keras_globals_unchanged
 
 
-def test_a_leaked_dtype_policy_fails_and_is_put_back():
+def test_a_leaked_dtype_policy_fails_and_is_restored():
     import keras
 
     with pytest.raises(pytest.fail.Exception, match="mixed_bfloat16"), keras_globals_unchanged():
@@ -13,7 +13,7 @@ def test_a_leaked_dtype_policy_fails_and_is_put_back():
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_a_leaked_floatx_fails_and_is_put_back():
+def test_a_leaked_floatx_fails_and_is_restored():
     import keras
 
     with pytest.raises(pytest.fail.Exception, match="float64"), keras_globals_unchanged():

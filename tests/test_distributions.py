@@ -43,7 +43,7 @@ def test_gradient_in_phi_is_that_of_the_definition(name):
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_gradient_behind_a_softmax_is_that_of_tensorflow_probability(name):
+def test_gradient_through_a_softmax_is_that_of_tensorflow_probability(name):
     closed_form, _, by_library = GRADIENTS[name]
     logits = tf.constant(LOGITS)
     with tf.GradientTape(persistent=True) as tape:
@@ -85,7 +85,7 @@ def test_samples_follow_the_seed_and_the_probabilities():
     np.testing.assert_array_equal(actions, tf.function(policy.sample)(tf.constant([1, 2])))
     for seed in ([1, 3], [2, 2]):
         assert 0.5 < (actions != policy.sample(tf.constant(seed)).numpy()).mean() < 0.75  # 1 − Σ φ² = 0.62
-    # Five standard errors; what has no probability is never drawn.
+    # Five standard errors; an action of probability 0 is never drawn.
     frequency = np.bincount(actions, minlength=4) / len(actions)
     np.testing.assert_allclose(frequency, phi, atol=5 * np.sqrt(0.25 / len(actions)))
     assert frequency[1] == 0

@@ -1,4 +1,4 @@
-"""The paper's equations against published numbers, exact enumeration, and float64 sums."""
+"""The paper's equations, compared with published numbers, exact enumeration and float64 sums."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ RLAX_REWARD = np.array([[-1.3, -1.3, 2.3], [1.3, 5.3, -3.3]])
 RLAX_DISCOUNT = np.array([[0.0, 0.89, 0.85], [0.88, 1.0, 0.83]])
 RLAX_PI = np.array([[[0.5, 0.5], [0.2, 0.8], [0.6, 0.4], [0.9, 0.1]], [[0.1, 0.9], [1.0, 0.0], [0.3, 0.7], [0.7, 0.3]]])
 RLAX_MU = np.array([[0.5, 0.1, 0.9, 0.3], [0.4, 0.6, 1.0, 0.9]])
-RLAX_PREDICTION = np.array([[1.1, 1.1, 3.1], [3.1, 9.5, -2.1]])  # Q(x_t, a_t) of the network that is trained
+RLAX_PREDICTION = np.array([[1.1, 1.1, 3.1], [3.1, 9.5, -2.1]])  # Q(x_t, a_t) of the trained network
 RLAX_LOSS = np.array([[2.8800001, 3.8934109, 4.5942383], [0.31121615, 20.253206, 0.0031601219]])
 
 # The same with V and ρ given instead of a policy (RetraceContinuousTest), plain and with λ = 0 from row 2 on.
@@ -167,13 +167,13 @@ def test_what_must_not_be_read_may_hold_anything(seed, poison):
     assert masked.any()
     for name in ("reward", "discount", "q", "trace"):
         poisoned[name][masked] = poison
-    # Behind an end of the return nothing enters U: neither V nor the trace nor Q of the next row.
-    behind = np.zeros_like(masked)
-    behind[:, 1:] = (inputs["discount"][:, :-1] == 0) & inputs["mask"][:, :-1]
-    assert (behind & ~masked).any()
-    assert (behind & masked).any()
+    # After the end of a return nothing enters U: neither V nor the trace nor Q of the next row.
+    following = np.zeros_like(masked)
+    following[:, 1:] = (inputs["discount"][:, :-1] == 0) & inputs["mask"][:, :-1]
+    assert (following & ~masked).any()
+    assert (following & masked).any()
     for name in ("value", "trace", "q"):
-        poisoned[name][behind] = poison
+        poisoned[name][following] = poison
     ended = (inputs["discount"][:, -1] == 0) & inputs["mask"][:, -1]
     poisoned["bootstrap_value"][ended] = poison
     result = off_policy_return(poisoned, gamma=0.9)

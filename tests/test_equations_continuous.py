@@ -1,4 +1,4 @@
-"""The continuous equations against float64 sums, against the discrete ones, and against their derivation."""
+"""The continuous equations, compared with float64 sums, with the discrete ones, and with their derivation."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_multi_step_returns_are_importance_sampled_ones_with_ratios_of_1(seed):
     ours = equations.multi_step_return(**tensors(inputs), gamma=0.9)
     expected = oracles.importance_sampled_return(**inputs, rho=np.ones_like(rho), gamma=0.9)
     np.testing.assert_allclose(ours, expected, rtol=1e-10)
-    # Retrace on-policy with Q = V says the same.
+    # The same as Retrace on-policy with Q = V.
     retrace = equations.off_policy_return(
         **tensors(inputs), q=constant(inputs["value"]), trace=tf.ones_like(constant(rho)), gamma=0.9
     )
@@ -59,7 +59,7 @@ def test_trajectory_weights_are_products(seed, c):
     np.testing.assert_allclose(ours, oracles.trajectory_weight(rho, discount, mask, c), rtol=1e-10)
 
 
-def test_a_product_beyond_every_float_is_truncated_and_one_below_is_zero():
+def test_a_product_too_large_for_float32_is_truncated_and_one_too_small_is_zero():
     log_rho = constant([[500.0, 500.0], [-500.0, -500.0], [500.0, -500.0]], tf.float32)
     ones = tf.ones([3, 2])
     weights = equations.trajectory_weight(log_rho, ones, ones > 0, c=5.0).numpy()
@@ -75,7 +75,7 @@ def test_importance_weights_of_logs_are_those_of_densities_and_never_infinite():
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 6, 21])
-def test_the_trace_is_the_root_cut_at_1(dimension):
+def test_the_trace_is_the_root_truncated_at_1(dimension):
     rho = np.array([0.0, 1e-12, 0.3, 1.0, 1.7, 1e30])
     trace = equations.retrace_coefficient(constant(rho), dimension=dimension).numpy()
     np.testing.assert_allclose(trace, np.minimum(1, rho ** (1 / dimension)))
@@ -87,11 +87,10 @@ def test_the_dueling_estimate_by_hand():
     np.testing.assert_allclose(q, [1.0 + 0.5 - 3.0, -2.0 + 4.0 - 1.0])
 
 
-def test_the_value_target_is_the_truncated_half_of_the_value_s_expansion():
+def test_the_value_target_replaces_q_in_the_first_term_of_the_expansion_of_v():
     """Appendix D: V(x) = E_{a~μ}[min{1, ρ} Q(x, a)] + E_{a~f}[[1 − 1/ρ]_+ Q(x, a)], exactly for three actions.
 
-    V_target puts Q_ret into the first expectation and leaves the second to the model: over a ~ μ its mean is then
-    the value of a policy whose first half is measured.
+    V_target has Q_ret in the first expectation, and the model's Q in the second.
     """
     rng = np.random.default_rng(2)
     f, mu = oracles.softmax(rng.normal(size=[2, 3]))
@@ -104,7 +103,7 @@ def test_the_value_target_is_the_truncated_half_of_the_value_s_expansion():
 
 
 def test_one_sample_of_the_correction_is_right_on_average():
-    """Summed over a' ~ f it is the discrete code's exact sum, in the coordinates of φ."""
+    """Its mean over a' ~ f is the exact sum of the discrete equation, in the coordinates of φ."""
     rng = np.random.default_rng(3)
     f, mu = oracles.softmax(rng.normal(size=[2, 4]))
     q = rng.normal(size=4)
@@ -125,7 +124,7 @@ def test_the_projection_is_over_all_components_of_the_action():
         equations.trust_region_projection(constant([[a]]), constant([[b]]), delta=0.7).numpy()[0, 0]
         for a, b in zip(g, k, strict=True)
     ]
-    assert not np.allclose(z, apart), "component by component it would be another"
+    assert not np.allclose(z, apart), "projecting each component alone gives another result"
 
 
 @pytest.mark.parametrize("function", ["dueling_q", "target_value", "sampled_bias_correction", "trajectory_weight"])

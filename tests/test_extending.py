@@ -1,4 +1,4 @@
-"""docs/extending.md: its files are written as they stand there, its commands and examples run, in an empty folder."""
+"""docs/extending.md: its files, commands and examples work in an empty folder."""
 
 import csv
 import re
@@ -33,7 +33,7 @@ def inside(folder, monkeypatch):
     return folder
 
 
-def test_the_files_are_four_of_which_the_rule_is_short():
+def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
     assert set(FILES) == {"my_envs.py", "my_networks.py", "my_rules.py"}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
@@ -56,12 +56,12 @@ def test_the_commands_run_one_after_another(folder):
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2"}
         done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
-    assert last_return(folder / "runs/corridor") > -1, "the shortest way gives 0.4, walking at random about -4"
-    assert last_return(folder / "runs/vtrace") > 100, "a random policy's is 22"
+    assert last_return(folder / "runs/corridor") > -1, "the shortest path returns 0.4, a random walk about -4"
+    assert last_return(folder / "runs/vtrace") > 100, "a random policy returns 22"
 
 
 def test_the_rule_is_v_trace(inside):
-    """Its values against the sum of the paper's Eq. 1, its gradients against autodiff of the losses."""
+    """Its gradients equal autodiff of the losses, with targets from the sum in the paper's Eq. 1."""
     import my_rules
 
     from acer_tf.agents.optimizer import rmsprop

@@ -1,4 +1,4 @@
-"""The networks against the ordinary layers they stand for."""
+"""The networks, compared with ordinary layers."""
 
 import keras
 import numpy as np
@@ -29,7 +29,7 @@ def frames_of(rng, spec, batch, count):
 
 
 def stacked(frames, age, stack):
-    """[B, R, S, ...]: each row's frame behind the S−1 before it, zero where those are older than the episode."""
+    """[B, R, S, ...]: the S frames up to each row, zero where they are older than the episode."""
     batch, rows = age.shape
     out = np.zeros([batch, rows, stack, *frames.shape[2:]], frames.dtype)
     for b in range(batch):
@@ -61,7 +61,7 @@ def reference(network, observation):
 
 
 def enlarge_policy_head(network):
-    """So that the policy is far from uniform and an error in it shows."""
+    """Makes the policy far from uniform, so that an error in it shows."""
     head = network.model.get_layer("policy")
     head.kernel.assign(100 * head.kernel)
 
@@ -74,7 +74,7 @@ def test_network_equals_ordinary_layers(architecture, initialization):
     enlarge_policy_head(network)
     observation = frames_of(np.random.default_rng(0), spec, 3, spec.stack)
     observation = observation if spec.stack > 1 else observation[:, 0]
-    probabilities, q = network.observe(tf.constant(observation))
+    probabilities, q, _ = network.observe(tf.constant(observation))
     expected_probabilities, expected_q = reference(network, observation)
     assert expected_probabilities.std() > 0.01
     np.testing.assert_allclose(probabilities, expected_probabilities, rtol=1e-4, atol=1e-6)
@@ -154,7 +154,7 @@ def test_bool_reads_as_0_and_1_and_uint8_as_pixels(architecture):
         Network(EnvironmentSpec(shape, dtype, 1, 3), architecture=architecture, seed=1).observe(tf.constant(x))
         for dtype, x in shown.items()
     ]
-    for probabilities, q in outputs[1:]:
+    for probabilities, q, _ in outputs[1:]:
         np.testing.assert_allclose(probabilities, outputs[0][0], rtol=1e-5)
         np.testing.assert_allclose(q, outputs[0][1], rtol=1e-4, atol=1e-5)
 
@@ -232,7 +232,7 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
             assert layer.compute_dtype == "bfloat16"
     observation = frames_of(np.random.default_rng(0), spec, 4, spec.stack)
     observation = observation if spec.stack > 1 else observation[:, 0]
-    probabilities, q = network.observe(tf.constant(observation))
+    probabilities, q, _ = network.observe(tf.constant(observation))
     assert probabilities.dtype == q.dtype == tf.float32
     np.testing.assert_allclose(np.sum(probabilities, axis=-1), 1.0, rtol=1e-6)
     expected_probabilities, expected_q = reference(network, observation)
@@ -263,7 +263,7 @@ def test_an_architecture_that_cannot_read_the_observations_is_refused(architectu
 
 
 def test_an_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="there is no network 'resnet'; there are nature, small, mlp, nature_lstm"):
+    with pytest.raises(ValueError, match="unknown network 'resnet': must be one of nature, small, mlp, nature_lstm"):
         Network(SPECS["mlp"], architecture="resnet")
 
 

@@ -1,4 +1,4 @@
-"""Loading a policy: with TensorFlow alone, and whole or not at all. What a policy answers: training/test_export.py."""
+"""Loading a policy: with TensorFlow alone, and never a damaged one. training/test_export.py tests its outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PONG = ROOT / "results/policies/pong"
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole policy; tests read it or copy it."""
+    """A valid policy, which tests only read or copy."""
     directory = tmp_path_factory.mktemp("exported") / "policy"
     export_policy(make_network("CartPole-v1"), directory, make_metadata("CartPole-v1"))
     return directory
@@ -37,7 +37,7 @@ def cartpole(exported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(exported, tmp_path / "policy"))
 
 
-# `import tensorflow` itself imports Keras where that is installed, so it is not enough to look for what was imported.
+# `import tensorflow` itself imports Keras if installed, so looking at the imported modules is not enough.
 WITHOUT_THE_REST = """
 import sys
 for name in ("keras", "tf_keras", "tensorflow_probability", "tensorboard", "gymnasium", "ale_py", "minatar", "mujoco"):
@@ -66,7 +66,7 @@ def test_a_file_is_not_a_policy(cartpole: Path) -> None:
         load_policy(cartpole / "metadata.json")
 
 
-def test_the_folder_around_a_policy_leads_to_it(cartpole: Path) -> None:
+def test_for_the_parent_folder_of_a_policy_the_message_names_it(cartpole: Path) -> None:
     with pytest.raises(PolicyError, match=f"no metadata.json, .*; did you mean {cartpole}"):
         load_policy(cartpole.parent)
 
@@ -104,8 +104,8 @@ def rewrite(directory: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     ("change", "message"),
     [
         (lambda metadata: metadata | {"format": 1}, "of format 1; this version of acer_tf reads format 2"),
-        (lambda metadata: {"steps": 1}, "names no format"),
-        (lambda metadata: ["format"], "names no format"),
+        (lambda metadata: {"steps": 1}, "has no format"),
+        (lambda metadata: ["format"], "has no format"),
         (lambda metadata: {k: v for k, v in metadata.items() if k not in ("env", "stack")}, "lacks env, stack"),
         (lambda metadata: metadata | {"observation_shape": [5]}, "takes TensorSpec.*4.*says TensorSpec.*5"),
         (lambda metadata: metadata | {"observation_dtype": "uint8"}, "takes TensorSpec.*float32.*says.*uint8"),
@@ -144,6 +144,6 @@ def test_an_observation_of_another_kind_is_refused(exported: Path, observation: 
 
 
 def test_pixels_as_floats_are_refused() -> None:
-    """Those are often scaled to [0, 1] already, and would be cut to 0 without a word."""
+    """They are often scaled to [0, 1] already, and a cast would silently make them 0."""
     with pytest.raises(ValueError, match="want uint8 observations, got float32"):
         load_policy(PONG)(np.zeros((1, 4, 84, 84), np.float32))

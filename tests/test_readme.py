@@ -1,4 +1,4 @@
-"""The documentation is true: its examples run, its links resolve, and its tables and messages are those of the code."""
+"""The documentation is correct: examples run, links resolve, and tables and messages are those of the code."""
 
 import csv
 import importlib
@@ -17,16 +17,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results/README.md"]
 TEXT = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(PAGES)}
 EVERYTHING = "\n".join(TEXT.values())
-OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.peers")  # what is no command of acer_tf
+OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.peers")  # programs that are not commands of acer_tf
 
 
 def test_the_readme_is_short():
     assert len(TEXT["README.md"].encode()) <= 10_240
 
 
-# docs/extending.md, whose examples are files, has a test of its own.
+# The examples of docs/extending.md are files, which test_extending.py runs.
 @pytest.mark.parametrize("page", [p for p, text in TEXT.items() if "```python" in text and p != "docs/extending.md"])
-def test_python_examples_run_in_order_beside_the_results(page, tmp_path, monkeypatch):
+def test_python_examples_run_in_order_with_the_results_at_hand(page, tmp_path, monkeypatch):
     (tmp_path / "results").symlink_to(ROOT / "results")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
@@ -46,7 +46,7 @@ def test_the_table_of_presets_is_what_the_code_makes():
     source = importlib.util.spec_from_file_location("presets_page", ROOT / "docs" / "presets.py")
     module = importlib.util.module_from_spec(source)
     source.loader.exec_module(module)
-    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "make docs writes it anew"
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run make docs"
     assert all(f"`{name}`" in module.PAGE.read_text(encoding="utf-8") for name in PRESETS)
 
 
@@ -108,7 +108,7 @@ def test_every_page_of_docs_is_in_the_index():
 
 def test_every_message_that_is_explained_is_one_of_the_code():
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "acer_tf").rglob("*.py"))
-    source = re.sub(r'"\s*\n\s*\+?\s*\(?f?"', "", source)  # a string that goes on in the next line
+    source = re.sub(r'"\s*\n\s*\+?\s*\(?f?"', "", source)  # a string continued in the next line
     firsts = re.findall(r"^\| (`[^|]*) \|", TEXT["docs/errors.md"], re.MULTILINE)
     messages = [message for cell in firsts for message in re.findall(r"`([^`]+)`", cell)]
     assert len(messages) >= 50

@@ -1,4 +1,4 @@
-"""The LSTM's rows and resets, and a whole window against its rows one by one."""
+"""The LSTM with its resets, and whole windows compared with acting row by row."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 from acer_tf.layers import Lstm
 from acer_tf.networks import Network
 from acer_tf.recurrent import UNITS, RecurrentNetwork
-from acer_tf.types import EnvironmentSpec, Memory
+from acer_tf.types import EnvironmentSpec, RecurrentContext
 from tests.test_networks import SPECS, frames_of, stacked
 
 RECURRENT = {f"{architecture}_lstm": spec for architecture, spec in SPECS.items()}
@@ -31,8 +31,8 @@ def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
 
-def test_the_rows_are_an_lstms_with_resets():
-    """Against the equations of Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), in NumPy."""
+def test_the_lstm_with_resets_equals_its_equations():
+    """Those of Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), in NumPy."""
     rng = np.random.default_rng(0)
     layer = lstm_of(5, 3, rng)
     kernel, recurrent, bias = layer.get_weights()
@@ -48,7 +48,7 @@ def test_the_rows_are_an_lstms_with_resets():
     np.testing.assert_allclose(last, np.concatenate([h, c], axis=1), atol=1e-6)
 
 
-def test_no_row_reads_what_it_forgot():
+def test_no_row_reads_what_was_before_a_reset():
     rng = np.random.default_rng(0)
     layer = lstm_of(5, 3, rng)
     x, state, carry = inputs_of(rng, 4, 7, 3, 5)
@@ -77,7 +77,7 @@ def test_a_window_equals_acting_row_by_row(architecture):
     carry[0, 4] = carry[1, 1] = carry[1, 8] = False
     first = rng.normal(size=(batch, network.state_size)).astype(np.float32)
     planes = network.planes(tf.constant(frames), tf.constant(age))
-    probabilities, q = network(planes, Memory(tf.constant(first), tf.constant(carry)))
+    probabilities, q = network(planes, RecurrentContext(tf.constant(first), tf.constant(carry)))
     shown = stacked(frames, age, spec.stack) if spec.stack > 1 else frames
     state, spread = first, []
     for row in range(rows):
@@ -99,7 +99,7 @@ def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
     network = RecurrentNetwork(spec, architecture=architecture)
     carry = np.ones((2, 7), bool)
     carry[0, 2] = carry[1, cut] = False
-    memory = Memory(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
+    memory = RecurrentContext(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
     age = np.minimum(np.arange(7), spec.stack - 1)[None].repeat(2, 0).astype(np.uint8)
     planes = network.planes(tf.constant(frames_of(rng, spec, 2, spec.stack - 1 + 7)), tf.constant(age))
     whole = network(planes, memory)
@@ -138,7 +138,7 @@ def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
     observation = tf.constant(frames_of(np.random.default_rng(0), spec, 2, 4))
     state = tf.zeros([2, network.state_size])
     for ours, exact in zip(network.observe(observation, state), twin.observe(observation, state), strict=True):
-        assert ours.dtype == tf.float32  # the state is carried in float32 whatever the torso computes in
+        assert ours.dtype == tf.float32  # the state is float32 even if the torso computes in bfloat16
         np.testing.assert_allclose(ours, exact, atol=0.05)
 
 
@@ -147,7 +147,7 @@ def test_observations_that_a_torso_cannot_read_are_refused():
         RecurrentNetwork(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
 
 
-def test_a_name_that_is_the_other_classs_is_refused():
+def test_an_architecture_of_the_other_class_is_refused():
     for kind, architecture in ((Network, "mlp_lstm"), (RecurrentNetwork, "mlp")):
-        with pytest.raises(ValueError, match=f"network '{architecture}' is not of class {kind.__name__}$"):
+        with pytest.raises(ValueError, match=f"^{kind.__name__} does not support network '{architecture}'$"):
             kind(RECURRENT["mlp_lstm"], architecture=architecture)

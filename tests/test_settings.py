@@ -11,21 +11,13 @@ import acer_tf
 from acer_tf.declaration import declarations
 from acer_tf.presets import PRESETS
 from acer_tf.rules import RULES
-from acer_tf.settings import (
-    Settings,
-    SettingsError,
-    changed,
-    differences,
-    make_settings,
-    setting_types,
-    settings_document,
-    settings_from,
-)
+from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
+from acer_tf.settings_record import changed, differences, settings_document, settings_from
 
 TRAINING, AGENTS = (Path(acer_tf.__file__).parent / part for part in ("training", "agents"))
 INF, NAN = math.inf, math.nan
 
-# Typed from the design, not from the code: each preset in full.
+# Each preset in full, written independently of the code.
 BASELINES = {
     "env": "atari/Pong",
     "agent": "acer",
@@ -110,7 +102,7 @@ PAPER_CONTINUOUS = BASELINES | {
     "entropy_weight": 0.0,
     "critic_weight": 1.0,
 }
-# Of the prioritized-replay paper's Table 2, with what its baselines' papers fix.
+# The prioritized-replay paper's Table 2, completed from the papers of its baselines.
 DDQN = BASELINES | {
     "agent": "dqn",
     "preset": "ddqn_tuned",
@@ -289,7 +281,7 @@ BAD_VALUES = [
     ("initialization", "xavier", "one of orthogonal, fan_in"),
     ("reduction", "max", "one of mean, sum"),
 ]
-# No value of the wrong type: a float count, a string number, a number for a truth value.
+# Wrong types: a float for a count, a string for a number, a number for a truth value.
 BAD_TYPES = (
     [(name, value, "type int") for name, kind in setting_types().items() if kind is int for value in (20.0, "20", True)]
     + [(name, value, "type float") for name, kind in setting_types().items() if kind is float for value in ("1", True)]
@@ -413,16 +405,15 @@ def test_an_update_stands_for_several_threads_only_where_the_reduction_says_so()
 
 
 def attributes_of(name: str, source: str) -> set[str]:
-    """The attributes that `source` reads of a variable called so, or of `self._<so>`."""
+    """The attributes that `source` reads of a variable `name` or of `self._<name>`."""
     reads = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
     return {node.attr for node in reads if ast.unparse(node.value) in (name, f"self._{name}")}
 
 
 def test_every_setting_is_read_where_runs_are_built():
-    """A key that nothing reads is a promise that is not kept."""
     files = [TRAINING / "build.py", TRAINING / "run.py", *AGENTS.glob("*.py")]
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
-    # Through the properties of `Settings`.
+    # Read through properties of `Settings`.
     for effective, name in {
         "effective_reward_clip": "reward_clip",
         "update_average_decay": "average_decay",
@@ -437,7 +428,7 @@ def test_every_setting_is_read_where_runs_are_built():
 
 
 def test_what_a_rule_reads_is_what_its_declaration_says():
-    """The classes that a setting names are those in whose files it is read, with what all agents share."""
+    """A setting declares the classes whose files, or agent.py, read it."""
     shared = (AGENTS / "agent.py").read_text()
     files = {"Acer": "acer", "AcerContinuous": "acer_continuous", "ActorCritic": "actor_critic", "Dqn": "dqn"}
     for kind, file in files.items():
@@ -499,7 +490,7 @@ def test_a_record_may_be_older_than_a_setting():
     assert differences(older, document) == [] == differences(document, older)
     assert differences(older, document | {"burn_in": 3}) == ["burn_in: 10 there, 3 here"]
     assert settings_from(older) == settings
-    # Not what its preset has today: a record knows nothing of later presets.
+    # The default, not the value of today's preset.
     preset = {"env": "atari/Pong", "agent": "dqn", "preset": "ddqn_tuned"}
     older = {n: v for n, v in settings_document(make_settings(preset)).items() if n != "num_envs"}
     assert settings_from(older).num_envs == Settings("atari/Pong").num_envs != make_settings(preset).num_envs

@@ -1,1 +1,1 @@
-"""The update rules: one file each, one compiled update() each."""
+"""The update rules, one file each."""

@@ -1,7 +1,4 @@
-"""Discrete ACER: Algorithms 1 and 2 of Wang et al. 2017, as one compiled update.
-
-A3C and Trust-A3C are its replay ratio 0.
-"""
+"""Discrete ACER (Algorithms 1 and 2 of Wang et al. 2017); at replay ratio 0 it is A3C or Trust-A3C."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Rows, trust_region_diagnostics
+from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
 from acer_tf.types import Trajectory
 
 
 class Gradients(NamedTuple):
-    """What goes back through the network: gradients of the loss, per row, zero on masked rows."""
+    """Gradients of the loss in the network's outputs, per row, zero on masked rows."""
 
     policy: tf.Tensor  # [B, T, A] in φ's coordinates: −z*, weighted
     critic: tf.Tensor  # [B, T] of Q(x_t, a_t), weighted
@@ -26,15 +23,13 @@ class Gradients(NamedTuple):
 
 
 class Acer(Agent):
-    """ACER on a `Network` or a `RecurrentNetwork`, from trajectories on-policy and replayed alike. See `Agent`."""
+    """ACER on a `Network` or a `RecurrentNetwork`; on-policy and replayed trajectories are treated alike."""
 
-    def parameter_gradients(
-        self, trajectory: Trajectory, weight: tf.Tensor | None = None
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
-        """One backward pass serves policy and critic: −z* goes into φ, the critic's error into Q(x_t, a_t) (§3.3).
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
+        """One backward pass, from −z* in φ and the critic's error in Q(x_t, a_t) (§3.3).
 
-        Recurrent networks both begin in the state that the behaviour's was in, and move it through the burn-in each by
-        its own weights (Kapturowski et al. 2019); the backward pass ends at x_0.
+        Recurrent networks: θ and θ_a both start from the stored state and update it through the burn-in with their own
+        weights (Kapturowski et al. 2019); the backward pass ends at x_0.
         """
         planes = self.network.planes(trajectory.observation, trajectory.age)
         rows = trajectory.mask.shape[1] + 1
@@ -48,9 +43,7 @@ class Acer(Agent):
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
         outputs = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
         gradients = tape.gradient(
-            [phi, q_taken],
-            self.network.model.trainable_variables,
-            output_gradients=[outputs.policy, outputs.critic],
+            [phi, q_taken], self.network.model.trainable_variables, output_gradients=[outputs.policy, outputs.critic]
         )
         return gradients, outputs.diagnostics, outputs.errors
 
@@ -62,14 +55,14 @@ class Acer(Agent):
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
     ) -> Gradients:
-        """Algorithm 2 between the networks' outputs and the gradients that go back into them.
+        """Algorithm 2 between the network's outputs and the gradients in them.
 
         Args:
             trajectory: [B, T, ...]; its observations are not read.
             probabilities: [B, T+1, A] f(·|φ(x)), the bootstrap row last.
             q: [B, T+1, A] Q(x, ·).
-            average: [B, T, A] f(·|φ_a(x)); None where there is no trust region.
-            weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
+            average: [B, T, A] f(·|φ_a(x)); None without a trust region.
+            weight: [B] factors of the trajectories' z* (not of g, which δ bounds); None for 1.
         """
         h, mask = self.settings, trajectory.mask
         reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
@@ -80,16 +73,9 @@ class Acer(Agent):
 
         rho_all = equations.importance_weight(policy.statistics, trajectory.behaviour)
         rho = tf.gather(rho_all, trajectory.action, batch_dims=2)
+        row, trace = (reward, trajectory.discount, mask), equations.retrace_coefficient(rho)
         q_ret = equations.off_policy_return(
-            reward,
-            trajectory.discount,
-            mask,
-            q_taken,
-            value,
-            values[:, -1],
-            equations.retrace_coefficient(rho),
-            gamma=h.gamma,
-            lambda_=h.retrace_lambda,
+            *row, q_taken, value, values[:, -1], trace, gamma=h.gamma, lambda_=h.retrace_lambda
         )
 
         c = h.importance_truncation
@@ -99,9 +85,9 @@ class Acer(Agent):
         if h.entropy_in_trust_region:
             g += entropy_gradient
         z = g
-        if average is not None:
-            k = policy.kl_gradient(Categorical(average))
-            z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
+        average_policy = None if average is None else Categorical(average)
+        if average_policy is not None:
+            z = equations.trust_region_projection(g, policy.kl_gradient(average_policy), delta=h.trust_region_delta)
         if not h.entropy_in_trust_region:
             z += entropy_gradient
 
@@ -113,13 +99,8 @@ class Acer(Agent):
             "importance_weight_max": rows.max(rho),
             "importance_weight_truncated": rows.mean(tf.cast(rho > c, tf.float32)),
             "q_retrace": rows.mean(q_ret),
-            "critic_loss": rows.mean(0.5 * tf.square(error)),
-            "explained_variance": rows.explained_variance(q_ret, error),
-            "entropy": rows.mean(policy.entropy()),
-            "g_norm": rows.mean(tf.norm(g, axis=-1)),
+            **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, q_ret, error),
         }
-        if average is not None:
-            diagnostics |= trust_region_diagnostics(rows, policy, Categorical(average), g, h.trust_region_delta)
         return Gradients(
             policy=rows.weighted(-z),
             critic=rows.weighted(-h.critic_weight * error),

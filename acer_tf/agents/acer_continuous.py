@@ -1,4 +1,4 @@
-"""Continuous ACER: Algorithm 3 of Wang et al. 2017, as one compiled update, and its ablations (appendix E.4)."""
+"""Continuous ACER (Algorithm 3 of Wang et al. 2017) and its ablations (appendix E.4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Rows, trust_region_diagnostics
+from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.settings import Settings
@@ -15,7 +15,7 @@ from acer_tf.types import Trajectory
 
 
 class Gradients(NamedTuple):
-    """What goes back through the network: gradients of the loss, per row, zero on masked rows."""
+    """Gradients of the loss in the network's outputs, per row, zero on masked rows."""
 
     policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
     value: tf.Tensor  # [B, T] of V(x_t), weighted
@@ -25,19 +25,17 @@ class Gradients(NamedTuple):
 
 
 class AcerContinuous(Agent):
-    """ACER on a `networks.ContinuousNetwork` with a critic of actions. See `Agent`."""
+    """ACER on a `networks.ContinuousNetwork` with a critic of actions."""
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
         return {"critic": "dueling" if settings.dueling else "separate"}
 
-    def parameter_gradients(
-        self, trajectory: Trajectory, weight: tf.Tensor | None = None
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
-        """One backward pass serves policy and critic: −z* goes into φ, the two errors into V(x_t) and Q̃(x_t, a_t).
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
+        """One backward pass, from −z* in φ and the critic's errors in V(x_t) and Q̃(x_t, a_t).
 
-        a'_t and u_i are drawn anew in every update, by seed and number of the update, and are constants. The same u_i
-        serve Q̃ as prediction and as target.
+        a'_t and u_i are drawn anew in every update, from the seed and the update's number, and are constants in the
+        loss. Q̃ as prediction and as target uses the same u_i.
         """
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
@@ -74,7 +72,7 @@ class AcerContinuous(Agent):
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
     ) -> Gradients:
-        """Algorithm 3 between the network's outputs and the gradients that go back into them.
+        """Algorithm 3 between the network's outputs and the gradients in them.
 
         Args:
             trajectory: [B, T, ...]; its observations are not read.
@@ -83,8 +81,8 @@ class AcerContinuous(Agent):
             q: [B, T] Q̃(x, a).
             drawn: [B, T, d] a' ~ f(·|φ(x)).
             q_drawn: [B, T] Q̃(x, a').
-            average: [B, T, d] φ_a(x); None where there is no trust region.
-            weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
+            average: [B, T, d] φ_a(x); None without a trust region.
+            weight: [B] factors of the trajectories' z* (not of g, which δ bounds); None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
         reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
@@ -106,9 +104,9 @@ class AcerContinuous(Agent):
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
         g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
         z = g
-        if average is not None:
-            k = policy.kl_gradient(Gaussian(average, std))
-            z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
+        average_policy = None if average is None else Gaussian(average, std)
+        if average_policy is not None:
+            z = equations.trust_region_projection(g, policy.kl_gradient(average_policy), delta=h.trust_region_delta)
 
         rows = Rows(mask, h.reduction, weight)
         error = q_ret - q
@@ -120,13 +118,8 @@ class AcerContinuous(Agent):
             "importance_weight_truncated": rows.mean(tf.cast(rho > c, tf.float32)),
             "q_retrace": rows.mean(q_ret),
             "q_opc": rows.mean(q_opc),
-            "critic_loss": rows.mean(0.5 * tf.square(error)),
-            "explained_variance": rows.explained_variance(q_ret, error),
-            "entropy": rows.mean(policy.entropy()),
-            "g_norm": rows.mean(tf.norm(g, axis=-1)),
+            **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, q_ret, error),
         }
-        if average is not None:
-            diagnostics |= trust_region_diagnostics(rows, policy, Gaussian(average, std), g, h.trust_region_delta)
         return Gradients(
             policy=rows.weighted(-z),
             value=rows.weighted(-h.critic_weight * value_error),

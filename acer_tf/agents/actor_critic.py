@@ -1,4 +1,4 @@
-"""What the paper compares continuous ACER with: A3C and TIS, and both with its trust region (appendix E.2)."""
+"""The paper's baselines for continuous actions: A3C and TIS, and both with a trust region (appendix E.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Rows, trust_region_diagnostics
+from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.settings import Settings
@@ -15,7 +15,7 @@ from acer_tf.types import Trajectory
 
 
 class Gradients(NamedTuple):
-    """What goes back through the network: gradients of the loss, per row, zero on masked rows."""
+    """Gradients of the loss in the network's outputs, per row, zero on masked rows."""
 
     policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
     value: tf.Tensor  # [B, T] of V(x_t), weighted
@@ -24,16 +24,14 @@ class Gradients(NamedTuple):
 
 
 class ActorCritic(Agent):
-    """A3C, or TIS, on a `networks.ContinuousNetwork` without a critic of actions. See `Agent`."""
+    """A3C or TIS on a `networks.ContinuousNetwork` without a critic of actions."""
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
         return {"critic": "none"}
 
-    def parameter_gradients(
-        self, trajectory: Trajectory, weight: tf.Tensor | None = None
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
-        """One backward pass serves policy and critic: −z* goes into φ, the weighted error into V(x_t)."""
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
+        """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
         trust_region = self.settings.trust_region
         average = self.average(trajectory.observation[:, :-1])[0] if trust_region else None
         with tf.GradientTape() as tape:
@@ -53,14 +51,14 @@ class ActorCritic(Agent):
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
     ) -> Gradients:
-        """Appendix E.2 between the network's outputs and the gradients that go back into them.
+        """Appendix E.2 between the network's outputs and the gradients in them.
 
         Args:
             trajectory: [B, T, ...]; its observations are not read.
             phi: [B, T, d] φ(x).
             values: [B, T+1] V(x), the bootstrap row last.
-            average: [B, T, d] φ_a(x); None where there is no trust region.
-            weight: [B] factors of the trajectories' gradients: of z*, not of g, which δ bounds. None for 1.
+            average: [B, T, d] φ_a(x); None without a trust region.
+            weight: [B] factors of the trajectories' z* (not of g, which δ bounds); None for 1.
         """
         h, mask = self.settings, trajectory.mask
         reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
@@ -75,9 +73,9 @@ class ActorCritic(Agent):
         error = returns - value
         g = (importance * error)[..., None] * policy.score(trajectory.action)
         z = g
-        if average is not None:
-            k = policy.kl_gradient(Gaussian(average, std))
-            z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
+        average_policy = None if average is None else Gaussian(average, std)
+        if average_policy is not None:
+            z = equations.trust_region_projection(g, policy.kl_gradient(average_policy), delta=h.trust_region_delta)
 
         rows = Rows(mask, h.reduction, weight)
         diagnostics = {
@@ -85,13 +83,8 @@ class ActorCritic(Agent):
             "trajectory_weight_mean": rows.mean(importance),
             "trajectory_weight_truncated": rows.mean(tf.cast(importance >= h.importance_truncation, tf.float32)),
             "return": rows.mean(returns),
-            "critic_loss": rows.mean(0.5 * tf.square(error)),
-            "explained_variance": rows.explained_variance(returns, error),
-            "entropy": rows.mean(policy.entropy()),
-            "g_norm": rows.mean(tf.norm(g, axis=-1)),
+            **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, returns, error),
         }
-        if average is not None:
-            diagnostics |= trust_region_diagnostics(rows, policy, Gaussian(average, std), g, h.trust_region_delta)
         return Gradients(
             policy=rows.weighted(-z),
             value=rows.weighted(-h.critic_weight * importance * error),

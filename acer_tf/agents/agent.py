@@ -1,4 +1,4 @@
-"""What the update rules share: acting, one compiled step with its optimizer, and all that a checkpoint must hold."""
+"""What the update rules share: acting, the compiled update with its optimizer, and the variables of a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from acer_tf.types import Trajectory
 class Update(NamedTuple):
     """What one gradient step reports."""
 
-    # In the order of computation; means over unmasked rows unless named otherwise.
-    diagnostics: dict[str, float]
-    # [B] float32: the critic's mean |error| over each trajectory's unmasked rows.
-    errors: np.ndarray
+    diagnostics: dict[str, float]  # in the order of computation; means over unmasked rows unless named otherwise
+    errors: np.ndarray  # [B] float32: the critic's mean |error| over each trajectory's unmasked rows
+
+
+# What `Agent.parameter_gradients` returns: gradients, diagnostics and errors [B].
+ParameterGradients = tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]
 
 
 class Rows:
@@ -29,7 +31,7 @@ class Rows:
 
     Args:
         mask: [B, T] bool.
-        reduction: see `Settings.reduction`; "threads" is "sum" here, and has a learning rate and decays to match.
+        reduction: see `Settings.reduction`; "threads" differs from "sum" only in the learning rate and the decays.
         weight: [B] factor of each trajectory in the loss, not in the statistics; None for 1.
     """
 
@@ -40,19 +42,19 @@ class Rows:
         self._weight = share * (tf.ones_like(mask[:, 0], tf.float32) if weight is None else weight)
 
     def only(self, x: tf.Tensor) -> tf.Tensor:
-        """`x` [B, T] or [B, T, D], zero on masked rows whatever it is there."""
+        """`x` [B, T] or [B, T, D], with masked rows replaced by zeros."""
         mask = self.mask if x.shape.rank == 2 else self.mask[..., None]
         return tf.where(mask, x, tf.zeros_like(x))
 
     def weighted(self, x: tf.Tensor) -> tf.Tensor:
-        """`x` [B, T] or [B, T, D] times what its row weighs in the loss; zero on masked rows."""
+        """`x` [B, T] or [B, T, D] times the weight of its row in the loss; zero on masked rows."""
         return self.only(tf.reshape(self._weight, [-1] + [1] * (x.shape.rank - 1)) * x)
 
     def mean(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(self.only(x)) / self._count
 
     def mean_of_each(self, x: tf.Tensor) -> tf.Tensor:
-        """[B], over the unmasked rows of each trajectory; 0 where there is none."""
+        """[B] mean over the unmasked rows of each trajectory; 0 if all are masked."""
         count = tf.maximum(tf.reduce_sum(tf.cast(self.mask, tf.float32), axis=1), 1.0)
         return tf.reduce_sum(self.only(x), axis=1) / count
 
@@ -60,7 +62,7 @@ class Rows:
         return tf.reduce_max(self.only(x))
 
     def explained_variance(self, target: tf.Tensor, error: tf.Tensor) -> tf.Tensor:
-        """1 − Var[error] / Var[target]; 0 where the target does not vary."""
+        """1 − Var[error] / Var[target]; 0 for a constant target."""
         variance = self._variance(target)
         return tf.math.divide_no_nan(variance - self._variance(error), variance)
 
@@ -68,11 +70,24 @@ class Rows:
         return self.mean(tf.square(x - self.mean(x)))
 
 
-def trust_region_diagnostics(rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float) -> dict[str, tf.Tensor]:
-    """How the constraint lies: `policy` and `average` are distributions, g [B, T, D] is what is projected."""
+def actor_critic_diagnostics(
+    rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Diagnostics that the actor-critic rules share, of g [B, T, D] before the projection and the critic's target.
+
+    `policy` and `average` are distributions; `average` is None without a trust region.
+    """
+    diagnostics = {
+        "critic_loss": rows.mean(0.5 * tf.square(error)),
+        "explained_variance": rows.explained_variance(target, error),
+        "entropy": rows.mean(policy.entropy()),
+        "g_norm": rows.mean(tf.norm(g, axis=-1)),
+    }
+    if average is None:
+        return diagnostics
     k = policy.kl_gradient(average)
     k_dot_g = tf.reduce_sum(k * g, axis=-1)
-    return {
+    return diagnostics | {
         "kl_average": rows.mean(policy.kl_from(average)),
         "k_norm": rows.mean(tf.norm(k, axis=-1)),
         "k_dot_g": rows.mean(k_dot_g),
@@ -81,15 +96,15 @@ def trust_region_diagnostics(rows: Rows, policy: Any, average: Any, g: tf.Tensor
 
 
 class Agent:
-    """Acts by f(·|φ_θ(x)) and improves θ from trajectories; how it improves, a subclass says.
+    """Acts by f(·|φ_θ(x)) and improves θ from trajectories.
 
-    A subclass writes `parameter_gradients`, and `network_options` where its network is not the usual one.
+    A subclass defines `parameter_gradients`, and overrides `network_options` if it needs a special network.
 
     Args:
-        network: θ. Its average θ_a starts as a copy.
-        average: a network of the same architecture, to hold θ_a.
+        network: holds θ.
+        average: a network of the same architecture for θ_a, which starts as a copy of θ.
         optimizer: built for `network.model`; see `agents.optimizer.rmsprop`.
-        settings: of the run, resolved; what the update rule reads of them.
+        settings: of the run, resolved.
     """
 
     def __init__(self, network: Any, average: Any, optimizer: keras.optimizers.Optimizer, settings: Settings) -> None:
@@ -100,7 +115,7 @@ class Agent:
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
         self._act = Compiled(self.choose, network.torso.acting)
-        # XLA would compile the rows of an LSTM for half a minute, and gain nothing.
+        # XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
         updates = network.torso.updates
         self._learn = Compiled(self._updates, "serial" if network.state_size and updates == "xla" else updates)
         if network.normalization is not None:
@@ -108,7 +123,7 @@ class Agent:
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
-        """Arguments of `Network`, or of `ContinuousNetwork` where actions are continuous, that the rule decides."""
+        """Arguments of `Network`, or for continuous actions of `ContinuousNetwork`, that the rule decides."""
         return {}
 
     def act(
@@ -117,38 +132,32 @@ class Agent:
         """Samples a_t ~ f(·|φ(x_t)).
 
         Args:
-            observation: [N, *observation_shape] as the environment shows them.
+            observation: [N, *observation_shape].
             seed: [2] int32; the same seed, weights, observations and states give the same actions.
-            state: [N, U] float32 that the call before returned, zeros where an episode begins; U is 0, and the state is
-                not looked at, where the network is not recurrent.
+            state: [N, U] float32 returned by the previous call, or zeros where an episode begins; U is 0 if the network
+                is not recurrent.
 
         Returns:
             (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32, the next state [N, U]).
         """
-        if not self.network.state_size:
-            action, statistics = self._act(observation, seed)
-            return action.numpy(), statistics.numpy(), state
         action, statistics, next_state = self._act(observation, seed, state)
         return action.numpy(), statistics.numpy(), next_state.numpy()
 
     def prepare(self, trajectory: Trajectory, updates: int = 1) -> None:
-        """Compiles `learn` for at most so many updates on trajectories of these shapes [B, T, ...].
-
-        From then on `diagnostic_names` is known.
-        """
+        """Compiles `learn` for up to `updates` updates on trajectories of these shapes; sets `diagnostic_names`."""
         arrays = [np.broadcast_to(array, (updates, *array.shape)) for array in trajectory.arrays()]
         self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.array(updates, np.int32))
 
     def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None, at_most: int = 1) -> list[Update]:
-        """M gradient steps, one after another, each with a trust region followed by one of the average network.
+        """M consecutive gradient steps; with a trust region, each also updates the average policy network.
 
         Args:
             trajectories: [M, B, T, ...].
             weight: [M, B] float32, factors of the trajectories' gradients; None for 1.
-            at_most: calls of up to so many updates share one trace.
+            at_most: calls with up to this many updates share one trace.
 
         Returns:
-            What they found. The steps have been taken whatever that is: the caller stops on a value that is not finite.
+            The reports. A step is taken even if its diagnostics are not finite: the caller must check them.
         """
         updates = len(trajectories.mask)
         if weight is None:
@@ -164,15 +173,15 @@ class Agent:
         return self.learn(one, None if weight is None else weight[None])[0]
 
     def schedule(self, steps: int) -> None:
-        """Sets what depends on the steps done: before the next ones are, and behind them."""
+        """Sets what depends on the number of steps done; called before and after each unroll."""
 
     def note(self, trajectory: Trajectory) -> None:
-        """Takes notice of a trajectory just collected: what normalises observations sees each of them once."""
+        """Updates the observations' running statistics with a trajectory just collected."""
         if self.network.normalization is not None:
             self._note(trajectory.observation[:, :-1])
 
     def variables(self) -> dict[str, keras.Variable]:
-        """Everything that training changes, by name: what a checkpoint must hold."""
+        """All variables that training changes, by name, for checkpoints."""
         groups = {
             "online": self.network.model.weights,
             "average": self.average.model.weights,
@@ -180,17 +189,12 @@ class Agent:
         }
         return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
 
-    def choose(self, observation: tf.Tensor, seed: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """`act` on tensors; a state goes in and out where the network is recurrent."""
-        if not state:
-            policy = self.network.distribution(observation)
-            return policy.sample(seed), policy.statistics
-        policy, next_state = self.network.distribution(observation, *state)
+    def choose(self, observation: tf.Tensor, seed: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """`act` on tensors."""
+        policy, next_state = self.network.distribution(observation, state)
         return policy.sample(seed), policy.statistics, next_state
 
-    def parameter_gradients(
-        self, trajectory: Trajectory, weight: tf.Tensor | None = None
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """The gradient of the loss in every trainable variable of `network.model`, before clipping.
 
         Args:
@@ -198,12 +202,15 @@ class Agent:
             weight: [B] factors of the trajectories' gradients; None for 1.
 
         Returns:
-            The gradients, and diagnostics and errors [B] as `Update` has them.
+            The gradients, and diagnostics and errors [B] as in `Update`.
         """
         raise NotImplementedError
 
     def _updates(self, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The first `count` of the updates whose arrays [M, B, ...], weights [M, B] and count the arguments are."""
+        """The first `count` of M updates: (diagnostics [M, D], errors [M, B]).
+
+        The arguments are the arrays [M, B, ...] of M trajectories, weights [M, B], and count.
+        """
         *arrays, weights, count = arguments
         found = [tf.TensorArray(tf.float32, weights.shape[0]) for _ in range(2)]
 
@@ -221,7 +228,7 @@ class Agent:
         return tuple(values.stack() for values in found)
 
     def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
-        """Moves θ and θ_a; returns the gradients' global norm before clipping."""
+        """Updates θ and θ_a; returns the gradients' global norm before clipping."""
         norm = tf.linalg.global_norm(gradients)
         if math.isfinite(self.settings.max_gradient_norm):
             gradients, _ = tf.clip_by_global_norm(gradients, self.settings.max_gradient_norm, use_norm=norm)
@@ -232,7 +239,7 @@ class Agent:
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:
-    """`array` extended to `length` rows, of which the compiled function does not read the added ones."""
+    """`array` extended to `length` entries; the compiled function does not read the added ones."""
     if len(array) >= length:
         return array
     padded = np.empty((length, *array.shape[1:]), array.dtype)

@@ -1,6 +1,6 @@
-"""DQN and Double DQN (Mnih et al. 2015; van Hasselt et al. 2016) on windows of one row, as one compiled update.
+"""DQN and Double DQN (Mnih et al. 2015; van Hasselt et al. 2016) on windows of one row.
 
-Which rows, and with which weights, is the replay's choice: uniform or prioritized (Schaul et al. 2016).
+The replay chooses the rows and their weights: uniform or prioritized (Schaul et al. 2016).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Rows
+from acer_tf.agents.agent import Agent, ParameterGradients, Rows
 from acer_tf.averaging import copy_weights
 from acer_tf.networks import Network
 from acer_tf.settings import Settings
@@ -18,9 +18,9 @@ from acer_tf.types import Trajectory
 
 
 class Dqn(Agent):
-    """Q-learning on a `networks.Network` that is ε-greedy in its Q. See `Agent`."""
+    """Q-learning on a `networks.Network` with an ε-greedy policy."""
 
-    _steps: int | None = None  # of the last `schedule`; a restored agent has none, and both its networks
+    _steps: int | None = None  # in the last call of `schedule`; None in a new or restored agent
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
@@ -32,11 +32,11 @@ class Dqn(Agent):
 
     @property
     def target(self) -> Network:
-        """The target network, which takes the place of an average one."""
+        """The target network, which replaces the average policy network."""
         return self.average
 
     def schedule(self, steps: int) -> None:
-        """ε, and the target network where a period has passed since the call before."""
+        """Sets ε, and updates the target network if a period has ended since the previous call."""
         h = self.settings
         share = min(max(0, steps - h.exploration_start) / max(1, h.exploration_steps), 1.0)
         self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
@@ -44,9 +44,7 @@ class Dqn(Agent):
             copy_weights(self.network.model, self.target.model)
         self._steps = steps
 
-    def parameter_gradients(
-        self, trajectory: Trajectory, weight: tf.Tensor | None = None
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
         now, following = planes[:, :1], planes[:, 1:]
@@ -64,11 +62,8 @@ class Dqn(Agent):
         )
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
         rows = Rows(trajectory.mask, h.reduction, weight)
-        gradients = tape.gradient(
-            q,
-            self.network.model.trainable_variables,
-            output_gradients=rows.weighted(-h.critic_weight * clipped[:, None]),
-        )
+        output_gradients = rows.weighted(-h.critic_weight * clipped[:, None])
+        gradients = tape.gradient(q, self.network.model.trainable_variables, output_gradients=output_gradients)
         error = delta[:, None]
         diagnostics = {
             "value": rows.mean(q),

@@ -1,4 +1,4 @@
-"""Files that hold runs of rows: each written once, whole or not at all, and shared by successive checkpoints."""
+"""Chunk files: consecutive rows, written once and atomically, and shared by successive checkpoints."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 
 
 class ReplayCorrupt(Exception):
-    """A chunk file that a saved state refers to is missing, damaged, or not the one that was saved."""
+    """A chunk file of a saved state is missing, damaged, or another than was saved."""
 
 
 class Chunk(NamedTuple):
-    """One chunk file of the acted rows [first, last), as absolute numbers.
+    """A chunk file of the acted rows [first, last), in absolute numbers.
 
-    The checksum of its content is part of its name. So chunks of the same rows but other content, as a run leaves
-    behind that went another way from the same checkpoint, never take each other's place.
+    The checksum of its content is part of its name, so that two runs continued from one checkpoint never replace each
+    other's chunks.
     """
 
     first: int
@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
 
 def chunks_from(row: int, chunks: Sequence[Chunk], folder: Path) -> list[Chunk]:
-    """The unbroken run of chunks, in order, that starts at or before `row` and whose files are all in `folder`."""
+    """The consecutive chunks from `row` on, up to the first whose file is missing in `folder`."""
     unbroken: list[Chunk] = []
     for chunk in chunks:
         if chunk.first <= row < chunk.last and (folder / chunk.name).is_file():
@@ -45,10 +45,10 @@ def chunks_from(row: int, chunks: Sequence[Chunk], folder: Path) -> list[Chunk]:
 
 
 def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.ndarray]) -> Chunk:
-    """Writes arrays as the chunk of rows [first, last): under another name, synchronised, then renamed.
+    """Writes arrays as the chunk of rows [first, last): under a temporary name, synchronised, then renamed.
 
     Raises:
-        OSError: the disk is full, or not writable. No chunk has appeared, and none has changed.
+        OSError: the disk is full or not writable; all chunks are as before.
     """
     temporary = folder / "rows.tmp"
     members: dict[str, Any] = dict(arrays)
@@ -64,7 +64,7 @@ def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.nda
         temporary.unlink(missing_ok=True)
     directory = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(directory)  # else a power cut may take the new name back
+        os.fsync(directory)  # otherwise a power failure may undo the renaming
     finally:
         os.close(directory)
     return chunk
@@ -74,23 +74,23 @@ def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
     """The arrays that `write_chunk` wrote.
 
     Raises:
-        ReplayCorrupt: the file is missing, or not bit for bit what was written.
+        ReplayCorrupt: the file is missing or its content has changed.
     """
     path = folder / chunk.name
     try:
         with zipfile.ZipFile(path) as archive:
             if _checksum(archive) != chunk.checksum:
                 raise ValueError("its content is not what was saved")
-            # A member is read, and thereby checked, in full before anything in it is believed: np.load on the zip file
-            # would believe a damaged header that says the array is shorter, and never reach the check at its end.
+            # Reading a whole member checks it. np.load on the zip file would trust a damaged header with a shorter
+            # array, and never reach the checksum at the member's end.
             return {
                 member.removesuffix(".npy"): np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
                 for member in archive.namelist()
             }
-    except Exception as error:  # zipfile raises nearly anything on a damaged table of contents
+    except Exception as error:  # zipfile raises many types on a damaged table of contents
         raise ReplayCorrupt(f"replay chunk {path} cannot be used: {type(error).__name__}: {error}") from error
 
 
 def _checksum(archive: zipfile.ZipFile) -> int:
-    """One checksum of the checksums of a zip file's members."""
+    """One checksum over those of a zip file's members."""
     return zlib.crc32(repr([(member.filename, member.CRC) for member in archive.infolist()]).encode())

@@ -1,8 +1,8 @@
-"""Prioritized replay: windows drawn by the error that the last update found in them.
+"""Prioritized replay: windows are drawn by the error that the last update found in them.
 
-Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3. There an item is a transition, and so it is here for
-windows of one row. For longer windows an item is a trajectory as it was collected, which is this package's extension
-(the masked row that joins a resumed run on shifts later items by one row against what was collected).
+Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3. An item is a transition there, and here for windows
+of one row. For longer windows an item is a collected segment, an extension by this package. (After a resumption, items
+are shifted against segments by the masked row in between.)
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
+from acer_tf.replay.ring import ALL, Envs
 from acer_tf.replay.rows import blank
-from acer_tf.replay.trajectories import ALL, Envs, TrajectoryReplay
+from acer_tf.replay.trajectories import TrajectoryReplay
 from acer_tf.types import Draw, EnvironmentSpec, Trajectory
 
 Priority = Literal["proportional", "rank"]
@@ -24,9 +25,9 @@ Priority = Literal["proportional", "rank"]
 class PrioritizedReplay(TrajectoryReplay):
     """A `TrajectoryReplay` in which item j of an environment is its rows jT to (j + 1)T − 1.
 
-    All environments share one memory: a draw takes B items, whosever they are, one from each of B equal shares of the
-    probability. New items get the largest priority so far, 1 at first; a drawn one gets |error| + ε. What has only
-    masked rows is never drawn.
+    All environments share one memory: a draw takes B items of any environments, one from each of B equal shares of the
+    probability. New items get the largest priority so far, initially 1; after an update an item gets |error| + ε. Items
+    with only masked rows are never drawn.
     """
 
     def __init__(
@@ -45,25 +46,19 @@ class PrioritizedReplay(TrajectoryReplay):
         normalize_by_batch: bool = True,
         file: Path | None = None,
     ) -> None:
-        """Allocates as `TrajectoryReplay` does, and the priorities.
+        """Allocates the ring and the priorities.
 
         Args:
-            spec: what the environments show, and how many actions they take.
-            num_envs: N.
-            capacity: acted rows kept per environment.
-            unroll_length: T, the rows of every item.
-            seed: of the generator that draws.
+            spec, num_envs, capacity, unroll_length, seed, file: as for `TrajectoryReplay`.
             batch_size: B, items per draw.
-            priority: "proportional", p = |error| + ε, or "rank", p = 1 / rank by that.
+            priority: "proportional", p = |error| + ε, or "rank", p = 1 / (its rank).
             priority_exponent: α in [0, 1] at the run's start and end; P ∝ p^α.
             importance_exponent: β in [0, 1] at the run's start and end; weights are (items · P)^−β.
-            priority_epsilon: ε ≥ 0, which keeps items without an error alive.
-            normalize_by_batch: whether weights are divided by the largest of the draw; else by the largest of all
-                items.
-            file: a new file to hold the rows; None for memory.
+            priority_epsilon: ε ≥ 0, with which items without an error can still be drawn.
+            normalize_by_batch: divide weights by the largest in the batch, else by the largest of all items.
 
         Raises:
-            ValueError: as `TrajectoryReplay`, B below 1, a capacity below T, or an exponent or ε out of range.
+            ValueError: as for `TrajectoryReplay`, B below 1, or an exponent or ε out of range.
         """
         super().__init__(spec, num_envs, capacity, unroll_length, seed, file=file)
         for name, values in (("priority_exponent", priority_exponent), ("importance_exponent", importance_exponent)):
@@ -75,15 +70,15 @@ class PrioritizedReplay(TrajectoryReplay):
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
         self._alpha, self._beta = priority_exponent, importance_exponent
-        self._items = capacity // unroll_length  # per environment; item j has place j mod this
+        self._items = capacity // unroll_length  # per environment; item j is in place j mod this
         structure = SumTree if priority == "proportional" else RankHeap
         self._priorities = structure(num_envs * self._items, self._alpha[0])
         self._largest = 1.0
-        self._oldest = self._newest = 0  # the items with a priority are those from oldest to newest − 1
+        self._oldest = self._newest = 0  # items from oldest to newest − 1 have a priority
 
     @property
     def draws_together(self) -> bool:
-        """No: a draw depends on the errors that the update before it found."""
+        """False: a draw depends on the errors that the previous update found."""
         return False
 
     @property
@@ -93,14 +88,14 @@ class PrioritizedReplay(TrajectoryReplay):
         return len(self._priorities) > 0
 
     def begin_segment(self, state: np.ndarray | None = None) -> None:
-        """Nothing to mark: items have a fixed length."""
+        """Does nothing: items have a fixed length."""
         self._require_pending()
 
     def blank(self, envs: Envs = ALL) -> Trajectory:
         return blank(self._spec, self._batch_size, self._unroll_length, 0, 0)
 
     def sample(self, envs: Envs = ALL) -> Trajectory:
-        """`draw`'s windows alone; `envs` is not looked at, as all environments share one memory."""
+        """The windows of `draw`; `envs` is ignored, since all environments share one memory."""
         return self.draw().trajectory
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
@@ -111,18 +106,18 @@ class PrioritizedReplay(TrajectoryReplay):
         return Draw(draw.trajectory.reshaped(1, len(draw.weight)), draw.weight[None], draw.items)
 
     def draw(self, progress: float = 0.0) -> Draw:
-        """B items by priority, of any environment, in fresh arrays, with their importance weights.
+        """B items drawn by priority, in new arrays, with their importance weights.
 
         Args:
             progress: share of the run that is done, in [0, 1], for α and β.
 
         Raises:
-            RuntimeError: no item is whole yet (see `can_sample`).
+            RuntimeError: no item is complete yet (see `can_sample`).
         """
         if not self.can_sample:
             raise RuntimeError(f"draw() needs {self._unroll_length} rows per environment, {self.stored} are stored")
         if self._alpha[0] != self._alpha[1]:
-            # A new α takes time in proportion to the memory's size: in steps of 0.001 it is seldom new.
+            # Setting α takes time in proportion to capacity, so it is rounded to change rarely.
             self._priorities.alpha = round(annealed(*self._alpha, progress), 3)
         items, probabilities = self._priorities.sample(self._batch_size, self._generator)
         least = None if self._by_batch else self._priorities.least_probability()
@@ -132,7 +127,7 @@ class PrioritizedReplay(TrajectoryReplay):
         return Draw(self._windows(number * self._unroll_length, env), weight.astype(np.float32), items)
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
-        """Gives the items [B] of a draw the priority |error| + ε, errors [B] or [1, B]; a draw without items has none.
+        """Sets the priorities of a draw's items, if it has any, to |error| + ε, with errors [B] or [1, B].
 
         Raises:
             ValueError: an error is negative or not finite; no priority has changed.
@@ -153,7 +148,7 @@ class PrioritizedReplay(TrajectoryReplay):
         saved = {n.removeprefix("priorities/"): array for n, array in state.items() if n.startswith("priorities/")}
         if not saved:
             raise ValueError("the saved replay has no priorities")
-        # Before the rows: if either raises, the replay is as before.
+        # Restored before the rows, so that the replay is as before if either raises.
         priorities = type(self._priorities)(self._priorities.capacity)
         priorities.restore(saved)
         super().restore(folder, state)
@@ -162,9 +157,9 @@ class PrioritizedReplay(TrajectoryReplay):
         self._oldest, self._newest = (int(number) for number in state["items"])
 
     def _follow(self) -> None:
-        """Gives a priority to the items that are whole now, and takes it from those of which a row is gone."""
+        """Adds priorities of items that are now complete, and discards those of items with an overwritten row."""
         length, first = self._unroll_length, self._rows - self.stored
-        # The frames before the oldest rows are gone: what they show could not be rebuilt.
+        # The oldest rows' frame stacks cannot be rebuilt, since the frames before them are overwritten.
         oldest = -(-(first + self._spec.stack - 1) // length) if first else 0
         newest = self._rows // length
         gone = np.arange(self._oldest, min(oldest, self._newest))
@@ -176,6 +171,6 @@ class PrioritizedReplay(TrajectoryReplay):
         alive = self._gather("mask", rows.ravel()).reshape(self._num_envs, *rows.shape).any(axis=2)
         each = np.arange(self._num_envs)[:, None]
         items = new % self._items * self._num_envs + each
-        # Before the new ones, one of which may have the place of one that is gone.
+        # Discarded first, because a new item may have the place of an old one.
         self._priorities.discard((gone % self._items * self._num_envs + each).ravel())
         self._priorities.set(items[alive], np.full(alive.sum(), self._largest))

@@ -1,4 +1,4 @@
-"""What replay stores per row: fields, their sizes, and what must hold of them."""
+"""The fields that replay stores per row, their sizes, and their invariants."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from acer_tf.types import EnvironmentSpec, Memory, Trajectory
+from acer_tf.types import EnvironmentSpec, RecurrentContext, Trajectory
 
-SHOWN = ("observation", "age")  # the fields that are known of the pending row too
+SHOWN = ("observation", "age")  # the fields that the pending row has already
 
 
 def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """What is stored per environment and row, under the names of Trajectory."""
+    """Shape and dtype per environment and row, under the names of `Trajectory`."""
     return {
         "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
         "age": ((), np.dtype(np.uint8)),
@@ -25,43 +25,43 @@ def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]
 
 
 def row_bytes(spec: EnvironmentSpec) -> int:
-    """Of one environment."""
+    """Size of one environment's row in bytes."""
     return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in fields(spec).values())
 
 
 def rows_held(name: str, first: int, last: int) -> np.ndarray:
-    """The rows of which the chunk [first, last) holds a field: the observations go on to the bootstrap one."""
+    """The rows of a field in the chunk [first, last): observations also have the bootstrap row `last`."""
     return np.arange(first, last + (name in SHOWN))
 
 
 def blank(spec: EnvironmentSpec, batch: int, rows: int, burn_in: int, state_size: int) -> Trajectory:
-    """Zeros in the shapes of B windows of T rows behind W of burn-in."""
+    """Zeros in the shapes of B windows of T rows with W rows of burn-in."""
     seen = burn_in + rows + 1
     lengths = {"observation": spec.stack - 1 + seen, "age": seen}
     arrays = {
         name: np.zeros((batch, lengths.get(name, rows), *shape), dtype) for name, (shape, dtype) in fields(spec).items()
     }
-    memory = Memory(np.zeros((batch, state_size), np.float32), np.zeros((batch, seen), bool))
+    memory = RecurrentContext(np.zeros((batch, state_size), np.float32), np.zeros((batch, seen), bool))
     return Trajectory(**arrays, memory=memory if state_size else None)
 
 
 def invariants(
     spec: EnvironmentSpec, first: int, age: np.ndarray, row: Mapping[str, np.ndarray]
 ) -> list[tuple[bool, str]]:
-    """Whether each holds of rows from `first` on: ages [N, K+1], and the other fields [N, K, ...] by name."""
+    """Whether each holds for rows from `first` on: ages [N, K+1], and the other fields [N, K, ...] by name."""
+    discrete = [
+        ((row["action"] < spec.num_actions).all(), "actions are below A"),
+        ((row["action"] >= 0).all(), "actions are not negative"),
+        ((row["behaviour"] >= 0).all(), "probabilities are not negative"),
+        (np.allclose(row["behaviour"].sum(axis=-1), 1, atol=1e-4), "probabilities sum to 1"),
+    ]
     return [
         ((age <= spec.stack - 1).all(), "age is at most S - 1"),
         ((np.diff(age, axis=1) <= 1).all(), "age grows by at most 1 per row"),
         (first > 0 or (age[:, 0] == 0).all(), "the first row begins an episode"),
-        (spec.continuous or (row["action"] < spec.num_actions).all(), "actions are below A"),
-        (spec.continuous or (row["action"] >= 0).all(), "actions are not negative"),
         (np.isin(row["discount"], (0, 1)).all(), "discounts are 0 or 1"),
         ((row["reward"][~row["mask"]] == 0).all(), "masked rows have reward 0"),
         ((row["discount"][~row["mask"]] == 1).all(), "masked rows have discount 1"),
-        (spec.continuous or (row["behaviour"] >= 0).all(), "probabilities are not negative"),
-        (
-            spec.continuous or np.allclose(row["behaviour"].sum(axis=-1), 1, atol=1e-4),
-            "probabilities sum to 1",
-        ),
         (np.isfinite(row["behaviour"]).all() and np.isfinite(row["action"]).all(), "actions and policy are finite"),
+        *([] if spec.continuous else discrete),
     ]

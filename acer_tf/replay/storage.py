@@ -1,4 +1,4 @@
-"""Where a ring's arrays live: in memory, or in a file that the system pages in and out."""
+"""The storage of a ring's arrays: memory, or a memory-mapped file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 
 
 def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | None = None) -> dict[str, np.ndarray]:
-    """Zeroed arrays of the given shapes and dtypes, by name; memory is committed only as they fill.
+    """Zeroed arrays, by name; memory is committed only as they fill.
 
     Args:
         arrays: name to shape and dtype.
-        file: keep them in this file instead of memory. It is scratch: its whole size is reserved at once, it loses its
-            name at once, and its space comes free when the process ends, however it ends.
+        file: a new file to hold them instead of memory. Its whole size is reserved and its name removed at once, so its
+            space is freed when the process ends, however it ends.
 
     Raises:
-        FileExistsError: there is a file of this name; it is left alone.
-        OSError: the file cannot be made there, its size cannot be reserved, or there is no memory for so much.
+        FileExistsError: the file exists; it is left alone.
+        OSError: the file cannot be made, its size cannot be reserved, or memory is too small.
     """
     sizes = {
         name: -(-int(np.prod(shape)) * dtype.itemsize // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         for name, (shape, dtype) in arrays.items()
     }
     if file is None:
-        # Not np.zeros: whether that writes its zeros depends on what the process has allocated and freed before.
+        # np.zeros may write the zeros, and so commit the memory, where it reuses memory that was freed.
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         return {
             name: np.ndarray(shape, dtype, buffer=mmap.mmap(-1, sizes[name], flags=private))
@@ -36,7 +36,7 @@ def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | N
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.unlink(file)
-        # Without room reserved, a disk that fills up would kill the process at some write into the arrays.
+        # Without this, a full disk would kill the process at some write into the arrays.
         os.posix_fallocate(descriptor, 0, sum(sizes.values()))
         made, offset = {}, 0
         for name, (shape, dtype) in arrays.items():
@@ -48,15 +48,15 @@ def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | N
 
 
 def prefetch(array: np.ndarray, which: np.ndarray, first: np.ndarray, rows: int) -> None:
-    """Has the system read what a file holds of `array[n, f : f + rows]`, for all n, f of `which`, `first` together.
+    """Starts reading `array[n, f : f + rows]` from the file, for each n of `which` with its f of `first`.
 
-    Reading the rows themselves would wait for the disk page by page: 20 times as long, where they are not in memory.
+    Otherwise the rows are read page by page, which takes 20 times as long if they are not in memory.
 
     Args:
-        array: [N, slots, ...] made by `zeros` in a file, no view of it.
+        array: [N, slots, ...] made by `zeros` in a file, not a view.
         which: [B] numbers below N.
-        first: [B] a slot each.
-        rows: beyond the last slot they are left out.
+        first: [B] slots.
+        rows: number of slots; those after the last are left out.
     """
     pages = array.base
     assert isinstance(pages, mmap.mmap)

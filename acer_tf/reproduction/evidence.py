@@ -21,7 +21,8 @@ from typing import Any, Literal, get_args
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.settings import SettingsError, differences, settings_document, settings_from
+from acer_tf.settings import SettingsError
+from acer_tf.settings_record import differences, settings_document, settings_from
 from acer_tf.training.checkpoint import set_aside
 from acer_tf.training.records import RECORDS, RecordError, read_record, write_json
 

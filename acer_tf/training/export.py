@@ -15,7 +15,6 @@ from acer_tf.averaging import copy_weights
 from acer_tf.envs import ATARI_PRESETS, family_of
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, METADATA, SIGNATURE, input_signature
-from acer_tf.recurrent import RecurrentNetwork
 
 
 def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
@@ -108,29 +107,27 @@ def _discrete(network: Network) -> _Answer:
     if twin.exploration is not None:
         twin.exploration.epsilon.assign(network.evaluation_epsilon)
 
-    def answer(probabilities: tf.Tensor, q: tf.Tensor) -> dict[str, tf.Tensor]:
+    def act(observation: tf.Tensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        if state is not None:
+            # Otherwise one state, or one observation, would silently be broadcast.
+            tf.debugging.assert_equal(
+                tf.shape(observation)[0], tf.shape(state)[0], "want as many states as observations"
+            )
+        probabilities, q, next_state = twin.observe(observation, state)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
         # global seed of the training process, and every user would see the same sequence of actions.
         action = tf.raw_ops.Multinomial(
             logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
         )
-        return {
+        answers = {
             "action": action[:, 0],
             "greedy_action": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             "probabilities": probabilities,
             "q": q,
         }
+        return answers if state is None else {**answers, "state": next_state}
 
-    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
-        return answer(*twin.observe(observation))
-
-    def act_on(observation: tf.Tensor, state: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Otherwise a single state, or a single observation, would silently be broadcast.
-        tf.debugging.assert_equal(tf.shape(observation)[0], tf.shape(state)[0], "want as many states as observations")
-        *outputs, state = twin.observe(observation, state)  # type: ignore[call-arg]  # it is a RecurrentNetwork
-        return {**answer(*outputs), "state": state}
-
-    return _Answer(act_on if isinstance(twin, RecurrentNetwork) else act, twin.model.weights)
+    return _Answer(act, twin.model.weights)
 
 
 def _continuous(network: ContinuousNetwork) -> _Answer:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.settings import jsonable
+from acer_tf.settings_record import jsonable
 from acer_tf.training.provenance import packages, provenance
 from acer_tf.types import EnvironmentSpec
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
-from acer_tf.settings import Settings, differences, settings_document, settings_from
+from acer_tf.settings import Settings
+from acer_tf.settings_record import differences, settings_document, settings_from
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.training.build import (
     derive_seed,

@@ -1,4 +1,4 @@
-"""Agents for tests, of random weights: no policy is near uniform, and the average is far from the online network."""
+"""Agents with random weights: policies far from uniform, and average networks far from the online ones."""
 
 import math
 
@@ -13,7 +13,7 @@ from acer_tf.types import EnvironmentSpec
 
 
 def settings_of(kind, *, trajectory_weights=False, **given):
-    """Settings for an agent of class `kind`, whose preset is the one that it was written for."""
+    """Settings for an agent of class `kind`, with its usual preset."""
     if kind.__name__ in ("Acer", "Dqn"):
         agent, preset = {"Acer": ("acer", "baselines"), "Dqn": ("dqn", "ddqn_tuned")}[kind.__name__]
         return make_settings({"env": "CartPole-v1", "agent": agent, "preset": preset, **given})
@@ -59,7 +59,7 @@ def make_continuous():
         agent = kind(network, average, optimizer, settings_of(kind, **given))
         for model in (network.model, average.model):
             for variable in model.trainable_variables:
-                # The wide layers' units must not all saturate.
+                # So that the units of wide layers do not all saturate.
                 variable.assign(scale * rng.normal(size=variable.shape) / max(1.0, variable.shape[0] / 16) ** 0.5)
         return agent
 

@@ -1,4 +1,4 @@
-"""What the discrete ACER agent reads, moves, reports and leaves alone."""
+"""What the discrete ACER agent reads, changes and reports."""
 
 import copy
 import dataclasses
@@ -29,7 +29,7 @@ def gradients_of(agent, trajectory):
 
 
 def outputs_of(seed, trajectory):
-    """Random (probabilities, Q, average probabilities) in place of the networks' answers, float32."""
+    """Random (probabilities, Q, average probabilities) to replace the networks' outputs, float32."""
     rng = np.random.default_rng(seed)
     batch, rows = trajectory.mask.shape
     probabilities = oracles.softmax(rng.normal(size=[batch, rows + 1, 3]))
@@ -46,7 +46,7 @@ def z_of(agent, trajectory, probabilities, q, average):
 
 
 def with_settings(agent, **changes):
-    """The same weights under other hyper-parameters; for one that compiles, make an agent of the same seed."""
+    """The agent with other hyper-parameters, for uncompiled calls."""
     other = copy.copy(agent)
     other.settings = dataclasses.replace(agent.settings, **changes)
     return other
@@ -66,7 +66,7 @@ def assert_equal_weights(left, right):
 
 @pytest.mark.parametrize("delta", [0.3, np.inf])
 @pytest.mark.parametrize("garbage", [-1e6, np.nan])
-def test_nothing_of_a_masked_row_changes_a_gradient_or_a_diagnostic(make_agent, delta, garbage):
+def test_masked_rows_affect_no_gradient_and_no_diagnostic(make_agent, delta, garbage):
     agent = make_agent(trust_region_delta=delta)
     clean = trajectory_of()
     masked = ~clean.mask
@@ -97,7 +97,7 @@ def test_the_final_observation_of_a_truncated_game_is_read(make_agent):
     assert np.abs(after["q/kernel"] - before["q/kernel"]).max() > 1e-3
 
 
-def test_a_window_of_masked_rows_alone_moves_nothing(make_agent):
+def test_a_window_with_only_masked_rows_changes_nothing(make_agent):
     agent, trajectory = make_agent(), trajectory_of(batch=2, rows=3)
     trajectory.mask[:] = False
     assert not any(g.any() for g in gradients_of(agent, trajectory).values())
@@ -121,11 +121,11 @@ def test_rewards_are_clipped_for_learning_only_as_told(make_agent):
     assert (gradients_of(with_settings(agent, reward_clip=np.inf), trajectory)["q/bias"] != raw["q/bias"]).any()
 
 
-# ---- what each loss moves
+# ---- what each loss changes
 
 
 @pytest.mark.parametrize("delta", [0.3, np.inf])
-def test_each_loss_moves_the_torso_and_its_own_head_alone(make_agent, delta):
+def test_each_loss_changes_only_the_torso_and_its_own_head(make_agent, delta):
     agent, trajectory = make_agent(trust_region_delta=delta), trajectory_of()
     averages = weights(agent.average.model)
     policy_only = gradients_of(with_settings(agent, critic_weight=0.0), trajectory)
@@ -238,7 +238,7 @@ def test_a_step_is_rmsprop_on_the_clipped_gradient_and_the_average_follows(make_
         np.testing.assert_allclose(after, 0.9 * before + 0.1 * online, rtol=1e-5, atol=1e-7)
 
 
-def test_the_average_starts_as_a_copy_and_is_no_business_of_the_optimizer(make_agent):
+def test_the_average_starts_as_a_copy_that_the_optimizer_does_not_change(make_agent):
     made = make_agent()
     agent = Acer(made.network, made.average, made.optimizer, made.settings)
     assert_equal_weights(weights(agent.average.model), weights(agent.network.model))
@@ -247,7 +247,7 @@ def test_the_average_starts_as_a_copy_and_is_no_business_of_the_optimizer(make_a
     assert not {id(v) for v in agent.average.model.variables} & {id(v) for v in agent.network.model.variables}
 
 
-def test_the_average_rests_where_there_is_no_trust_region(make_agent):
+def test_the_average_stays_the_same_without_a_trust_region(make_agent):
     agent = make_agent(trust_region_delta=np.inf)
     before = weights(agent.average.model)
     diagnostics = agent.update(trajectory_of()).diagnostics
@@ -277,7 +277,7 @@ def test_acting_follows_the_seed_and_compiles_once(make_agent):
     action, probabilities, state = agent.act(observation, np.array([1, 2], np.int32), none)
     again, *_ = agent.act(observation, np.array([1, 2], np.int32), none)
     other, *_ = agent.act(observation, np.array([1, 3], np.int32), none)
-    assert state is none  # what is not recurrent does not look at it
+    assert state.shape == (64, 0)
     np.testing.assert_array_equal(action, again)
     assert (action != other).any()
     assert agent._act.trace_count == 1

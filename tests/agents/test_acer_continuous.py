@@ -1,4 +1,4 @@
-"""What the continuous agents read, report and leave alone."""
+"""What the continuous agents read, change and report."""
 
 import dataclasses
 
@@ -39,7 +39,7 @@ def test_actions_are_drawn_around_the_mean_by_the_seed(agent):
     assert not np.array_equal(agent.act(observation, np.array([1, 3], np.int32), none)[0], action)
 
 
-def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
+def test_an_update_changes_every_weight_and_reports_finite_numbers(agent):
     before = {name: v.numpy().copy() for name, v in agent.variables().items()}
     diagnostics = agent.update(trajectory_of()).diagnostics
     assert all(np.isfinite(list(diagnostics.values())))
@@ -48,12 +48,12 @@ def test_an_update_moves_every_weight_once_and_reports_finite_numbers(agent):
     assert {name.split("/")[-2] for name in still if "normalization" not in name and "optimizer" not in name} <= {
         "critic"
     }
-    assert any("normalization" in name for name in still), "an update leaves the normalisation alone"
+    assert any("normalization" in name for name in still), "an update does not change the normalisation"
     agent.update(trajectory_of(2))
     assert agent._learn.trace_count == 1
 
 
-def test_masked_rows_and_what_lies_behind_an_end_are_not_read(agent):
+def test_masked_rows_are_not_read(agent):
     trajectory = trajectory_of()
     poisoned = Trajectory.of(np.array(x) for x in trajectory.arrays())
     masked = ~trajectory.mask
@@ -72,15 +72,17 @@ def test_the_same_update_again_draws_other_actions(make_continuous):
     agent = make_continuous(AcerContinuous, critic="dueling", importance_truncation=0.1)
     trajectory = Trajectory.of(map(tf.constant, trajectory_of().arrays()))
     first, again = (agent.parameter_gradients(trajectory)[0][-1].numpy() for _ in range(2))
-    assert np.array_equal(first, again), "the draw is that of the update's number"
+    assert np.array_equal(first, again), "the draw depends on the number of updates"
     agent.optimizer.iterations.assign_add(1)
     assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first)
     agent.optimizer.iterations.assign_sub(1)
     agent.settings = dataclasses.replace(agent.settings, seed=2**31 - 1)
-    assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first), "each seed draws its own"
+    assert not np.array_equal(agent.parameter_gradients(trajectory)[0][-1].numpy(), first), (
+        "the draw depends on the seed"
+    )
 
 
-def test_note_normalises_by_all_observations_seen_each_once(agent):
+def test_note_counts_every_observation_once(agent):
     trajectories = [trajectory_of(seed, batch=3, rows=7) for seed in range(4)]
     layer = agent.network.normalization
     assert agent.average.normalization is layer
@@ -96,7 +98,7 @@ def test_note_normalises_by_all_observations_seen_each_once(agent):
 
 
 def test_dueling_averages_out_over_the_policy(make_continuous):
-    """E_{u ~ f} Q̃(x, u) = V(x) (§5): the mean of Q̃(x, u) over fresh u and fresh u_i."""
+    """E_{u ~ f} Q̃(x, u) = V(x) (§5): the mean of Q̃(x, u) over independent u and u_i."""
     from acer_tf import equations
     from acer_tf.distributions import Gaussian
 

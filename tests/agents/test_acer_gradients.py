@@ -1,7 +1,7 @@
-"""The whole update against two derivations of its parameter gradient that share nothing with it but the definitions.
+"""The update's parameter gradient, compared with two independent derivations.
 
-One is float64 autodiff of the written-out surrogate through a hand-written MLP, with g and k themselves by autodiff.
-The other is float64 NumPy finite differences of everything, on a linear-softmax model.
+One is float64 autodiff of the surrogate loss through a hand-written MLP, with g and k also by autodiff. The other is
+float64 finite differences of everything, on a linear-softmax model.
 """
 
 import itertools
@@ -56,7 +56,7 @@ def weight_of(trajectory, h):
 
 
 def check_data(rho, action, g, k, h):
-    """The case is worth testing: ρ on both sides of a finite c, states inside and outside of a finite δ."""
+    """The case covers ρ on both sides of a finite c, and states inside and outside a finite δ."""
     taken = rho[np.arange(len(rho)), action]
     assert (taken < 1).any()
     assert (taken > 1).any()
@@ -89,7 +89,7 @@ def gradients_by_autodiff(agent, trajectory):
     truncated = chosen * (np.minimum(np.sum(chosen * rho, axis=1), c) * (q_ret - value))[:, None]
 
     def objective(log_phi):
-        """What the policy climbs, but for the entropy: Eq. 9 as a function whose gradient it is."""
+        """A function whose gradient is Eq. 9; without the entropy."""
         return tf.reduce_sum((truncated + corrected) * log_phi)
 
     def entropy(log_phi):
@@ -169,7 +169,7 @@ def gradients_by_finite_differences(agent, trajectory):
     count = len(action)
 
     def row_objective(i, x, constant):
-        """Eq. 9 as a function of the statistics x of state i, where `constant` are those that only weigh."""
+        """Eq. 9 as a function of the statistics x of state i, where `constant` are those in the weights."""
         correction = sum(
             max(0.0, 1 - c / rho[i, a]) * constant[a] * np.log(x[a]) * (q_rows[i, a] - value[i]) for a in range(ACTIONS)
         )

@@ -1,4 +1,4 @@
-"""ACER with an LSTM: its gradient against float64 autodiff of sums and loops written out here, and what burn-in is."""
+"""ACER with an LSTM: its gradient compared with float64 autodiff of plain sums and loops, and the burn-in."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from acer_tf.agents.acer import Acer
 from acer_tf.recurrent import UNITS, RecurrentNetwork
-from acer_tf.types import EnvironmentSpec, Memory, Trajectory
+from acer_tf.types import EnvironmentSpec, RecurrentContext, Trajectory
 from tests import oracles
 from tests.agents.test_acer_gradients import check_data, per_state, weight_of
 
@@ -24,7 +24,7 @@ def make_recurrent(make_agent):
         agent = make_agent(make_network, scale=0.4, **given)
         for network in (agent.network, agent.average):
             for variable in network.model.trainable_variables:
-                # The wide layers' units must not all saturate.
+                # So that the units of wide layers do not all saturate.
                 variable.assign(variable / max(1.0, variable.shape[0] / 16) ** 0.5 if variable.ndim > 1 else variable)
         return agent
 
@@ -37,9 +37,8 @@ def trajectory_of(seed=1, batch=8, rows=12, burn_in=0):
     whole = oracles.random_trajectory(rng, batch, burn_in + rows, ACTIONS, SIZE)
     carry = np.concatenate([np.ones((batch, 1), bool), whole.mask], axis=1)
     state = rng.normal(scale=0.5, size=(batch, STATE)).astype(np.float32)
-    return Trajectory(
-        whole.observation, whole.age, *(field[:, burn_in:] for field in whole[2:7]), memory=Memory(state, carry)
-    )
+    acted = (field[:, burn_in:] for field in whole[2:7])
+    return Trajectory(whole.observation, whole.age, *acted, memory=RecurrentContext(state, carry))
 
 
 def tensors(trajectory):
@@ -53,7 +52,7 @@ def gradients_of(agent, trajectory):
 def forward(weights, trajectory):
     """(log f, Q) [B, T+1, A] in float64: trajectory by trajectory, row by row, gate by gate, in Keras' order.
 
-    A trajectory's first T+1 − R rows, its burn-in, give only numbers.
+    No gradient flows through the burn-in.
     """
     w1, b1, w2, b2, kernel, recurrent, bias, w_policy, b_policy, w_q, b_q = weights
     rows = trajectory.mask.shape[1] + 1
@@ -81,7 +80,7 @@ def forward(weights, trajectory):
 
 
 def gradients_by_autodiff(agent, trajectory):
-    """Of the surrogate, z and the critic's targets being constants: the sums of Eqs. 6, 9 and 12 over unmasked rows."""
+    """Of the surrogate loss with constant z and critic's targets: the sums of Eqs. 6, 9 and 12 over unmasked rows."""
     h = agent.settings
     online, average = (
         [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
@@ -130,8 +129,8 @@ def test_gradient_equals_autodiff_of_the_sums(make_recurrent, burn_in, delta, re
         np.testing.assert_allclose(ours, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max(), err_msg=variable.path)
 
 
-def test_burn_in_rows_have_no_gradient_and_move_each_networks_state_by_its_own_weights(make_recurrent):
-    """The same as windows without a burn-in that begin in the states to which the two networks move by themselves."""
+def test_burn_in_rows_have_no_gradient_and_update_each_networks_state_by_its_own_weights(make_recurrent):
+    """Equal to windows without burn-in that begin with the states that the two networks reach there."""
     agent = make_recurrent(trust_region_delta=0.3)
     trajectory = trajectory_of(burn_in=5)
     reached = []
@@ -144,16 +143,18 @@ def test_burn_in_rows_have_no_gradient_and_move_each_networks_state_by_its_own_w
     assert np.abs(reached[0] - reached[1]).max() > 0.1
     short = trajectory._replace(observation=trajectory.observation[:, 5:], age=trajectory.age[:, 5:])
     carry = trajectory.memory.carry[:, 5:]
-    # The average network is given a state of its own.
+    # The average network gets another state.
     split = Acer(agent.network, make_network(), agent.optimizer, agent.settings)
     split.average.model.set_weights(agent.average.model.get_weights())
     burn_in = split.average.burn_in
-    split.average.burn_in = lambda planes, memory, rows: burn_in(planes, Memory(reached[1], memory.carry), rows)
+    split.average.burn_in = lambda planes, memory, rows: burn_in(
+        planes, RecurrentContext(reached[1], memory.carry), rows
+    )
     ours = gradients_of(agent, trajectory)
-    for a, b in zip(ours, gradients_of(split, short._replace(memory=Memory(reached[0], carry))), strict=True):
+    for a, b in zip(ours, gradients_of(split, short._replace(memory=RecurrentContext(reached[0], carry))), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5 * np.abs(b).max())
-    # From the stored state, as if the behaviour's network had not moved on: another gradient.
-    stale = gradients_of(agent, short._replace(memory=Memory(trajectory.memory.state, carry)))
+    # Starting from the stored state without the burn-in gives another gradient.
+    stale = gradients_of(agent, short._replace(memory=RecurrentContext(trajectory.memory.state, carry)))
     assert any(np.abs(a - b).max() > 0.01 * np.abs(a).max() for a, b in zip(ours, stale, strict=True))
 
 
@@ -164,13 +165,13 @@ def test_what_was_before_an_episode_changes_nothing(make_recurrent):
     before = gradients_of(agent, trajectory)
     other = trajectory.observation.copy()
     other[:, :3] += 1.0
-    memory = Memory(trajectory.memory.state + 1, trajectory.memory.carry)
+    memory = RecurrentContext(trajectory.memory.state + 1, trajectory.memory.carry)
     for a, b in zip(before, gradients_of(agent, trajectory._replace(observation=other, memory=memory)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("delta", [1.0, np.inf])
-def test_updates_of_both_kinds_lower_the_critic_loss_and_compile_once_each(make_recurrent, delta):
+def test_updates_with_and_without_burn_in_lower_the_critic_loss_and_compile_once_each(make_recurrent, delta):
     agent = make_recurrent(trust_region_delta=delta)
     collected, replayed = trajectory_of(), trajectory_of(seed=2, burn_in=4)
     losses = []

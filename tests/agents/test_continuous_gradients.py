@@ -1,6 +1,6 @@
-"""The continuous updates against float64 autodiff of written-out surrogates, through a hand-written network.
+"""The continuous updates, compared with float64 autodiff of surrogate losses through a hand-written network.
 
-g and k are autodiff through TensorFlow Probability, the projection is the oracle's bisection, the returns its sums.
+g and k are by autodiff through TensorFlow Probability, the projection and the returns by tests/oracles.py.
 """
 
 import itertools
@@ -54,7 +54,7 @@ def autodiff_in_mean(function, mean):
 
 
 def projected(phi, average, objective, delta):
-    """[B, T, d] z*; where there is no trust region g itself."""
+    """[B, T, d] z*; without a trust region g itself."""
     mean = tf.constant(phi)
     g = autodiff_in_mean(objective, mean)
     if not np.isfinite(delta):
@@ -110,7 +110,7 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta
     phi, value = phi[:, :-1], values[:, :-1]
     average = network(weights_of(agent.average.model), observation)[0].numpy()[:, :-1]
 
-    # The draws are the agent's own: they are data here.
+    # The agent's draws, which are data here.
     seeds = tf.random.experimental.stateless_split(tf.constant([0, 0]), 2)
     policy = Gaussian(agent.network(tf.constant(trajectory.observation))[0][:, :-1], STD)
     drawn = policy.sample(seeds[0]).numpy().astype(np.float64)
@@ -176,7 +176,7 @@ def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, w
     rho = np.exp(oracles.gaussian_log_density(a, phi, STD) - oracles.gaussian_log_density(a, mu, STD))
     weight = oracles.trajectory_weight(rho, trajectory.discount, m, 2.0) if weights else np.ones_like(rho)
     assert not weights or ((weight[m] == 2.0).any() and (weight[m] < 1).any())
-    # Without importance weights and with the whole return: Q = V makes the general sum the plain one.
+    # With ρ = 1, the importance-sampled return is the multi-step return.
     returns = oracles.importance_sampled_return(
         trajectory.reward, trajectory.discount, m, value, values[:, -1], np.ones_like(rho), gamma=0.95
     )
@@ -215,17 +215,16 @@ def by_part(agent, trajectory):
     ("name", "moved"),
     [("trust region", {"policy"}), ("truncation", {"policy"}), ("retrace", {"policy", "value", "critic"})],
 )
-def test_each_ablation_changes_what_it_names_and_nothing_else(make_continuous, name, moved):
+def test_each_ablation_changes_only_the_gradients_that_it_should(make_continuous, name, moved):
     whole, without = (by_part(acer(make_continuous, **given), trajectory_of()) for given in ({}, ABLATIONS[name]))
     assert {part for part in whole if not np.array_equal(whole[part], without[part])} == moved
 
 
-def test_without_the_dueling_network_the_value_of_actions_leaves_the_state_value_s_weights_alone(make_continuous):
+def test_without_the_dueling_network_the_error_of_v_depends_on_the_separate_critic(make_continuous):
     trajectory = trajectory_of()
     agent = acer(make_continuous, dueling=False, trust_region_delta=np.inf)
     before = by_part(agent, trajectory)
-    # ρ (Q_ret − V): with rewards, values and actions such that Q_ret = V the value head would stand still; here only
-    # that the error is not that of Q̃ = V + A.
+    # V's error is ρ (Q_ret − V), where Q_ret depends on Q.
     assert "critic_torso" in {v.path.split("/")[-2] for v in agent.network.model.trainable_variables}
     for variable in agent.network.model.trainable_variables:
         if variable.path.split("/")[-2].startswith("critic"):
@@ -234,7 +233,7 @@ def test_without_the_dueling_network_the_value_of_actions_leaves_the_state_value
 
 
 @pytest.mark.parametrize("part", ["policy", "critic"])
-def test_the_critic_moves_no_weight_of_the_policy_s_head_and_the_policy_none_of_the_critic_s(make_continuous, part):
+def test_the_critic_has_no_gradient_in_the_policys_head_and_the_policy_none_in_the_critics(make_continuous, part):
     with_critic, without = (by_part(acer(make_continuous, critic_weight=w), trajectory_of()) for w in (1.0, 0.0))
     assert np.array_equal(with_critic["policy"], without["policy"])
     assert not without["critic"].any() and not without["value"].any()

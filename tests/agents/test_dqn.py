@@ -52,7 +52,7 @@ def transitions(seed=0, spec=SPEC):
 
 
 def stacks(t):
-    """[B, 2, S, H, W] of frames, or [B, 2, D]: what the environment showed."""
+    """The observations [B, 2, S, H, W], or [B, 2, D]."""
     if t.observation.ndim == 3:
         return t.observation
     shown = np.stack([t.observation[:, :4], t.observation[:, 1:]], axis=1).copy()
@@ -65,7 +65,7 @@ def stacks(t):
 
 
 def delta_of(agent, t, *, double, gamma=0.99, clip=np.inf):
-    """Schaul et al. 2016, Algorithm 1, line 11, one transition after the other."""
+    """Schaul et al. 2016, Algorithm 1, line 11, for one transition at a time."""
     shown = tf.constant(stacks(t))
     q = agent.network.observe(shown[:, 0])[1].numpy()
     online, target = (n.observe(shown[:, 1])[1].numpy() for n in (agent.network, agent.average))
@@ -80,7 +80,7 @@ def delta_of(agent, t, *, double, gamma=0.99, clip=np.inf):
 @pytest.mark.parametrize("spec", [SPEC, FRAMES], ids=["vectors", "frames"])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("error_clip", [1.0, np.inf])
-def test_the_gradient_is_that_of_hubers_loss_of_the_error(spec, double, error_clip):
+def test_the_gradient_is_that_of_the_huber_loss(spec, double, error_clip):
     agent = agent_of(spec, double_q=double, error_clip=error_clip, reward_clip=1.5)
     t, weight = transitions(spec=spec), np.random.default_rng(1).random(BATCH).astype(np.float32)
     delta = delta_of(agent, t, double=double, clip=1.5)
@@ -91,7 +91,7 @@ def test_the_gradient_is_that_of_hubers_loss_of_the_error(spec, double, error_cl
         q = tf.gather(agent.network.observe(tf.constant(stacks(t)[:, 0]))[1], t.action[:, 0], batch_dims=1)
         error = tf.stop_gradient(q + delta.astype(np.float32)) - q
         size = tf.abs(error)
-        bound = min(error_clip, 1e6)  # infinity times 0 would be no number
+        bound = min(error_clip, 1e6)  # infinity times 0 is NaN
         loss = tf.where(size < bound, 0.5 * error**2, bound * size - 0.5 * bound**2)
         loss = tf.reduce_mean(weight * loss)
     expected = tape.gradient(loss, agent.network.model.trainable_variables)
@@ -99,7 +99,7 @@ def test_the_gradient_is_that_of_hubers_loss_of_the_error(spec, double, error_cl
         np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-5)
 
 
-def test_the_choice_of_the_next_action_is_what_double_dqn_changes():
+def test_double_dqn_changes_the_choice_of_the_next_action():
     t = transitions()
     plain, double = (agent_of(double_q=double) for double in (False, True))
     difference = delta_of(plain, t, double=True) - delta_of(plain, t, double=False)
@@ -124,7 +124,7 @@ def test_one_step_is_centred_rmsprop_on_that_gradient():
         np.testing.assert_array_equal(a, b)
 
 
-def test_weights_of_one_are_no_weights():
+def test_weights_of_one_equal_no_weights():
     agents = [agent_of(), agent_of()]
     reports = [agents[0].update(transitions()), agents[1].update(transitions(), np.ones(BATCH, np.float32))]
     assert reports[0].diagnostics == reports[1].diagnostics
@@ -132,7 +132,7 @@ def test_weights_of_one_are_no_weights():
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_lies_behind_an_end_is_not_read():
+def test_the_next_observation_after_an_end_is_not_read():
     agent, t = agent_of(), transitions()
     dirty = t.observation.copy()
     dirty[t.discount[:, 0] == 0, 1] = np.nan
@@ -159,16 +159,16 @@ def test_the_target_network_is_a_copy_every_period():
         agent.schedule(steps)
         assert copied() == copies, steps
     resumed = agent_of(target_period=100)
-    resumed.schedule(250)  # whatever a restored run's first call is, its target network was restored
+    resumed.schedule(250)  # the first call never copies: the target network was restored
     pairs = zip(resumed.network.model.trainable_variables, resumed.average.model.trainable_variables, strict=True)
     assert not all(np.array_equal(a, b) for a, b in pairs)
 
 
-def test_exploration_falls_from_one_after_the_start_and_then_stays():
+def test_epsilon_falls_from_1_after_the_start_and_then_stays_constant():
     agent = agent_of(exploration_final=0.1, exploration_steps=1000, replay_start=500)
     for steps, epsilon in [(0, 1.0), (500, 1.0), (1000, 0.55), (1500, 0.1), (9999, 0.1)]:
         agent.schedule(steps)
-        probabilities, q = (x.numpy() for x in agent.network.observe(tf.constant(transitions().observation[:, 0])))
+        probabilities, q, _ = (x.numpy() for x in agent.network.observe(tf.constant(transitions().observation[:, 0])))
         np.testing.assert_allclose(probabilities.min(axis=1), epsilon / 3, rtol=1e-5)
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
         if epsilon < 1:

@@ -1,4 +1,4 @@
-"""`learn`: several updates in one compiled call are those updates one after another."""
+"""`learn`: several updates in one compiled call equal the same updates in separate calls."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ frames_of = observed(lambda rng: rng.integers(256, size=(BATCH, 3 + ROWS + 1, 36
 
 @pytest.fixture(params=["mlp", "small", "nature", "acer_continuous", "trust_tis"])
 def pair(request, make_agent, make_continuous):
-    """Two equal agents, and what makes batches for them."""
+    """Two equal agents, and a function that makes batches for them."""
     discrete = {
         "mlp": (lambda: make_agent(), flat_of),
         "small": (lambda: make_agent(lambda: Network(IMAGES, architecture="small"), scale=0.1), images_of),
@@ -57,11 +57,11 @@ def stacked(batches):
     return Trajectory.of(map(np.stack, zip(*(batch.arrays() for batch in batches), strict=True)))
 
 
-def test_updates_in_one_call_are_those_one_after_another(pair):
+def test_updates_in_one_call_equal_updates_in_separate_calls(pair):
     together, alone, batch_of = pair
     together.prepare(batch_of(0), 5)
     done = 0
-    for count in (3, 5, 1):  # as many as fit in a call, or fewer
+    for count in (3, 5, 1):  # at most five
         batches = [batch_of(seed) for seed in range(done, done + count)]
         weight = np.random.default_rng(count).uniform(0.5, 2, (count, BATCH)).astype(np.float32)
         found = together.learn(stacked(batches), weight, 5)
@@ -74,21 +74,21 @@ def test_updates_in_one_call_are_those_one_after_another(pair):
         done += count
         for name, variable in together.variables().items():
             np.testing.assert_allclose(variable.numpy(), alone.variables()[name].numpy(), rtol=1e-3, atol=1e-5)
-    assert together._learn.trace_count == 1, "one trace, however many updates"
+    assert together._learn.trace_count == 1, "one trace for any number of updates"
     assert int(together.optimizer.iterations.numpy()) == done
     moved = max(
         np.abs(a - b).max()
         for a, b in zip(*(n.model.get_weights() for n in (together.network, pair[1].average)), strict=True)
     )
-    assert moved > 1e-2, "there was something to compare"
+    assert moved > 1e-2, "the updates changed the weights"
 
 
-def test_what_lies_behind_the_last_update_of_a_call_is_not_read(make_agent):
+def test_padding_after_the_last_update_of_a_call_is_not_read(make_agent):
     agents = [make_agent() for _ in range(2)]
-    for agent, behind in zip(agents, (0.0, np.nan), strict=True):
+    for agent, padding in zip(agents, (0.0, np.nan), strict=True):
         agent.prepare(flat_of(0), 3)
         arrays = [
-            np.stack([array, array, np.full_like(array, behind if array.dtype.kind == "f" else 0)])
+            np.stack([array, array, np.full_like(array, padding if array.dtype.kind == "f" else 0)])
             for array in flat_of(1).arrays()
         ]
         agent._learn(*arrays, np.ones((3, BATCH), np.float32), np.int32(2))

@@ -1,4 +1,4 @@
-"""RMSProp's first steps, by hand."""
+"""RMSProp's first steps, computed by hand."""
 
 import keras
 import numpy as np

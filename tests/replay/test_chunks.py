@@ -1,4 +1,4 @@
-"""Saving and restoring trajectory replay: shared files, equality with no interruption, and all that may be damaged."""
+"""Saving and restoring trajectory replay: shared files, equality to an uninterrupted replay, damaged files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acer_tf.replay import ReplayCorrupt, TrajectoryReplay, trajectories
+from acer_tf.replay import ReplayCorrupt, TrajectoryReplay, ring
 from acer_tf.types import EnvironmentSpec
 from tests.replay.twin import World, spec_of
 
@@ -28,7 +28,7 @@ def new_replay(seed: int = 99, spec: EnvironmentSpec = SPEC, **changed: Any) -> 
 
 
 def tape_of(world: World, steps: int) -> list[Operation]:
-    """What an actor and a learner ask of a replay."""
+    """The operations of an actor and a learner on a replay."""
     tape: list[Operation] = [("start", world.reset()[:2])]
     for step in range(steps):
         if step % 4 == 0:
@@ -40,14 +40,14 @@ def tape_of(world: World, steps: int) -> list[Operation]:
 
 
 def play(replay: TrajectoryReplay, tape: list[Operation]) -> list[list[bytes]]:
-    """Runs the operations; everything that was drawn, byte for byte."""
+    """Runs the operations and returns the bytes of everything that was drawn."""
     answers = [getattr(replay, operation)(*arguments) for operation, arguments in tape]
     replay.check_valid()
     return [[array.tobytes() for array in answer.arrays()] for answer in answers if answer is not None]
 
 
 def content(replay: TrajectoryReplay, folder: Path) -> Any:
-    """Everything that a replay holds, apart from its file names. Written elsewhere, so all of it is written."""
+    """Everything that a replay holds, apart from its file names; written to a new folder, so completely."""
     state = replay.save(folder)
     files = replay.chunk_files(state)
     arrays = [dict(np.load(folder / name)) for name in files]
@@ -60,7 +60,7 @@ def content(replay: TrajectoryReplay, folder: Path) -> Any:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Chunks of at most 7 rows."""
-    monkeypatch.setattr(trajectories, "CHUNK_BYTES", 7 * 3 * trajectories.row_bytes(SPEC) + 5)
+    monkeypatch.setattr(ring, "CHUNK_BYTES", 7 * 3 * ring.row_bytes(SPEC) + 5)
     return 7
 
 
@@ -89,7 +89,7 @@ def test_restored_at_random_moments_equals_never_interrupted(
             replay.check_valid()
     assert answers == uninterrupted
 
-    for end, state, drawn in saved:  # every earlier state too, from the folder in which later ones were saved
+    for end, state, drawn in saved:  # earlier states too, from the folder with later ones
         for folder in ("live", f"copy-{end}"):
             replay = replay_of(seed=5)
             replay.restore(tmp_path / folder, state)
@@ -116,8 +116,8 @@ def test_successive_states_share_files_that_are_written_once(tmp_path: Path, sma
         new = 2 if previous else 3  # 9 rows, or at first 19, in chunks of 7
         assert [name for name in files if name not in previous] == files[-new:]
         previous = files
-    assert replay.chunk_files(replay.save(tmp_path)) == previous, "nothing new, nothing written"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(written), "no temporary file stays"
+    assert replay.chunk_files(replay.save(tmp_path)) == previous, "without new rows nothing is written"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(written), "no temporary file remains"
 
 
 def test_a_restored_replay_writes_only_newer_rows(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_restored_replay_writes_only_newer_rows(tmp_path: Path) -> None:
     assert len(files) == 2 and files[:1] == old and files[1].startswith("rows-20-23-")
 
 
-def test_files_that_no_state_refers_to_may_go(tmp_path: Path, small_chunks: int) -> None:
+def test_files_that_no_state_refers_to_may_be_deleted(tmp_path: Path, small_chunks: int) -> None:
     replay, world = new_replay(), World(SPEC, SIZES["num_envs"], 0)
     play(replay, tape_of(world, 60))
     replay.save(tmp_path)
@@ -146,7 +146,7 @@ def test_files_that_no_state_refers_to_may_go(tmp_path: Path, small_chunks: int)
     assert content(restored, tmp_path / "a") == content(replay, tmp_path / "b")
 
 
-def test_rows_whose_files_are_gone_are_written_again(tmp_path: Path, small_chunks: int) -> None:
+def test_rows_whose_files_are_missing_are_written_again(tmp_path: Path, small_chunks: int) -> None:
     replay = new_replay()
     play(replay, tape_of(World(SPEC, SIZES["num_envs"], 0), 25))
     files = replay.chunk_files(replay.save(tmp_path))
@@ -209,7 +209,7 @@ def saved_replay(folder: Path, rows: int = 12) -> tuple[TrajectoryReplay, State,
 
 
 def assert_refused_untouched(folder: Path, state: State, named: Path) -> None:
-    """A restore fails, naming the file, and leaves a replay that holds other rows as it was."""
+    """Restoring fails with the file's name, and the replay keeps its own rows."""
     tape = tape_of(World(SPEC, SIZES["num_envs"], 8), 9)
     tried, other = new_replay(seed=1), new_replay(seed=1)
     play(tried, tape), play(other, tape)
@@ -240,7 +240,7 @@ def test_a_damaged_chunk_is_refused(
     assert_refused_untouched(tmp_path / "saved", state, files[which])
 
 
-def test_no_flipped_bit_goes_unseen(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
     replay, state, (path,) = saved_replay(tmp_path / "saved", rows=6)
     draws: list[Operation] = [("sample", ())] * 20  # of 3 starts
     whole, wanted = path.read_bytes(), play(replay, draws)
@@ -262,7 +262,7 @@ def test_no_flipped_bit_goes_unseen(tmp_path: Path) -> None:
 
 
 def test_an_array_that_claims_to_be_shorter_is_refused(tmp_path: Path) -> None:
-    spec = spec_of(4, frame=(50, 50))  # larger than what zipfile reads ahead, and so checks by chance
+    spec = spec_of(4, frame=(50, 50))  # larger than what zipfile reads ahead, and would check by chance
     replay = new_replay(spec=spec)
     play(replay, tape_of(World(spec, SIZES["num_envs"], 0), 6))
     state = replay.save(tmp_path)
@@ -291,13 +291,13 @@ def test_a_state_without_all_its_rows_is_refused(tmp_path: Path, small_chunks: i
             new_replay().restore(tmp_path, state | {"chunks": np.delete(state["chunks"], lost, axis=0)})
 
 
-def test_a_run_that_went_another_way_never_meets_the_chunks_it_left_behind(tmp_path: Path) -> None:
+def test_runs_that_continue_from_the_same_state_do_not_mix_their_chunks(tmp_path: Path) -> None:
     world = World(SPEC, SIZES["num_envs"], 0)
     replay = new_replay()
     play(replay, tape_of(world, 10))
     first_state = replay.save(tmp_path)
     play(replay, [("append", (*world.act(), world.step())) for _ in range(10)])
-    lost_state = replay.save(tmp_path)  # rows 10-20, then the process dies before the checkpoint is whole
+    lost_state = replay.save(tmp_path)  # rows 10-20, then the process dies before the checkpoint is complete
 
     other = World(SPEC, SIZES["num_envs"], 1)
     resumed = new_replay()
@@ -315,7 +315,7 @@ def test_a_run_that_went_another_way_never_meets_the_chunks_it_left_behind(tmp_p
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """The operating system refuses to write more to any file, as a full disk does."""
+    """The operating system refuses larger files, as with a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -324,7 +324,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_leaves_earlier_states_whole_and_no_debris(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_earlier_states_valid_and_no_partial_files(tmp_path: Path) -> None:
     world = World(SPEC, SIZES["num_envs"], 0)
     replay = new_replay()
     play(replay, tape_of(world, 10))
@@ -339,7 +339,7 @@ def test_a_full_disk_leaves_earlier_states_whole_and_no_debris(tmp_path: Path) -
     restored.restore(tmp_path / "saved", state)
     assert content(restored, tmp_path / "scratch") == wanted
 
-    again = new_replay()  # space was made: the same replay saves all it holds
+    again = new_replay()  # with space again, the same replay saves everything
     again.restore(tmp_path / "saved", replay.save(tmp_path / "saved"))
     assert content(again, tmp_path / "scratch") == content(replay, tmp_path / "scratch")
 

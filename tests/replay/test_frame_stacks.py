@@ -1,4 +1,4 @@
-"""The frame stacks that a learner rebuilds are, bit for bit, those that real Atari games showed."""
+"""Frame stacks rebuilt from replay equal those of Atari games bit for bit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_rebuilt_stacks_equal_the_environments(game: str) -> None:
             action = choose.integers(0, env.spec.num_actions, NUM_ENVS)
             step = env.step(action)
             behaviour = np.zeros((NUM_ENVS, env.spec.num_actions), np.float32)
-            behaviour[:, 0] = replay.rows  # no probability: it tells which row a window starts at
+            behaviour[:, 0] = replay.rows  # not a probability: identifies the row at which a window starts
             replay.append(action, behaviour, step)
             shown[replay.rows] = step.observation
             shown.pop(replay.rows - capacity - 1, None)
@@ -38,5 +38,7 @@ def test_rebuilt_stacks_equal_the_environments(game: str) -> None:
             for number, start in enumerate(trajectory.behaviour[:, 0, 0].astype(int)):
                 for offset in range(UNROLL + 1):
                     assert np.array_equal(stacks[number, offset], shown[start + offset][number])
-    assert games >= NUM_ENVS and (lives > 100) == (game == "Breakout"), "the games must have been played"
+    assert games >= NUM_ENVS and (lives > 100) == (game == "Breakout"), (
+        "episodes ended, and in Breakout lives were lost"
+    )
     env.close()

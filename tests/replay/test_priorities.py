@@ -7,7 +7,7 @@ STRUCTURES = [SumTree, RankHeap]
 
 
 class Quantile:
-    """A generator whose uniform numbers are all the same one."""
+    """A generator whose uniform numbers are all equal."""
 
     def __init__(self, value):
         self.value = value
@@ -17,7 +17,7 @@ class Quantile:
 
 
 class Twin:
-    """What both structures hold, in a dictionary, one item at a time."""
+    """The same content in a dictionary, one item at a time."""
 
     def __init__(self):
         self.priorities = {}
@@ -55,7 +55,7 @@ def random_operations(structure, twin, generator, steps, batch, before_each=lamb
             structure.discard(indices)
             twin.discard(indices)
         else:
-            # Some far up, some far down, some equal to others.
+            # Some very large, some very small, some equal.
             priorities = generator.choice([generator.random(batch), 10.0 ** generator.integers(-9, 9, size=batch)])
             structure.set(indices, priorities)
             twin.set(indices, priorities)
@@ -158,7 +158,7 @@ def test_a_batch_has_one_draw_from_each_equal_range(structure):
     for seed in range(50):
         indices, probabilities = held.sample(k, np.random.default_rng(seed))
         ends = np.array([upper[index] for index in indices.tolist()])
-        # The item's own share of the mass, and the range, have a point in common.
+        # The item's share of the mass overlaps the range.
         assert (ends > np.arange(k) / k - 1e-12).all() and (
             ends - probabilities < np.arange(1, k + 1) / k + 1e-12
         ).all()
@@ -204,7 +204,7 @@ def test_alpha_may_change(structure):
     assert held.alpha == 0.2
 
 
-def test_a_draw_is_never_an_item_without_priority():
+def test_an_item_of_priority_0_is_never_drawn():
     generator = np.random.default_rng(0)
     extreme = np.array([0.0, 0.0, 1e-300, 0.0, 5e-324, 1e300, 0.0, 1e-17, 1.0, 0.0, 0.1, 0.0, 0.0])
     for _ in range(200):
@@ -225,11 +225,11 @@ def test_sums_do_not_drift_over_ten_million_updates():
     for _ in range(100):
         indices = generator.integers(100_000, size=100_000)
         tree.set(indices, 10.0 ** generator.uniform(-8, 8, size=100_000))
-    for _ in range(200):  # as many as a batch has, along their paths alone
+    for _ in range(200):  # few enough to update single paths
         tree.set(generator.integers(100_000, size=32), 10.0 ** generator.uniform(-8, 8, size=32))
     leaves = tree.get(np.arange(100_000))
     assert tree.total == pytest.approx(np.nansum(leaves), rel=1e-12)
-    tree.set(np.arange(100_000), np.full(100_000, 1e-8))  # nothing of the large ones stays behind
+    tree.set(np.arange(100_000), np.full(100_000, 1e-8))  # nothing of the large ones remains
     assert tree.total == pytest.approx(1e-3, rel=1e-12)
 
 
@@ -246,7 +246,7 @@ def test_a_restored_structure_draws_what_the_saved_one_would_have_drawn(structur
     for _ in range(30):
         indices, priorities = generator.integers(500, size=16), generator.random(16)
         held.set(indices, priorities)
-        other.set(indices, priorities)  # the state is not the structure's own memory
+        other.set(indices, priorities)  # the state is a copy
     other.check_valid()
     for ours, theirs in zip(
         held.sample(32, np.random.default_rng(1)), other.sample(32, np.random.default_rng(1)), strict=True
@@ -261,7 +261,7 @@ def test_a_restored_structure_draws_what_the_saved_one_would_have_drawn(structur
     np.testing.assert_array_equal(other.state()["priorities"], state["priorities"])
 
 
-def test_the_interval_between_sorts_goes_on_after_a_restore():
+def test_the_interval_between_sorts_continues_after_a_restore():
     heap, restored = (RankHeap(1000, sort_interval=1100) for _ in range(2))
     heap.set(np.arange(1000), np.arange(1000.0))
     for first in range(0, 1000, 50):
@@ -315,10 +315,10 @@ def test_beta_by_hand():
         ([2, -1], [1.0, 1.0], r"indices must lie in \[0, 10\).*got -1"),
         ([0.0], [1.0], "indices must be a vector of integers, got float64"),
         ([[0]], [[1.0]], r"indices must be a vector of integers.*\(1, 1\)"),
-        ([0, 1], [1.0], r"priorities must be as many as indices"),
+        ([0, 1], [1.0], r"priorities must have the shape of indices"),
     ],
 )
-def test_a_bad_update_is_named_and_changes_nothing(structure, indices, priorities, complaint):
+def test_a_bad_update_is_refused_and_changes_nothing(structure, indices, priorities, complaint):
     held = structure(10)
     held.set(np.arange(5), np.arange(1.0, 6.0))
     with pytest.raises(ValueError, match=complaint):
@@ -336,7 +336,7 @@ def test_every_method_checks_its_indices(structure):
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_an_empty_batch_is_none(structure):
+def test_an_empty_batch_changes_nothing(structure):
     held = structure(10)
     held.set(np.array([], int), np.array([]))
     held.discard(np.array([], int))
@@ -366,7 +366,7 @@ def test_nothing_can_be_drawn_where_all_priorities_are_zero():
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_bad_settings_are_named(structure):
+def test_bad_settings_are_refused(structure):
     with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
         structure(0)
     for alpha in (-0.1, 1.1, np.nan, np.inf):
@@ -380,7 +380,7 @@ def test_bad_settings_are_named(structure):
         held.sample(0, np.random.default_rng(0))
 
 
-def test_a_bad_sort_interval_is_named():
+def test_a_bad_sort_interval_is_refused():
     with pytest.raises(ValueError, match="sort_interval must be at least 1, got 0"):
         RankHeap(10, sort_interval=0)
 
@@ -402,7 +402,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(structure):
         assert held.probabilities(np.arange(10)).tolist() == before
 
 
-def test_a_saved_heap_with_an_item_outside_is_refused():
+def test_a_saved_heap_with_an_index_out_of_range_is_refused():
     heap = RankHeap(10)
     heap.set(np.arange(3), np.ones(3))
     with pytest.raises(ValueError, match=r"\[0, 10\)"):
@@ -420,13 +420,13 @@ def test_a_saved_heap_with_an_item_outside_is_refused():
         ((np.array([0.5, np.nan]), 0.5), r"probabilities must be .* in \(0, 1\]"),
     ],
 )
-def test_bad_weights_are_named(arguments, complaint):
+def test_bad_weights_are_refused(arguments, complaint):
     with pytest.raises(ValueError, match=complaint):
         importance_weights(*arguments)
 
 
 @pytest.mark.parametrize("least", [0.0, 0.6, np.nan])
-def test_a_least_probability_that_is_none_is_named(least):
+def test_a_least_probability_out_of_range_is_refused(least):
     with pytest.raises(ValueError, match=r"least_probability must lie in \(0, 0.5\]"):
         importance_weights(np.array([0.5, 0.7]), 1.0, least_probability=least)
 
@@ -434,6 +434,6 @@ def test_a_least_probability_that_is_none_is_named(least):
 @pytest.mark.parametrize(
     ("arguments", "complaint"), [((-0.1, 1, 0), "start"), ((0, 1.1, 0), "end"), ((0, 1, -0.1), "fraction")]
 )
-def test_bad_annealing_is_named(arguments, complaint):
+def test_bad_annealing_is_refused(arguments, complaint):
     with pytest.raises(ValueError, match=f"{complaint} must"):
         annealed(*arguments)

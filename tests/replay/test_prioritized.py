@@ -1,4 +1,4 @@
-"""Prioritized replay: what may be drawn, how often, with which weight; and that all of it survives a checkpoint."""
+"""Prioritized replay: which items are drawn, how often, with which weights; and the same after a restore."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def started(spec: EnvironmentSpec, num_envs: int, capacity: int, length: int, st
 
 
 class Counter:
-    """Vectors whose only number is 1000 e + n in row n of environment e, and which is the reward too; all unmasked."""
+    """Observations and rewards are 1000 e + n in row n of environment e."""
 
     spec = EnvironmentSpec((1,), "float32", 1, num_actions=2)
 
@@ -58,7 +58,7 @@ class Counter:
             self.replay.append(ones.astype(np.int32), np.full((len(ones), 2), 0.5, np.float32), step)
 
     def set_errors(self, items: Sequence[int], errors: Sequence[float] | np.ndarray) -> None:
-        """As if these had been drawn."""
+        """As after an update on these items."""
         self.replay.draw()
         self.replay.refresh(Draw(None, None, np.array(items)), np.asarray(errors, float))
 
@@ -73,7 +73,7 @@ class Counter:
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_items_are_whole_stored_and_aligned_and_all_are_drawn(length):
+def test_all_complete_items_and_no_others_are_drawn(length):
     counter = Counter(2, capacity=20, length=length)
     counter.feed(length - 1)
     assert not counter.replay.can_sample
@@ -88,7 +88,7 @@ def test_items_are_whole_stored_and_aligned_and_all_are_drawn(length):
 
 @pytest.mark.parametrize(("stack", "length"), [(4, 1), (3, 5), (1, 4)])
 @pytest.mark.parametrize("priority", ["proportional", "rank"])
-def test_windows_are_those_of_the_ring_and_never_begin_behind_lost_frames(stack, length, priority):
+def test_windows_equal_those_of_the_ring_and_their_stacks_are_complete(stack, length, priority):
     spec = spec_of(stack, dtype="uint8")
     world, replay = started(spec, 3, 40, length, 25, priority=priority)
     for _ in range(30):
@@ -97,7 +97,7 @@ def test_windows_are_those_of_the_ring_and_never_begin_behind_lost_frames(stack,
         draw = replay.draw()
         env = draw.items % 3
         for b in range(8):
-            # Each window is the same environment's at one of its stored aligned rows, whose frames are all stored.
+            # Each window starts at a multiple of T whose frame stack is stored.
             first = replay.rows - replay.stored + (stack - 1 if replay.rows > 40 else 0)
             starts = [s for s in range(0, replay.rows - length + 1, length) if s >= first]
             matches = [
@@ -143,7 +143,7 @@ def test_weights_may_be_divided_by_the_largest_of_the_memory():
     counter = Counter(1, capacity=100, length=1, batch_size=4, normalize_by_batch=False)
     counter.feed(100)
     errors = np.ones(100)
-    errors[7] = 1e-3  # hardly ever drawn
+    errors[7] = 1e-3  # rarely drawn
     counter.set_errors(range(100), errors)
     np.testing.assert_allclose(counter.replay.draw().weight, 1e-3, rtol=1e-5)
 
@@ -169,7 +169,7 @@ def test_with_exponent_0_all_are_equal_and_weigh_1(priority):
     assert (counter.replay.draw().weight == 1).all()
 
 
-def test_exponents_go_from_start_to_end():
+def test_exponents_change_from_start_to_end():
     given = {"priority_exponent": (0.5, 0.0), "importance_exponent": (0.4, 1.0)}
     counter = Counter(1, capacity=10, length=1, **given)
     counter.feed(10)
@@ -182,7 +182,7 @@ def test_exponents_go_from_start_to_end():
 
 @pytest.mark.parametrize("priority", ["proportional", "rank"])
 @pytest.mark.parametrize("length", [1, 4])
-def test_a_restored_replay_goes_on_as_if_nothing_had_been(tmp_path: Path, priority, length):
+def test_a_restored_replay_continues_as_if_uninterrupted(tmp_path: Path, priority, length):
     spec = spec_of(3, dtype="uint8")
     world, replay = started(spec, 2, 40, length, 57, priority=priority)
     for _ in range(5):
@@ -219,7 +219,7 @@ def test_a_state_without_priorities_or_of_other_sizes_is_refused_and_nothing_cha
 
 
 @pytest.mark.parametrize("errors", [[-1.0] + [0.0] * 7, [np.nan] + [0.0] * 7, [np.inf] + [0.0] * 7])
-def test_errors_that_are_none_are_refused(errors):
+def test_negative_and_infinite_errors_are_refused(errors):
     counter = Counter(1, capacity=10, length=1)
     counter.feed(10)
     draw = counter.replay.draw()
@@ -243,7 +243,7 @@ def test_arguments_out_of_range_are_refused(given, message):
         replay_of(spec_of(1, dtype="uint8"), 2, 40, 1, **given)
 
 
-def test_an_exponent_that_stays_is_taken_as_it_is():
+def test_a_constant_exponent_is_not_rounded():
     counter = Counter(1, capacity=10, length=1, priority_exponent=(0.12345, 0.12345))
     counter.feed(10)
     counter.set_errors(range(10), np.arange(1.0, 11.0))

@@ -11,7 +11,7 @@ FIELDS = {"frames": ((3, 7, 50, 50), np.dtype(np.uint8)), "rewards": ((3, 7), np
 STACKED = EnvironmentSpec((4, 60, 60), "uint8", stack=4, num_actions=3)
 
 
-def test_arrays_in_a_file_are_those_in_memory_and_do_not_overlap(tmp_path):
+def test_arrays_in_a_file_equal_those_in_memory_and_do_not_overlap(tmp_path):
     in_memory, in_file = zeros(FIELDS), zeros(FIELDS, tmp_path / "new")
     for name, (shape, dtype) in FIELDS.items():
         assert in_memory[name].shape == in_file[name].shape == shape
@@ -23,10 +23,10 @@ def test_arrays_in_a_file_are_those_in_memory_and_do_not_overlap(tmp_path):
     assert (in_file["frames"] == 255).all() and (in_file["rewards"] == -1.5).all()
 
 
-def test_the_file_has_no_name_while_in_use_and_another_s_file_is_left_alone(tmp_path):
+def test_the_file_has_no_name_while_in_use_and_an_existing_file_is_not_touched(tmp_path):
     kept = zeros(FIELDS, tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
-    again = zeros(FIELDS, tmp_path / "new")  # the same name serves twice, as a restored replay needs
+    again = zeros(FIELDS, tmp_path / "new")  # the name can be used again, as a restored replay does
     kept["rewards"][:] = 1
     assert not again["rewards"].any()
     (tmp_path / "mine").write_text("mine")
@@ -41,7 +41,7 @@ def test_a_file_larger_than_its_disk_is_refused_at_once_and_leaves_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_prefetching_changes_nothing_and_may_reach_beyond_the_end(tmp_path):
+def test_prefetching_changes_nothing_and_may_include_slots_after_the_end(tmp_path):
     frames = zeros(FIELDS, tmp_path / "new")["frames"]
     frames[:] = np.arange(7, dtype=np.uint8)[:, None, None]
     before = frames.copy()
@@ -58,9 +58,9 @@ def rows(count):
         yield TimeStep(frames, age, ones * row, ones, np.ones(2, bool), np.zeros(2, bool))
 
 
-def test_a_replay_in_a_file_gives_what_one_in_memory_gives_also_when_restored(tmp_path):
+def test_a_replay_in_a_file_draws_the_same_as_one_in_memory_also_when_restored(tmp_path):
     replays = [TrajectoryReplay(STACKED, 2, 40, 5, 1, file=file) for file in (None, tmp_path / "new")]
-    for row, step in enumerate(rows(101)):  # the ring goes round twice
+    for row, step in enumerate(rows(101)):  # the ring wraps twice
         for replay in replays:
             if row == 0:
                 replay.start(step.observation, step.age)
@@ -82,7 +82,7 @@ def test_a_replay_in_a_file_gives_what_one_in_memory_gives_also_when_restored(tm
     assert replays[0].rows == replays[1].rows == 100
 
 
-def test_what_a_replay_in_a_file_gives_are_copies(tmp_path):
+def test_draws_from_a_replay_in_a_file_are_copies(tmp_path):
     replay = TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new")
     first, *others = rows(30)
     replay.start(first.observation, first.age)
@@ -94,11 +94,11 @@ def test_what_a_replay_in_a_file_gives_are_copies(tmp_path):
     assert all(np.array_equal(a, b) for a, b in zip(before, replay.latest().arrays(), strict=True))
 
 
-def test_what_is_sampled_is_prefetched_from_the_file(tmp_path, monkeypatch):
+def test_sampled_rows_are_prefetched_from_the_file(tmp_path, monkeypatch):
     asked = []
 
     def note(array, which, first, count):
-        assert isinstance(array.base, mmap.mmap), "of a view, the file is not known"
+        assert isinstance(array.base, mmap.mmap), "a view has no file"
         asked.append((which.tolist(), count))
         prefetch(array, which, first, count)
 

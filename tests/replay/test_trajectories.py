@@ -1,4 +1,4 @@
-"""Trajectory replay against a plain list of rows, and its promises about memory, copies and bad arguments."""
+"""Trajectory replay compared with a plain list of rows; memory, copies and bad arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step
 
 
 class Pair:
-    """A replay and its twin, fed alike by one random world."""
+    """A replay and its twin, with the same rows from one random world."""
 
     def __init__(
         self, spec: EnvironmentSpec, num_envs: int, capacity: int, unroll_length: int, seed: int, **options: Any
@@ -109,7 +109,7 @@ def test_draws_every_valid_start_equally_often_and_no_other(rows: int, uneven: b
     valid = valid_starts()
 
     draws = 2000
-    # The frames are random: the first one of a window tells which one it is.
+    # The frames are random, so they identify the window.
     names = [{pair.twin.window(env, s).observation.tobytes(): s for s in valid[env]} for env in range(4)]
     starts = np.zeros((draws, 4), int)
     for draw in range(draws):
@@ -132,7 +132,7 @@ def test_draws_every_valid_start_equally_often_and_no_other(rows: int, uneven: b
 def test_a_recurrent_networks_windows_equal_the_twins(
     stack: int, num_envs: int, unroll_length: int, spare: int, burn_in: int, seed: int, tmp_path: Path
 ) -> None:
-    """Unrolls, interruptions with another replay restored from what was saved, and lives and games lost at random."""
+    """With unrolls, interruptions, restored replays, and random ends of lives and games."""
     sizes = {"num_envs": num_envs, "unroll_length": unroll_length, "state_size": 6, "burn_in": burn_in}
     capacity = TrajectoryReplay.least_capacity(spec_of(stack), unroll_length, 6, burn_in) + spare
     pair = Pair(spec_of(stack), capacity=capacity, seed=seed, **sizes)
@@ -144,7 +144,7 @@ def test_a_recurrent_networks_windows_equal_the_twins(
             other.restore(tmp_path, pair.replay.save(tmp_path))
             pair.replay = other
             if choose.random() < 0.5:
-                pair.begin_segment()  # by an actor that was stopped before its first action
+                pair.begin_segment()  # by an actor that was interrupted before its first action
             pair.seam()
         for _ in range(choose.integers(1, 3)):  # the last mark of a row counts
             pair.begin_segment()
@@ -175,7 +175,7 @@ def test_states_are_stored_once_per_segment_and_counted() -> None:
     assert replay.blank().memory.carry.shape == (3, 5 + 10 + 1)
 
 
-def test_a_state_of_another_shape_is_refused_and_so_is_a_batch_without_one() -> None:
+def test_a_state_of_another_shape_and_a_batch_without_a_state_are_refused() -> None:
     pair = Pair(spec_of(1), num_envs=2, capacity=30, unroll_length=4, seed=0, state_size=6)
     for wrong in (None, np.zeros((2, 5), np.float32), np.zeros((3, 6), np.float32)):
         with pytest.raises(ValueError, match=r"state must have shape \(2, 6\)"):
@@ -188,7 +188,7 @@ def test_a_state_of_another_shape_is_refused_and_so_is_a_batch_without_one() -> 
         Pair(spec_of(1), 2, 30, 4, 0).replay.begin_segment(np.zeros((2, 6), np.float32))
 
 
-def test_marking_a_segment_copies_none_of_the_others() -> None:
+def test_beginning_a_segment_does_not_copy_earlier_states() -> None:
     replay = Pair(spec_of(1), num_envs=2, capacity=200, unroll_length=1, seed=0, state_size=50_000).replay
     state = np.zeros((2, 50_000), np.float32)
     tracemalloc.start()
@@ -199,7 +199,7 @@ def test_marking_a_segment_copies_none_of_the_others() -> None:
     assert peak < state.nbytes
 
 
-def test_no_window_straddles_the_write_head() -> None:
+def test_no_window_straddles_the_write_position() -> None:
     replay = TrajectoryReplay(spec_of(1), num_envs=2, capacity=7, unroll_length=3, seed=0)
     frame, ones = np.zeros((2, 2, 3), np.uint8), np.ones(2, np.float32)
     replay.start(frame, np.zeros(2, np.uint8))
@@ -300,7 +300,7 @@ def test_windows_of_some_environments_are_those_of_all() -> None:
         np.testing.assert_array_equal(np.concatenate(pieces), whole)
 
 
-def test_shapes_and_dtypes_are_the_data_contracts() -> None:
+def test_shapes_and_dtypes_are_those_of_trajectory() -> None:
     pair = Pair(spec_of(4, num_actions=5), num_envs=3, capacity=12, unroll_length=6, seed=0)
     pair.step(9)
     for trajectory in (pair.replay.sample(), pair.replay.latest()):
@@ -334,7 +334,7 @@ def test_trajectories_are_copies() -> None:
     assert frozen(pair.replay.latest()) == kept
 
 
-def test_same_seed_same_windows_whatever_else_draws() -> None:
+def test_the_same_seed_gives_the_same_windows_whatever_else_is_drawn() -> None:
     def draws(seed: int) -> list[bytes]:
         pair = Pair(spec_of(1), num_envs=2, capacity=30, unroll_length=2, seed=0)
         replay = TrajectoryReplay(spec_of(1), 2, 30, 2, seed)
@@ -342,7 +342,7 @@ def test_same_seed_same_windows_whatever_else_draws() -> None:
         out = []
         for _ in range(30):
             replay.append(*pair.world.act(), pair.world.step())
-            np.random.random()  # noqa: NPY002 - the global generator is what must not matter
+            np.random.random()  # noqa: NPY002 - the global generator must not matter
             if replay.can_sample:
                 out.append(replay.sample().reward.tobytes())
         return out
@@ -407,7 +407,7 @@ def test_refuses_sizes_that_cannot_work(arguments: dict[str, int], message: str)
         (dict(age=np.array([1, 3], np.uint8)), r"age must be at most \[1, 1\] in this row, got \[1, 3\]"),
     ],
 )
-def test_refuses_what_does_not_fit_and_stays_as_it_was(change: dict[str, Any], message: str) -> None:
+def test_refuses_wrong_values_and_is_unchanged(change: dict[str, Any], message: str) -> None:
     replay = TrajectoryReplay(spec_of(4), num_envs=2, capacity=8, unroll_length=1, seed=0)
     replay.start(np.zeros((2, 4, 2, 3), np.uint8), np.zeros(2, np.uint8))
     good: dict[str, Any] = dict(
@@ -432,7 +432,7 @@ def test_refuses_what_does_not_fit_and_stays_as_it_was(change: dict[str, Any], m
     np.testing.assert_array_equal(replay.latest().reward, 1)
 
 
-def test_says_what_must_happen_first() -> None:
+def test_operations_in_the_wrong_order_are_refused() -> None:
     spec = spec_of(4)
     pair = Pair(spec, num_envs=2, capacity=8, unroll_length=3, seed=0)
     empty = TrajectoryReplay(spec, 2, 8, 3, 0)

@@ -1,4 +1,4 @@
-"""What the replay tests compare with: a random world, and a replay that is a plain list of rows."""
+"""For comparison in replay tests: random environments, and a replay that is a plain list of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.types import EnvironmentSpec, Memory, TimeStep, Trajectory
+from acer_tf.types import EnvironmentSpec, RecurrentContext, TimeStep, Trajectory
 
 
 def spec_of(stack: int, num_actions: int = 3, frame: tuple[int, ...] = (2, 3), dtype: str = "uint8") -> EnvironmentSpec:
@@ -16,7 +16,7 @@ def spec_of(stack: int, num_actions: int = 3, frame: tuple[int, ...] = (2, 3), d
 
 
 def stack_frames(observation: np.ndarray, age: np.ndarray, stack: int) -> np.ndarray:
-    """[B, S-1+T+1, ...] single frames → [B, T+1, S, ...] stacks, oldest plane first, planes older than `age` zero."""
+    """Frames [B, S-1+T+1, ...] to stacks [B, T+1, S, ...], oldest frame first, frames older than `age` zero."""
     stacks = np.stack([observation[:, i : i + age.shape[1]] for i in range(stack)], axis=2)
     old = np.arange(stack)[::-1] > age[..., None]
     stacks[old] = 0
@@ -24,7 +24,7 @@ def stack_frames(observation: np.ndarray, age: np.ndarray, stack: int) -> np.nda
 
 
 class World:
-    """N environments of random frames and rewards, whose games end and lives are lost at random."""
+    """N environments with random frames and rewards, whose games end and whose lives are lost at random."""
 
     def __init__(self, spec: EnvironmentSpec, num_envs: int, seed: int, game_over: float = 0.15) -> None:
         self.spec, self.num_envs, self.game_over = spec, num_envs, game_over
@@ -69,15 +69,15 @@ class World:
 
 @dataclasses.dataclass
 class Row:
-    """One row of one environment; the pending one has no outcome yet."""
+    """One row of one environment; the pending row has no outcome yet."""
 
-    shown: np.ndarray  # the observation with its stack, as the environment showed it
+    shown: np.ndarray  # the stacked observation
     age: int
     outcome: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Twin:
-    """Remembers every row ever shown, and enumerates what a replay of some capacity may return."""
+    """Keeps all rows, and enumerates the windows that a replay of some capacity may return."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Twin:
         ]
 
     def window(self, env: int, start: int, burn_in: int = 0) -> Trajectory:
-        """The window [...] without a batch axis, in the dtypes of the data contract."""
+        """The window without a batch axis, in the dtypes of `Trajectory`."""
         rows = self.memory[env]
         shown = rows[start : start + burn_in + self.unroll_length + 1]
         acted = shown[burn_in:-1]
@@ -156,20 +156,20 @@ class Twin:
             memory=self._memory_of(env, start, shown),
         )
 
-    def _memory_of(self, env: int, start: int, shown: list[Row]) -> Memory | None:
+    def _memory_of(self, env: int, start: int, shown: list[Row]) -> RecurrentContext | None:
         if not self.state_size:
             return None
         state = self.segments[start]
         assert state is not None
-        # A row begins an episode if the environment ignored the action of the row before.
-        return Memory(state[env], np.array([True, *(bool(row.outcome["mask"]) for row in shown[:-1])]))
+        # A row begins an episode if the environment ignored the previous row's action.
+        return RecurrentContext(state[env], np.array([True, *(bool(row.outcome["mask"]) for row in shown[:-1])]))
 
     def shown(self, env: int, start: int) -> np.ndarray:
-        """The window's observations [T+1, S, ...] with their stacks, as the environment showed them."""
+        """The window's stacked observations [T+1, S, ...]."""
         return np.array([row.shown for row in self.memory[env][start : start + self.unroll_length + 1]])
 
     def starts_of(self, trajectory: Trajectory, segments_only: bool = False) -> list[int]:
-        """The start of each environment's window; fails unless it equals, bit for bit, exactly one valid window."""
+        """The start of each environment's window; fails unless it equals exactly one valid window bit for bit."""
         found = []
         for env in range(self.num_envs):
             given = [(field.dtype, field[env].shape, field[env].tobytes()) for field in trajectory.arrays()]

@@ -18,7 +18,7 @@ from acer_tf.reproduction.evidence import (
 )
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.settings import settings_document
+from acer_tf.settings_record import settings_document
 from tests.training.scripted import small_settings
 
 SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}

@@ -80,7 +80,7 @@ def test_it_computes_what_the_network_does_for_any_batch_size(exported: dict[str
     assert policy.spec == network.spec
     for count in (1, 3, 17):
         observation = make_observations(env, count)
-        probabilities, q = (tensor.numpy() for tensor in network.observe(tf.constant(observation)))
+        probabilities, q, _ = (tensor.numpy() for tensor in network.observe(tf.constant(observation)))
         np.testing.assert_allclose(policy.probabilities(observation), probabilities, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(policy.q(observation), q, rtol=1e-4, atol=1e-5)
         greedy = policy(observation, greedy=True)

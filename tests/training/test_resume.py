@@ -254,6 +254,6 @@ def test_the_last_row_before_the_seam_bootstraps_from_the_observation_pending_th
         lambda_=1.0,
     ).numpy()
     pending = np.array([[i, len(ROWS)] for i in range(2)], np.float32)
-    f, q_pending = agent.network.observe(tf.constant(pending))
+    f, q_pending, _ = agent.network.observe(tf.constant(pending))
     expected = ROWS[LAST].reward + 0.9 * np.sum(f.numpy() * q_pending.numpy(), axis=-1)
     np.testing.assert_allclose(q_ret[:, 1], expected, rtol=1e-5)

@@ -5,12 +5,12 @@ probability
 
     P(i) = p_i^α / Σ_k p_k^α  (Eq. 1),    p_i = its priority, or 1 / rank(i) by priority,
 
-and its update is weighted by (N P(i))^−β, over the largest such weight. A minibatch of k is stratified: the
-probability mass is split into k equal ranges, and each gives one draw. What an item's priority is (|δ| + ε in the
-paper; the running maximum for a new item) is the replay's business.
+and its update has the weight (N P(i))^−β, divided by the largest weight. A minibatch of k is stratified: one item is
+drawn from each of k equal ranges of the probability mass. The replay sets the priorities (|δ| + ε in the paper; the
+running maximum for a new item).
 
-Both structures have one face, so a proportional replay and a rank-based one differ in which of them they hold. Every
-operation takes a whole batch: there are Python loops over the levels of a tree, none over items.
+Both structures have the same interface. Every operation takes a whole batch: Python loops run over the levels of a
+tree, never over items.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from typing import Any
 
 import numpy as np
 
-_LARGEST = 1e300  # of a priority: so many of them still have a finite sum
+_LARGEST = 1e300  # the largest priority: sums of them remain finite
 
 
 def importance_weights(probabilities: np.ndarray, beta: float, *, least_probability: float | None = None) -> np.ndarray:
-    """w_i = (N P(i))^−β / max_j w_j  (§3.4), in which the number of items N cancels.
+    """w_i = (N P(i))^−β / max_j w_j  (§3.4); the number of items N cancels.
 
     Args:
-        probabilities: [k] P(i) > 0 of the drawn items, as `sample` returns them.
+        probabilities: [k] P(i) > 0 of the drawn items, as returned by `sample`.
         beta: β in [0, 1]: 0 for no correction, 1 for a full one.
-        least_probability: P of the least probable item, whose weight is the largest: of the whole memory
-            (`Priorities.least_probability`, as OpenAI baselines), or None for that of this batch (as DQN Zoo). The
+        least_probability: P of the item with the largest weight: over the whole memory
+            (`Priorities.least_probability`, as in OpenAI baselines), or None for that of the batch (as in DQN Zoo). The
             paper does not say which.
 
     Returns:
-        [k] float64 in (0, 1]; exactly 1 where all probabilities are equal.
+        [k] float64 in (0, 1]; exactly 1 if all probabilities are equal.
 
     Raises:
-        ValueError: no probabilities, one that is not in (0, 1], β outside [0, 1], or a least probability that is none.
+        ValueError: no probabilities, a probability outside (0, 1], β outside [0, 1], or a `least_probability` above the
+            batch's smallest.
     """
     probabilities = np.asarray(probabilities, np.float64)
     if not (probabilities.size and ((probabilities > 0) & (probabilities <= 1)).all()):
@@ -53,12 +54,12 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
 
 
 def annealed(start: float, end: float, fraction: float) -> float:
-    """β (or α) after this share of training: linear from `start` to `end`, which it keeps from then on  (§3.4).
+    """β (or α) after a fraction of training: linear from `start` to `end`, then constant  (§3.4).
 
     Args:
-        start: at the beginning.
-        end: when `fraction` is 1; 1 for the paper's β.
-        fraction: of training that is done; more than 1 counts as 1.
+        start: value at fraction 0.
+        end: value at fraction 1; 1 for the paper's β.
+        fraction: share of training that is done; values above 1 count as 1.
 
     Raises:
         ValueError: `start` or `end` outside [0, 1], or a negative or NaN fraction.
@@ -71,7 +72,10 @@ def annealed(start: float, end: float, fraction: float) -> float:
 
 
 class Priorities(ABC):
-    """The face of both structures: priorities of the items 0 .. capacity−1, of which some are stored."""
+    """Priorities of some of the items 0 .. capacity−1: the interface of both structures.
+
+    Methods raise ValueError if `indices` is not a vector of integers in [0, capacity), and then change nothing.
+    """
 
     def __init__(self, capacity: int, alpha: float) -> None:
         if capacity < 1:
@@ -86,7 +90,7 @@ class Priorities(ABC):
 
     @property
     def alpha(self) -> float:
-        """α in [0, 1], how much priorities matter: 0 not at all. Setting it takes time in proportion to capacity."""
+        """α in [0, 1]; with 0 all draws are uniform. Setting it takes time in proportion to capacity."""
         return self._alpha
 
     @alpha.setter
@@ -101,50 +105,41 @@ class Priorities(ABC):
 
     @abstractmethod
     def get(self, indices: np.ndarray) -> np.ndarray:
-        """[m] float64 priorities of the items `indices` [m]; NaN for one that is not stored.
-
-        Raises:
-            ValueError: `indices` is not a vector of integers in [0, capacity).
-        """
+        """[m] float64 priorities of the items `indices` [m]; NaN for items that are not stored."""
 
     def set(self, indices: np.ndarray, priorities: np.ndarray) -> None:
-        """Stores items, and gives those that are stored already new priorities.
+        """Stores items with priorities, or changes the priorities of stored items.
 
         Args:
-            indices: [m] integers. Of several equal ones the last counts, as in NumPy's assignment.
+            indices: [m] integers. The last of equal ones counts, as in NumPy's assignment.
             priorities: [m] numbers in [0, 1e300].
 
         Raises:
-            ValueError: other shapes, an index outside [0, capacity), a negative, NaN, infinite or larger priority.
-                Nothing is changed.
+            ValueError: also for priorities of another shape or out of range, or NaN.
         """
         indices = self._checked(indices)
         priorities = np.asarray(priorities, np.float64)
         if priorities.shape != indices.shape:
-            raise ValueError(f"priorities must be as many as indices, {indices.shape}, got {priorities.shape}")
-        if not ((priorities >= 0) & (priorities <= _LARGEST)).all():
-            worst = int(np.flatnonzero(~((priorities >= 0) & (priorities <= _LARGEST)))[0])
+            raise ValueError(f"priorities must have the shape of indices, {indices.shape}, got {priorities.shape}")
+        wrong = np.flatnonzero(~((priorities >= 0) & (priorities <= _LARGEST)))
+        if len(wrong):
             raise ValueError(
-                f"priorities must be finite, at least 0 and at most {_LARGEST:g}, got {priorities[worst]} "
-                f"for index {indices[worst]}"
+                f"priorities must be finite, at least 0 and at most {_LARGEST:g}, got {priorities[wrong[0]]} "
+                f"for index {indices[wrong[0]]}"
             )
         if len(indices):
             self._set(indices, priorities)
 
     @abstractmethod
     def discard(self, indices: np.ndarray) -> None:
-        """Takes items [m] out, so that they are not drawn; one that is not stored is left so.
-
-        Raises:
-            ValueError: `indices` is not a vector of integers in [0, capacity).
-        """
+        """Removes items [m], so that they are not drawn; items that are not stored are ignored."""
 
     def sample(self, k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """k stratified draws with replacement: one from each of k equal ranges of the probability mass, in order.
 
         Args:
             k: the number of draws.
-            generator: gives k uniform numbers, and nothing else is drawn from it.
+            generator: from which k uniform numbers are drawn.
 
         Returns:
             [k] int64 indices, and [k] float64 P(i) of each. An item occurs k P(i) times in expectation.
@@ -155,16 +150,12 @@ class Priorities(ABC):
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         if not len(self):
-            raise ValueError("sample() needs a stored item, the memory is empty: set() priorities first")
+            raise ValueError("sample() needs a stored item, but the memory is empty: set() priorities first")
         return self._sample((np.arange(k) + generator.random(k)) / k)
 
     @abstractmethod
     def probabilities(self, indices: np.ndarray) -> np.ndarray:
-        """[m] float64 P(i) of the items `indices` [m], exactly as `sample` draws; 0 for one that is not stored.
-
-        Raises:
-            ValueError: `indices` is not a vector of integers in [0, capacity).
-        """
+        """[m] float64 P(i) of the items `indices` [m], exactly as `sample` draws; 0 for items that are not stored."""
 
     @abstractmethod
     def least_probability(self) -> float:
@@ -176,13 +167,13 @@ class Priorities(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that later draws depend on but the generator, as plain arrays that are the caller's own."""
+        """The whole state, as copies."""
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Brings back what `state` returned, α included. If it raises, nothing is changed.
+        """Restores what `state` returned, α included. If it raises, nothing is changed.
 
         Raises:
-            ValueError: the state is of another structure, or of another capacity.
+            ValueError: the state is of another structure or capacity.
         """
         expected = set(self.state())
         if set(state) != expected:
@@ -196,11 +187,7 @@ class Priorities(ABC):
 
     @abstractmethod
     def check_valid(self) -> None:
-        """Checks every invariant, for tests.
-
-        Raises:
-            AssertionError: one does not hold.
-        """
+        """Asserts every invariant, for tests."""
 
     @abstractmethod
     def _apply_alpha(self) -> None: ...

@@ -14,18 +14,17 @@ _SORT_INTERVAL = 1_000_000
 class RankHeap(Priorities):
     """Rank-based prioritization, P(i) ∝ (1 / rank(i))^α  (§3.3, Appendix B.2.1).
 
-    An array binary heap stands in for the sorted array: an item's rank is taken to be its place in the heap, 1 for the
-    largest priority, and every so many updates the heap is sorted fully.
+    A binary heap approximates the sorted array: an item's rank is its place in the heap, 1 for the largest priority.
+    From time to time the heap is sorted fully.
 
-    The paper draws from a piecewise-linear approximation of the cumulative distribution, made anew as N changes. Here
-    no approximation is needed: the prefix sums Σ_{r ≤ j} r^−α do not depend on N, so one table serves every N and every
-    k. A segment of equal probability is a range of it, within which the draw follows the power law itself: the
-    probabilities that are reported are those that are drawn with.
+    The paper draws from a piecewise-linear approximation of the cumulative distribution, recomputed as N changes; here
+    no approximation is needed: the prefix sums Σ_{r ≤ j} r^−α do not depend on N, so one table serves every N and k,
+    and draws follow exactly the probabilities that are returned.
 
     After a batch of updates the heap is repaired in rounds, each a few NumPy calls. A node is *open* while its children
-    may exceed it: at first the updated places and their parents. A round takes the open nodes of the even levels, or
-    of the odd ones; these share no child, so all can exchange places with their larger child at once. An exchange opens
-    the node's parent and the child, which are of the other parity. No node is open at the end, so the heap is one.
+    may exceed it: at first the updated places and their parents. A round takes the open nodes of the even or of the odd
+    levels; these share no child, so all can be exchanged with their larger child at once. An exchange opens the node's
+    parent and the child, which are of the other parity. When no node is open, the heap is valid.
     """
 
     def __init__(self, capacity: int, alpha: float = 1.0, *, sort_interval: int = _SORT_INTERVAL) -> None:
@@ -34,7 +33,7 @@ class RankHeap(Priorities):
         Args:
             capacity: the number of items that can be stored.
             alpha: α in [0, 1].
-            sort_interval: priorities set between two full sorts (the paper: 10^6 steps).
+            sort_interval: number of priorities set between full sorts (the paper: 10^6 steps).
 
         Raises:
             ValueError: a capacity or an interval below 1, or α out of range.
@@ -45,7 +44,7 @@ class RankHeap(Priorities):
         self._sort_interval = sort_interval
         self._unsorted = 0  # priorities set since the last full sort
         # By place, from 1; children of place v are 2v and 2v + 1. The infinities stand for the root's parent and for
-        # children that are not there.
+        # missing children.
         self._keys = np.full(2 * capacity + 2, -np.inf)
         self._keys[0] = np.inf
         self._items = np.zeros(capacity + 1, np.int64)
@@ -77,7 +76,7 @@ class RankHeap(Priorities):
 
     def least_probability(self) -> float:
         if not self._stored:
-            raise ValueError("least_probability() needs a stored item, the memory is empty")
+            raise ValueError("least_probability() needs a stored item, but the memory is empty")
         return float(self._probabilities(np.asarray(self._stored)))
 
     def state(self) -> dict[str, np.ndarray]:
@@ -94,7 +93,7 @@ class RankHeap(Priorities):
         assert (self._keys[places // 2] >= self._keys[places]).all(), "no child exceeds its parent"
         assert np.array_equal(self._places[self._items[places]], places), "places and items are each other's inverse"
         assert np.count_nonzero(self._places) == self._stored, "only stored items have a place"
-        assert (self._keys[self._stored + 1 :] == -np.inf).all(), "nothing lies beyond the last place"
+        assert (self._keys[self._stored + 1 :] == -np.inf).all(), "nothing is stored after the last place"
 
     def _apply_alpha(self) -> None:
         self._cumulative = np.zeros(self._capacity + 1)
@@ -135,7 +134,7 @@ class RankHeap(Priorities):
         odd = np.frexp(opened)[1] % 2 == 1  # the exponent of a place is its level
         now, later, most = opened[odd], opened[~odd], 2 * len(opened)
         while len(now) or len(later):
-            if len(now) > most:  # opened from several sides
+            if len(now) > most:  # nodes may be opened more than once
                 now = np.unique(now)
             child = 2 * now
             child += keys[child + 1] > keys[child]
@@ -152,7 +151,7 @@ class RankHeap(Priorities):
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         keys, items = np.array(state["priorities"], np.float64), self._checked(state["indices"])
         if keys.shape != items.shape:
-            raise ValueError(f"indices must be as many as priorities, {keys.shape}, got {items.shape}")
+            raise ValueError(f"indices must have the shape of priorities, {keys.shape}, got {items.shape}")
         self._keys[1:] = -np.inf
         self._places[:] = 0
         self._stored, self._unsorted = len(items), int(state["unsorted"])

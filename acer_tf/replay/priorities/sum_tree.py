@@ -8,16 +8,16 @@ import numpy as np
 
 from acer_tf.replay.priorities.interface import Priorities
 
-_FAN = 16  # children per node: fewer levels, each some NumPy calls, than a binary tree has
+_FAN = 16  # children per node; fewer levels, and so fewer NumPy calls, than in a binary tree
 
 
 class SumTree(Priorities):
     """Proportional prioritization, P(i) ∝ p_i^α  (§3.3, Appendix B.2.1).
 
-    The leaves hold p^α, and every inner node the sum of its children. A changed leaf's ancestors are summed anew from
-    their children, level by level for the whole batch, so rounding does not accumulate over updates.
+    The leaves hold p^α, and every inner node the sum of its children. The ancestors of changed leaves are recomputed
+    from their children, level by level for the whole batch, so rounding errors do not accumulate.
 
-    An item of priority 0 is drawn only where α is 0, since 0^0 = 1.
+    An item of priority 0 is drawn only if α is 0, since 0^0 = 1.
     """
 
     def __init__(self, capacity: int, alpha: float = 1.0) -> None:
@@ -34,7 +34,7 @@ class SumTree(Priorities):
         self._priorities = np.full(capacity, np.nan)  # p; NaN: not stored
         self._stored = 0
         self._sums = _Tree(capacity, np.add, 0.0)  # over p^α
-        self._minima = _Tree(capacity, np.minimum, np.inf)  # over p^α where it is above 0
+        self._minima = _Tree(capacity, np.minimum, np.inf)  # over p^α > 0
 
     def __len__(self) -> int:
         return self._stored
@@ -61,7 +61,7 @@ class SumTree(Priorities):
     def least_probability(self) -> float:
         least = self._minima.root()
         if least == np.inf:
-            raise ValueError("least_probability() needs an item that can be drawn: none is stored with a priority > 0")
+            raise ValueError("least_probability() needs an item with a priority above 0, but none is stored")
         return least / self.total
 
     def state(self) -> dict[str, np.ndarray]:
@@ -73,11 +73,11 @@ class SumTree(Priorities):
 
     def check_valid(self) -> None:
         stored = ~np.isnan(self._priorities)
-        assert self._stored == stored.sum(), "the count is that of the stored items"
+        assert self._stored == stored.sum(), "the count is the number of stored items"
         leaves = np.where(stored, np.nan_to_num(self._priorities) ** self._alpha, 0.0)
         smallest = np.where(leaves > 0, leaves, np.inf)
         assert np.array_equal(self._sums.levels[0][: self._capacity], leaves), "leaves are p^alpha"
-        assert np.array_equal(self._minima.levels[0][: self._capacity], smallest), "the minimum leaves out zeros"
+        assert np.array_equal(self._minima.levels[0][: self._capacity], smallest), "the minimum excludes zeros"
         for tree in (self._sums, self._minima):
             for children, parents in zip(tree.blocks, tree.levels[1:], strict=False):
                 reduced = tree.reduce.reduce(children, axis=1)
@@ -100,14 +100,14 @@ class SumTree(Priorities):
     def _sample(self, quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         total = self.total
         if not total:
-            raise ValueError("sample() needs an item that can be drawn, all stored priorities are 0")
+            raise ValueError("sample() needs an item that can be drawn, but all stored priorities are 0")
         mass = total * quantiles
         nodes, rows = np.zeros(len(mass), np.int64), np.arange(len(mass))
         below = np.zeros((len(mass), _FAN + 1))  # column c: the mass of the children before child c
         for blocks in reversed(self._sums.blocks):
             np.cumsum(blocks[nodes], axis=1, out=below[:, 1:])
-            # Rounding may leave the remaining mass at or beyond the node's own: it then means its last child that has
-            # any. The child below is one whose mass is above 0, because `below` rises there.
+            # By rounding, the remaining mass may reach the node's total; it then means the last child with any mass.
+            # The mass of the child found is above 0, because `below` rises there.
             mass = np.minimum(mass, np.nextafter(below[:, -1], 0))
             child = np.count_nonzero(below[:, 1:] <= mass[:, None], axis=1)
             mass = mass - below[rows, child]
@@ -125,9 +125,9 @@ class SumTree(Priorities):
 
 
 class _Tree:
-    """Numbers at the leaves, and at every inner node the reduction of its children, up to a last block under the root.
+    """Numbers at the leaves, and at every inner node the reduction of its children, up to a last block below the root.
 
-    Level 0 holds the leaves; `blocks` are views of the levels in which row b holds the children of node b of the next.
+    Level 0 holds the leaves; `blocks` are views of the levels whose row b holds the children of node b of the next one.
     """
 
     def __init__(self, capacity: int, reduce: np.ufunc, empty: float) -> None:
@@ -147,7 +147,7 @@ class _Tree:
         nodes = leaves
         for blocks, parents in zip(self.blocks, self.levels[1:], strict=False):
             if len(nodes) < len(blocks):
-                nodes = nodes // _FAN  # equal ones are reduced more than once, to the same number
+                nodes = nodes // _FAN  # duplicates are reduced repeatedly, with the same result
                 parents[nodes] = self.reduce.reduce(blocks[nodes], axis=1)
             else:
                 self.reduce.reduce(blocks, axis=1, out=parents[: len(blocks)])

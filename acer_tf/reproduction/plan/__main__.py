@@ -14,7 +14,7 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.networks import torso_of
 from acer_tf.reproduction.plan.measure import Measured, bytes_in
-from acer_tf.settings import settings_from
+from acer_tf.settings_record import settings_from
 from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_loop, make_replay
 from acer_tf.training.checkpoint import Checkpoints, Snapshot

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acer_tf.reproduction.sweep.cells import SweepError
-from acer_tf.settings import Settings, settings_document
+from acer_tf.settings import Settings
+from acer_tf.settings_record import settings_document
 
 
 class Measured(NamedTuple):

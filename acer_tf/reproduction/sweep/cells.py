@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from acer_tf.settings import Settings, changed, make_settings
+from acer_tf.settings import Settings, make_settings
+from acer_tf.settings_record import changed
 
 DECIDED_BY_RUN = ("network", "precision")  # settings that a run resolves by its environment and machine
 

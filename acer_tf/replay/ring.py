@@ -1,0 +1,321 @@
+"""The rows of N environments in a ring: appending, saving and restoring them.
+
+Every row has an absolute number, counted from 0 and never reused; row n is in slot n mod (capacity + 1) of the ring.
+The newest row is *pending*: its observation is known, its action is not yet. Of each observation only the newest frame
+is stored: the older frames are in the rows before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
+from acer_tf.replay.rows import SHOWN, fields, invariants, row_bytes, rows_held
+from acer_tf.replay.segments import Segments
+from acer_tf.replay.storage import zeros
+from acer_tf.types import EnvironmentSpec, TimeStep
+
+Envs = slice | np.ndarray  # environments, by range or by number
+ALL = slice(None)
+CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
+
+
+class Ring:
+    """The last `capacity` rows of each of N environments that move in lockstep.
+
+    The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
+    when the environments have been reset, it calls `seam` instead of `start`.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        num_envs: int,
+        capacity: int,
+        unroll_length: int,
+        *,
+        state_size: int,
+        file: Path | None,
+    ) -> None:
+        """Allocates the ring; its arguments are those of `TrajectoryReplay`.
+
+        Raises:
+            ValueError: N or T below 1.
+            OSError: see `storage.zeros`.
+        """
+        for name, value in (("num_envs", num_envs), ("unroll_length", unroll_length)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self._spec = spec
+        self._num_envs = num_envs
+        self._capacity = capacity
+        self._slots = capacity + 1  # one for the pending row
+        self._unroll_length = unroll_length
+        self._state_size = state_size
+        self._file = file
+        self._ring, self._segments = self._allocate()
+        self._rows = 0
+        self._started = False
+        self._chunks: list[Chunk] = []
+
+    @staticmethod
+    def required_bytes(
+        spec: EnvironmentSpec, num_envs: int, capacity: int, *, unroll_length: int = 1, state_size: int = 0
+    ) -> int:
+        """Bytes of a full ring of these sizes; `unroll_length` matters only with a recurrent state."""
+        states = 4 * num_envs * state_size * _segments_in(capacity, unroll_length)
+        return num_envs * (capacity + 1) * row_bytes(spec) + states
+
+    @property
+    def num_envs(self) -> int:
+        return self._num_envs
+
+    @property
+    def state_size(self) -> int:
+        """U, the length of the recurrent state; 0 if the network is not recurrent."""
+        return self._state_size
+
+    @property
+    def rows(self) -> int:
+        """Acted rows appended so far per environment, masked ones included."""
+        return self._rows
+
+    @property
+    def stored(self) -> int:
+        """Acted rows stored now per environment."""
+        return min(self._rows, self._capacity)
+
+    def start(self, observation: np.ndarray, age: np.ndarray) -> None:
+        """Makes x_0 the pending row.
+
+        Args:
+            observation: [N, *observation_shape] the first observations.
+            age: [N] uint8 zeros.
+
+        Raises:
+            RuntimeError: a row is already pending (after `restore`, call `seam`).
+            ValueError: a wrong shape or dtype, or an age above 0.
+        """
+        if self._started:
+            raise RuntimeError("the replay has a pending row already: call seam() after a reset of the environments")
+        self._write(self._rows, self._shown(observation, age, oldest=np.zeros_like(age)))
+        self._started = True
+
+    def append(self, action: np.ndarray, behaviour: np.ndarray, step: TimeStep) -> None:
+        """Completes the pending row t; x_{t+1} becomes pending.
+
+        Args:
+            action: [N] integers or [N, d] floats, a_t.
+            behaviour: [N, A or d] floats, the statistics of μ(·|x_t).
+            step: what the environments returned for a_t.
+
+        Raises:
+            RuntimeError: no row is pending.
+            ValueError: a wrong shape or dtype, or an age that grew by more than 1, whose frame stack could not be
+                rebuilt. The replay is as before.
+        """
+        self._require_pending()
+        outcome = self._checked(
+            action=action, behaviour=behaviour, reward=step.reward, discount=step.discount, mask=step.mask
+        )
+        age = self._ring["age"][:, self._rows % self._slots]
+        shown = self._shown(step.observation, step.age, oldest=np.minimum(age + 1, self._spec.stack - 1))
+        self._complete(outcome, shown)
+
+    def begin_segment(self, state: np.ndarray | None = None) -> None:
+        """Marks the pending row as the start of a collected segment.
+
+        Args:
+            state: [N, U] float32: the behaviour's recurrent state before that row, zeros where an episode begins; not
+                needed if U is 0.
+
+        Raises:
+            RuntimeError: no row is pending.
+            ValueError: a wrong shape of the state.
+        """
+        self._require_pending()
+        state = np.zeros((self._num_envs, 0), np.float32) if state is None else state
+        if state.shape != (self._num_envs, self._state_size):
+            raise ValueError(f"state must have shape {(self._num_envs, self._state_size)}, got {state.shape}")
+        self._segments.begin(self._rows, self._rows - self.stored, state)
+
+    def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
+        """Joins environments that have been reset to the stored rows, as after a truncation.
+
+        The pending row becomes a masked one (discount 1, reward 0), and `observation` becomes pending. If the previous
+        row ended its episode, this is the masked row that would have followed anyway.
+
+        Args:
+            observation: [N, *observation_shape] the first observations after the reset.
+            age: [N] uint8 zeros.
+
+        Raises:
+            RuntimeError: no row is pending.
+            ValueError: as `start`.
+        """
+        self._require_pending()
+        shown = self._shown(observation, age, oldest=np.zeros_like(age))
+        # An interrupted actor may have begun a segment here without choosing its first action.
+        self._segments.forget(self._rows)
+        behaviour = 0 if self._spec.continuous else 1 / self._spec.num_actions
+        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
+        self._complete(masked, shown)
+
+    def save(self, folder: Path) -> dict[str, np.ndarray]:
+        """Writes the rows that `folder` lacks as chunk files, and returns the rest of the state as small arrays.
+
+        States saved earlier remain valid and share the files of common rows. Rows whose file is missing are written
+        again.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        end = self._rows - self.stored
+        chunks = chunks_from(end, self._chunks, folder)
+        if chunks:
+            end = chunks[-1].last
+        rows_per_chunk = max(1, CHUNK_BYTES // (self._num_envs * row_bytes(self._spec)))
+        while self._started and (end < self._rows or not chunks):
+            last = min(end + rows_per_chunk, self._rows)
+            arrays = {name: self._gather(name, rows_held(name, end, last)) for name in self._ring}
+            chunks.append(write_chunk(folder, end, last, arrays))
+            end = last
+        self._chunks = chunks
+        return {
+            "layout": encode(self._layout()),
+            "rows": np.asarray(self._rows, np.int64),
+            **self._segments.save(),
+            "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
+        }
+
+    def restore(self, folder: Path, state: Mapping[str, np.ndarray]) -> None:
+        """Restores what `save` returned and wrote, the pending row included. If it raises, the replay is as before.
+
+        Raises:
+            ValueError: the state is of a replay of other sizes.
+            ReplayCorrupt: a chunk file is missing, damaged, or another than was saved.
+        """
+        there, here = decode(state["layout"]), self._layout()
+        differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
+        if differing:
+            raise ValueError(
+                "the saved replay has other sizes: "
+                + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
+            )
+        rows = int(state["rows"])
+        chunks = [Chunk(*numbers) for numbers in state["chunks"].tolist()]
+        ring, segments = self._allocate()
+        segments.restore(state)
+        end = max(0, rows - self._capacity)
+        for chunk in chunks:
+            if chunk.first > end:
+                break
+            for name, values in read_chunk(folder, chunk).items():
+                # Later rows overwrite those that the saved replay no longer held.
+                ring[name][:, rows_held(name, chunk.first, chunk.last) % self._slots] = values
+            end = chunk.last
+        if end != rows:
+            raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
+        self._ring, self._segments, self._rows = ring, segments, rows
+        self._chunks, self._started = chunks, bool(chunks)
+
+    @staticmethod
+    def chunk_files(state: Mapping[str, np.ndarray]) -> list[str]:
+        """Names of the chunk files of a state returned by `save`, oldest rows first; others may be deleted."""
+        return [Chunk(*numbers).name for numbers in state["chunks"].tolist()]
+
+    def check_valid(self) -> None:
+        """Checks every invariant of the stored rows, for tests and for new sources of rows.
+
+        Raises:
+            AssertionError: names the invariant that does not hold.
+        """
+        first = self._rows - self.stored
+        age = self._gather("age", np.arange(first, self._rows + 1)).astype(int)
+        row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in SHOWN}
+        segments, chunks = self._segments.starts, self._chunks
+        for holds, invariant in (
+            (self._started or self._rows == 0, "rows are appended only after start()"),
+            *invariants(self._spec, first, age, row),
+            ((np.diff(segments) > 0).all() and (segments <= self._rows).all(), "segments start in order"),
+            (all(a.last == b.first for a, b in zip(chunks, chunks[1:], strict=False)), "chunks leave no gap"),
+            (not chunks or chunks[-1].last <= self._rows, "chunks hold no later rows"),
+        ):
+            if not holds:
+                raise AssertionError(f"replay invariant broken: {invariant}")
+
+    def _allocate(self) -> tuple[dict[str, np.ndarray], Segments]:
+        lead = (self._num_envs, self._slots)
+        arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self._spec).items()}
+        shape = (_segments_in(self._capacity, self._unroll_length), self._num_envs, self._state_size)
+        if not self._state_size:
+            return zeros(arrays, self._file), Segments(np.zeros(shape, np.float32))
+        ring = zeros({**arrays, "state": (shape, np.dtype(np.float32))}, self._file)
+        return ring, Segments(ring.pop("state"))
+
+    def _require_pending(self) -> None:
+        if not self._started:
+            raise RuntimeError("the replay has no pending row: call start() first")
+
+    def _checked(self, **values: np.ndarray) -> dict[str, np.ndarray]:
+        stored = fields(self._spec)
+        for name, value in values.items():
+            shape, dtype = stored[name]
+            if value.shape != (self._num_envs, *shape):
+                raise ValueError(f"{name} must have shape {(self._num_envs, *shape)}, got {value.shape}")
+            if not np.can_cast(value.dtype, dtype, "same_kind"):
+                raise ValueError(f"{name} must have dtype {dtype}, got {value.dtype}")
+        return values
+
+    def _shown(self, observation: np.ndarray, age: np.ndarray, oldest: np.ndarray) -> dict[str, np.ndarray]:
+        shape = (self._num_envs, *self._spec.observation_shape)
+        if observation.shape != shape:
+            raise ValueError(f"observation must have shape {shape}, got {observation.shape}")
+        shown = self._checked(observation=observation[:, -1] if self._spec.stack > 1 else observation, age=age)
+        if (age > oldest).any():
+            raise ValueError(f"age must be at most {oldest.tolist()} in this row, got {age.tolist()}")
+        return shown
+
+    def _write(self, row: int, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self._ring[name][:, row % self._slots] = value
+
+    def _complete(self, outcome: Mapping[str, Any], shown: Mapping[str, Any]) -> None:
+        self._write(self._rows, outcome)
+        self._write(self._rows + 1, shown)
+        self._rows += 1
+
+    def _gather(self, name: str, rows: np.ndarray, envs: Envs = ALL) -> np.ndarray:
+        """A copy [B, K, ...] of one field of environments [B], in absolute rows [K], or [B, K] that differ by env."""
+        values: np.ndarray = self._ring[name][np.arange(self._num_envs)[envs, None], rows % self._slots]
+        return values
+
+    def _layout(self) -> dict[str, Any]:
+        return {
+            "num_envs": self._num_envs,
+            "capacity": self._capacity,
+            # Omitted if 0, as in earlier versions.
+            **({"state_size": self._state_size, "unroll_length": self._unroll_length} if self._state_size else {}),
+            **{name: [list(shape), str(dtype)] for name, (shape, dtype) in fields(self._spec).items()},
+        }
+
+
+def _segments_in(capacity: int, unroll_length: int) -> int:
+    """The most unrolls that can start among `capacity` rows and the pending one."""
+    return capacity // unroll_length + 1
+
+
+def encode(value: Any) -> np.ndarray:
+    """`value` as JSON, in a uint8 array."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def decode(array: np.ndarray) -> Any:
+    """The inverse of `encode`."""
+    return json.loads(bytes(array))
