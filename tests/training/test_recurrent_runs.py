@@ -240,7 +240,7 @@ def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple
 def test_a_missing_or_misshapen_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
     policy, observation = load_policy(exported[1]), np.zeros((2, 4), np.float32)
     for call in (policy, policy.answer, policy.probabilities, policy.q):
-        with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got none; `initial_state` gives"):
+        with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got none; `initial_state` returns"):
             call(observation)
     with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got shape \(1, 512\)"):
         policy.answer(observation, policy.initial_state(1))
