@@ -82,6 +82,7 @@ RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
 ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0)
 IMPORTANCE = Condition(
-    "an agent with importance weights: acer, acer_continuous, tis or trust_tis, or a3c with discrete actions",
-    lambda s, spec: s.rule.trajectory_weights or not (spec.continuous and s.rule.discrete),
+    "an agent with importance weights, which a3c and trust_a3c have with discrete actions only",
+    # The class of A3C's continuous update is TIS's too; a user's class stands for both kinds of actions.
+    lambda s, spec: s.rule.trajectory_weights or not spec.continuous or s.rule.discrete in ("", s.rule.continuous),
 )

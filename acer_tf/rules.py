@@ -79,7 +79,9 @@ def rules_for(*, continuous: bool) -> list[str]:
     return [name for name, rule in RULES.items() if rule.accepts(continuous=continuous)]
 
 
-def is_reference(name: str) -> bool:
+def is_reference(name: Any) -> bool:
     """Whether `name` has the form "module:attribute", which names a user's class or object."""
+    if not isinstance(name, str):
+        return False
     module, colon, attribute = name.partition(":")
     return bool(colon) and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))

@@ -317,6 +317,9 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     if "env" not in given:
         raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
     agent, preset = given.get("agent", Settings.agent), given.get("preset", "auto")
+    for name, value in {"agent": agent, "preset": preset}.items():
+        if not isinstance(value, str):
+            raise SettingsError(f"--{name}={value!r}: must be of type str")
     if not known["agent"].range.holds(agent):
         raise SettingsError(f"--agent={agent}: must be {known['agent'].range.wanted}")
     if preset == "auto":

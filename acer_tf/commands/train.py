@@ -5,7 +5,6 @@ python -m acer_tf train --env=atari/Pong --preset=baselines --total_steps=10_000
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,9 +83,11 @@ def main(argv: list[str]) -> int:
 
 def _recorded_preset(run_dir: Path) -> dict[str, str]:
     """The preset of a run to be continued: "auto" may mean another one in this version."""
+    from acer_tf.training.records import RecordError, read_record
+
     try:
-        return {"preset": json.loads((run_dir / "run.json").read_text())["settings"]["preset"]}
-    except (OSError, ValueError, KeyError, TypeError):
+        return {"preset": read_record(run_dir).settings["preset"]}
+    except (RecordError, KeyError):  # a new run, or a record that `train` refuses
         return {}
 
 

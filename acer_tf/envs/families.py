@@ -29,7 +29,6 @@ class Family:
 
     maker: str  # "module:function" that makes N of them from the rest of the id, N, seeds and options of `envs.make`
     names: tuple[str, ...]  # of the environments; () for an open set
-    packages: tuple[str, ...]  # that they come from, by their names on PyPI
     preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
     reward_clip: float = math.inf  # default bound ± on rewards in learning
     atari: bool = False  # whether `--atari_preset` applies
@@ -42,24 +41,17 @@ FAMILIES: dict[str, Family] = {
     "atari": Family(
         "acer_tf.envs.atari:make_atari",
         ATARI_GAMES,
-        ("ale-py",),
         ("baselines", ""),
         reward_clip=1.0,
         atari=True,
         alike=True,
         pictures_per_second=15.0,
     ),
-    "minatar": Family(
-        "acer_tf.envs.minatar:make_minatar", MINATAR_GAMES, ("minatar",), ("minatar", ""), pictures_per_second=10.0
-    ),
-    "control": Family(
-        "acer_tf.envs.control:make_control", CONTROL_TASKS, ("mujoco", "dm_control"), ("", "paper_continuous")
-    ),
-    "dm_control": Family(
-        "acer_tf.envs.dm_control:make_dm_control", (), ("dm_control", "mujoco", "shimmy"), ("", "paper_continuous")
-    ),
+    "minatar": Family("acer_tf.envs.minatar:make_minatar", MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0),
+    "control": Family("acer_tf.envs.control:make_control", CONTROL_TASKS, ("", "paper_continuous")),
+    "dm_control": Family("acer_tf.envs.dm_control:make_dm_control", (), ("", "paper_continuous")),
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
-    "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("gymnasium",), ("classic", "classic_continuous")),
+    "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("classic", "classic_continuous")),
 }
 
 

@@ -30,8 +30,6 @@ class RunRecord:
     settings: dict[str, Any]  # as written; `settings_from` converts them to this version's
     finished: bool
     commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
-    machine: dict[str, Any]  # that started it: "host", "cores" and so on; may be empty
-    threads: dict[str, int]  # that it used: "emulators" and so on; empty in old records
     environment: EnvironmentSpec | None  # None in old records
     document: dict[str, Any]  # everything
 
@@ -53,8 +51,6 @@ def read_record(folder: Path) -> RunRecord:
             dict(document["settings"]),
             document.get("finished") is True,
             document.get("commit"),
-            dict(document.get("machine", {})),
-            dict(document.get("threads", {})),
             EnvironmentSpec(**spec) if spec else None,
             document,
         )

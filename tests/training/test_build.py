@@ -76,6 +76,7 @@ def test_a_setting_that_nothing_would_read_is_refused(spec, given):
 @pytest.mark.parametrize(
     ("spec", "given"),
     [
+        (PENDULUM, {"agent": "acer_tf.agents.acer_continuous:AcerContinuous", "importance_truncation": 1.0}),
         (CARTPOLE, {"replay_segments_only": True, "average_decay": 0.5, "entropy_in_trust_region": False}),
         (CARTPOLE, {"network": "mlp_lstm", "burn_in": 3}),
         (CARTPOLE, {"replay_priority": "rank", "priority_exponent": 0.5, "replay_batch": 4}),

@@ -15,8 +15,8 @@ def test_what_is_written_is_read_again(tmp_path):
     record = read_record(tmp_path)
     assert record.settings == {"gamma": 0.9, "delta": "inf", "x": None}
     assert not record.finished
-    assert record.threads == {"emulators": 2}
-    assert {"host", "cores"} <= set(record.machine)
+    assert record.document["threads"] == {"emulators": 2}
+    assert {"host", "cores"} <= set(record.document["machine"])
     assert record.commit == record.document["commit"]
     write_json(tmp_path / "run.json", record.document | {"finished": True})
     assert read_record(tmp_path).finished
@@ -26,13 +26,13 @@ def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
     write_json(tmp_path / "run.json", OLDEST | {"new": 1})
     record = read_record(tmp_path)
     assert (record.settings, record.finished, record.commit) == ({"env": "CartPole-v1"}, False, None)
-    assert (record.machine, record.threads, record.document["new"]) == ({}, {}, 1)
+    assert (record.environment, record.document["new"]) == (None, 1)
 
 
 def test_an_invalid_record_is_named(tmp_path):
     with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
         read_record(tmp_path)
-    for text in ("", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "machine": 1}'):
+    for text in ("", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "environment": 1}'):
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json cannot be read as a run's record \("):
             read_record(tmp_path)
