@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.networks import torso_of
 from acer_tf.reproduction.plan.measure import Measured, bytes_in
 from acer_tf.settings_record import settings_from
+from acer_tf.torsos import torso_of
 from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_loop, make_replay
 from acer_tf.training.checkpoint import Checkpoints, Snapshot
