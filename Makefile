@@ -7,12 +7,13 @@ PYTHON ?=
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/installed
-EXTRAS := control,minatar,ray,reproduction,dev
+SEED ?= 0
+EXTRAS := control,minatar,classic,ray,reproduction,dev
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: help install demo test learning lint benchmark docs lock clean distclean
+.PHONY: help install demo test learning torture lint benchmark docs lock clean distclean
 
 help:  ## this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3.11]'
@@ -30,6 +31,9 @@ test: $(STAMP)  ## all tests except the long ones: 13 minutes on 2 cores
 
 learning: $(STAMP)  ## the tests of learning, with several seeds: hours
 	$(RUN) -m pytest -q -m learning --durations=0
+
+torture: $(STAMP)  ## a campaign of kills, damage, full disks and hostile input, its table in results/reliability: an hour
+	$(RUN) -m tests.torture --seed=$(SEED) --minutes=60 --output=results/reliability
 
 lint: $(STAMP)  ## ruff and mypy
 	$(RUN) -m ruff check .

@@ -72,6 +72,7 @@ EXTRAS_REQUIRE = {
         "shimmy[dm-control]>=2.0.1,<3",
     ],
     "minatar": ["minatar>=1.0.15,<2"],
+    "classic": ["gymnasium[classic-control]>=1.4,<2"],  # draws gymnasium's classic control
     "ray": ["ray>=2.60,<3"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8", "jinja2>=3.1,<4"],
@@ -102,7 +103,7 @@ setup(
         "acer_tf": ["py.typed"],
         "acer_tf.envs": ["*.xml"],
         "acer_tf.reproduction": ["data/*.csv"],
-        "acer_tf.reproduction.report": ["templates/*.html"],
+        "acer_tf.reproduction.report": ["templates/*"],
     },
     cmdclass={"build_py": BuildWithCommit, "sdist": SourcesWithCommit},
     zip_safe=False,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 # The module of `acer_tf.commands` that runs each, and a summary. "pipeline" runs the experiments of
 # `acer_tf.reproduction.catalogue`. This table is here so that the list of commands imports none of them.
@@ -26,12 +29,39 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "table_atari57": ("pipeline", "the runs of Figure 1, by game"),
     "table_control": ("pipeline", "the runs of Figure 3 as numbers"),
     "table_minatar_priorities": ("pipeline", "prioritized replay on five MinAtar games"),
+    "verdicts": ("verdicts", "which claims of the papers the records of a results folder show"),
 }
+_STOPPED = "stopped by SIGINT"
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command that `argv` names after the program, and returns its exit status."""
+    """Runs the command that `argv` names after the program, and returns its exit status, 130 after Ctrl-C."""
+    # Before anything large is imported; and not if it is ignored, as it is for a shell's background jobs.
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        print(_STOPPED, file=sys.stderr)
+        return 130
+    finally:
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt; within an import, ends the process, since C code there would print or swallow it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, f"{_STOPPED}\n".encode())
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _run(argv: list[str]) -> int:
     name = argv[1] if len(argv) > 1 else "--help"
     if name in COMMANDS:
         module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")

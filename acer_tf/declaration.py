@@ -57,6 +57,10 @@ def at_least(low: float) -> Range:
     return Range(lambda x: low <= x < math.inf, f"at least {low} and finite")
 
 
+def between(low: float, high: float) -> Range:
+    return Range(lambda x: low <= x <= high, f"at least {low} and at most {high:,}")
+
+
 def one_of(*choices: str) -> Range:
     return Range(lambda x: x in choices, "one of " + ", ".join(choices))
 

@@ -16,24 +16,34 @@ A recurrent policy also takes `state` [N, U] float32 and returns the next `state
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from acer_tf.files import POLICY_METADATA, missing_parts, read_json
 from acer_tf.types import EnvironmentSpec
 
 FORMAT = 2  # incremented when an older version would misread newer metadata
-METADATA = "metadata.json"
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
-GIVEN = ("env", "atari_preset", "agent", "preset", "steps", "commit", "versions")  # metadata that the exporter is given
+_TEXT = (str, type(None))
+GIVEN: dict[str, Any] = {  # metadata that the exporter is given, and the types of the values
+    "env": str,
+    "atari_preset": _TEXT,
+    "agent": _TEXT,
+    "preset": _TEXT,
+    "steps": int,
+    "commit": _TEXT,
+    "versions": dict,
+}
+_KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None))}
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
-_PARTS = (METADATA, "saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001")
 
 
 class PolicyError(ValueError):
@@ -66,9 +76,9 @@ class Policy:
         have = sorted(self._signature.structured_input_signature[1].values(), key=lambda tensor: tensor.name)
         if have != want:
             took, said = (", ".join(map(str, tensors)) for tensors in (have, want))
-            raise PolicyError(f"the SavedModel takes {took}, but {METADATA} says {said}")
+            raise PolicyError(f"the SavedModel takes {took}, but {POLICY_METADATA} says {said}")
         if self.state_size and INITIAL_STATE not in saved_model.signatures:
-            raise PolicyError(f"{METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
+            raise PolicyError(f"{POLICY_METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
 
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
@@ -134,13 +144,29 @@ def load_policy(directory: str | Path) -> Policy:
         PolicyError: `directory` is not a policy, is damaged, or has a format that this version does not know.
     """
     directory = Path(directory)
-    metadata = _read_metadata(directory)
     try:
-        return Policy(metadata, tf.saved_model.load(str(directory)))
+        metadata = _read_metadata(directory)
+    except OSError as error:
+        raise PolicyError(f"{directory} is not a policy: it cannot be read: {error.strerror}") from error
+    try:
+        with _quiet():
+            return Policy(metadata, tf.saved_model.load(str(directory)))
     except PolicyError as error:
         raise PolicyError(f"{directory} is not a usable policy: {error}") from error
     except Exception as error:  # TensorFlow raises many types on damaged files
         raise PolicyError(f"the policy in {directory} is damaged: {_first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without TensorFlow's log: of a damaged fingerprint, which nothing needs, it logs a traceback and goes on."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
@@ -152,21 +178,23 @@ def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpe
 def _read_metadata(directory: Path) -> dict[str, Any]:
     if not directory.is_dir():
         raise PolicyError(f"{directory} is not a policy: {'a file' if directory.exists() else 'it does not exist'}")
-    if missing := [name for name in _PARTS if not (directory / name).is_file()]:
-        inside = [path.parent for path in sorted(directory.glob(f"*/{METADATA}"))]
+    if missing := missing_parts(directory):
+        inside = [path.parent for path in sorted(directory.glob(f"*/{POLICY_METADATA}"))]
         hint = f"; did you mean {inside[0]}?" if inside else ""
         raise PolicyError(f"{directory} is not a policy: it has no {', no '.join(missing)}{hint}")
-    path = directory / METADATA
+    path = directory / POLICY_METADATA
     try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
+        metadata = read_json(path)
     except (OSError, ValueError) as error:
         raise PolicyError(f"{path} cannot be read: {error}") from error
     if not isinstance(metadata, dict) or "format" not in metadata:
         raise PolicyError(f"{path} is not the metadata of a policy: it has no format")
     if metadata["format"] != FORMAT:
         raise PolicyError(f"{path} is of format {metadata['format']!r}; this version of acer_tf reads format {FORMAT}")
-    if missing := [name for name in (*GIVEN, *_OF_SPEC, "frames", "atari_preset_values") if name not in metadata]:
+    if missing := [name for name in (*_KINDS, *_OF_SPEC) if name not in metadata]:
         raise PolicyError(f"{path} lacks {', '.join(missing)}")
+    if wrong := [name for name, kinds in _KINDS.items() if not isinstance(metadata[name], kinds)]:
+        raise PolicyError(f"{path} has {wrong[0]}={metadata[wrong[0]]!r:.40}, which is of another type")
     return metadata
 
 

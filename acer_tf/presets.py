@@ -46,9 +46,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "baselines": {},
     # The paper's §4. What it leaves open is as in A3C's paper (RMSProp ε 0.1 presumes summed gradients); the clip is
     # the one usual in public A3Cs. One update stands for those of four threads: it costs less and moves θ as they do.
+    # The entropy weight is A3C's: with the paper's, 0.001, the policy on Pong loses every point and learns nothing.
     "paper": {
         "trajectories_per_update": 4,
-        "entropy_weight": 0.001,
         "rmsprop_epsilon": 0.1,
         "rmsprop_initial_accumulator": 0.0,
         "max_gradient_norm": 40.0,
@@ -61,7 +61,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "minatar": {"learning_rate": 3e-3, "replay_start": 1_000},
     # `baselines` for tasks that are learned in about 100,000 steps: more updates per step, and replay from early on.
     "classic": {"num_envs": 8, "replay_start": 200, "learning_rate": 1e-3},
-    # `paper_continuous` for tasks that are learned in about 100,000 steps.
+    # `paper_continuous` for tasks that are learned in a few 100,000 steps. Twice the learning rate learns faster, but
+    # its policies forget states for a while.
     "classic_continuous": {
         "num_envs": 8,
         "unroll_length": 20,
@@ -69,7 +70,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "on_policy_updates": False,
         "replay_start": 0,
         "replay_capacity": 5_000,
-        "learning_rate": 1e-3,
+        "learning_rate": 5e-4,
         "importance_truncation": 5.0,
         "trust_region_delta": 0.42,
         "average_decay": 0.995,

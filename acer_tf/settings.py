@@ -45,12 +45,12 @@ class Settings:
         "else the usual one for the environment")
     seed: int = setting(0, d.at_least(0), "seed of everything random in the run")
     total_steps: int = setting(
-        10_000_000, d.at_least(1), "agent decisions over all environments (an Atari step is 4 frames)")
+        10_000_000, d.between(1, 10**12), "agent decisions over all environments (an Atari step is 4 frames)")
     log_interval: int = setting(10_000, d.at_least(1), "steps between rows of progress.csv")
 
     atari_preset: str = setting(
         "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI, speed=True)
-    num_envs: int = setting(16, d.at_least(1), "environments that step together", speed=True)
+    num_envs: int = setting(16, d.between(1, 100_000), "environments that step together", speed=True)
     unroll_length: int = setting(20, d.at_least(1), "k: steps per environment between on-policy updates", speed=True)
     trajectories_per_update: int = setting(
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
@@ -60,7 +60,7 @@ class Settings:
         True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay",
         speed=True)
     replay_ratio: float = setting(
-        4.0, d.at_least(0), "mean number of replayed updates per on-policy update (Poisson)", speed=True)
+        4.0, d.between(0, 1000), "mean number of replayed updates per on-policy update (Poisson)", speed=True)
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
         d.REPLAY, speed=True)
@@ -76,7 +76,7 @@ class Settings:
         "uniform", d.one_of("uniform", "proportional", "rank"), "how replayed trajectories are drawn: uniformly, in "
         "proportion to their priority, or by its rank", d.REPLAY, speed=True)
     replay_batch: int = setting(
-        0, d.at_least(0), "trajectories (DQN: transitions) per draw by priority; 0 for trajectories_per_update",
+        0, d.between(0, 100_000), "trajectories (DQN: transitions) per draw by priority; 0 for trajectories_per_update",
         d.BATCHES, speed=True)
     priority_exponent: float = setting(
         0.6, d.UNIT_INTERVAL, "α at the run's start: the probability of a draw is proportional to priority^α",
@@ -135,7 +135,7 @@ class Settings:
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
     advantage_samples: int = setting(
-        5, d.at_least(1), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True)
+        5, d.between(1, 10_000), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True)
     normalize_observations: bool = setting(
         True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True)
     dueling: bool = setting(
@@ -299,8 +299,8 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     """Settings from the preset, overridden by those that define the agent, overridden by the given values.
 
     >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
-    >>> settings.entropy_weight, settings.seed
-    (0.001, 3)
+    >>> settings.max_gradient_norm, settings.seed
+    (40.0, 3)
 
     Args:
         given: values by name. The default of "preset" is "auto": the usual one for the environment and the agent.

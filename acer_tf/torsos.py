@@ -60,6 +60,18 @@ def _nature_reads(spec: EnvironmentSpec) -> bool:
     return fits and spec.observation_dtype == "uint8"
 
 
+def _image(layers: Layers, x: Any) -> Any:
+    x = layers.scaled(x if len(x.shape) == 4 else x[..., None])
+    for name, filters, size, stride in (("conv1", 32, 8, 4), ("conv2", 64, 4, 2), ("conv3", 64, 3, 1)):
+        x = layers.convolution(filters, size, stride, name, x)
+    return layers.hidden(512, "relu", "dense", layers.flat(x))
+
+
+def _image_reads(spec: EnvironmentSpec) -> bool:
+    shape = spec.frame_shape
+    return spec.stack == 1 and len(shape) in (2, 3) and min(shape[:2]) >= 36
+
+
 def _small(layers: Layers, x: Any) -> Any:
     x = layers.product_convolution(16, 3, "conv", layers.scaled(x))
     return layers.hidden(128, "relu", "dense", layers.flat(x))
@@ -77,7 +89,9 @@ def _mlp(layers: Layers, x: Any) -> Any:
 TORSOS: dict[str, Torso] = {
     # Mnih et al. 2015: 84x84 frames, convolutions of 32, 64 and 64 channels, 512 units.
     "nature": Torso(_nature, _nature_reads, patches=True, acting="serial", updates="parallel"),
-    # Young & Tian 2019: images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
+    # The same layers for other images [H, W] or [H, W, C] of at least 36 pixels a side, such as RGB ones.
+    "image": Torso(_image, _image_reads, acting="serial", updates="parallel"),
+    # Young & Tian 2019: small images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
     "small": Torso(_small, _small_reads, acting="serial"),
     # Flattened observations, two layers of 64 tanh units.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1),
@@ -126,6 +140,23 @@ def torso_of(network: str) -> Torso:
     if not isinstance(found, Torso):
         raise ValueError(f"{name} is of type {type(found).__name__}; must be an acer_tf.torsos.Torso")
     return found
+
+
+def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
+    """Checks that a convolution does not read channels × height × width as height × width × channels.
+
+    Raises:
+        ValueError: it would, by the look of the shape; says how to transpose.
+    """
+    shape = spec.frame_shape
+    first = len(shape) == 3 and (shape[0] < shape[1] == shape[2] or shape[0] <= 4 < 16 <= min(shape[1:]))
+    if first and spec.stack == 1 and torso_of(network) is TORSOS["small"]:
+        turned = (*shape[1:], shape[0])
+        raise ValueError(
+            f"observations of shape {shape} look like channels × height × width, but it reads height × width × "
+            f"channels: make them {turned}, with gymnasium.wrappers.TransformObservation(env, "
+            f"lambda x: x.transpose(1, 2, 0), Box(low, high, {turned}, dtype))"
+        )
 
 
 def default_network(spec: EnvironmentSpec) -> str:

@@ -50,16 +50,17 @@ flags.DEFINE_string(
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
+    from acer_tf.reproduction.evidence import EvidenceError, require_folder
     from acer_tf.training.records import run_document, write_json
     from benchmarks import report
 
     output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
     path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
-    for folder in (output, path.parent, Path(FLAGS.scratch)):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            return cli.fail(2, f"{folder} cannot be made: {error}")
+    try:
+        for flag, folder in (("output", output), ("json", path.parent), ("scratch", Path(FLAGS.scratch))):
+            require_folder(folder, flag)
+    except EvidenceError as error:
+        return cli.fail(2, error)
     if FLAGS.against is not None:
         return _compare(Path(FLAGS.against), output, path)
     names = FLAGS.only or _GROUPS

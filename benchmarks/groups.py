@@ -74,7 +74,8 @@ def control(repetitions: int, scratch: Path) -> Group:
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, make_loop, make_replay, resolve
+    from acer_tf.training.build import make_agent, make_loop, make_replay
+    from acer_tf.training.resolve import resolve
     from acer_tf.training.threads import use_threads
 
     given = {"env": "control/cheetah", "agent": "acer_continuous", "preset": "paper_continuous"}
@@ -158,7 +159,8 @@ def _learning(
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, make_loop, resolve
+    from acer_tf.training.build import make_agent, make_loop
+    from acer_tf.training.resolve import resolve
     from acer_tf.training.threads import use_threads
     from benchmarks.operations import step_operations
 

@@ -72,7 +72,8 @@ def _cpprb(size: int, batch: int) -> Callable[[], Any]:
 def _dqn_update(precision: str) -> Callable[[], Any]:
     from acer_tf import envs
     from acer_tf.settings import make_settings
-    from acer_tf.training.build import make_agent, resolve
+    from acer_tf.training.build import make_agent
+    from acer_tf.training.resolve import resolve
     from acer_tf.training.threads import use_threads
     from acer_tf.types import Trajectory
 

@@ -43,7 +43,8 @@ def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor
-    from acer_tf.training.build import make_agent, make_loop, make_replay, resolve
+    from acer_tf.training.build import make_agent, make_loop, make_replay
+    from acer_tf.training.resolve import resolve
 
     # Nothing is to be learned here, and nothing may diverge.
     small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}

@@ -1,5 +1,8 @@
 """The networks, compared with ordinary layers."""
 
+import re
+
+import gymnasium
 import keras
 import numpy as np
 import pytest
@@ -7,13 +10,14 @@ import tensorflow as tf
 
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.networks import Network
-from acer_tf.torsos import default_network
+from acer_tf.torsos import default_network, require_channels_last
 from acer_tf.types import EnvironmentSpec
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6)
 SPECS = {
     "nature": ATARI,
     "small": EnvironmentSpec((10, 10, 7), "bool", stack=1, num_actions=3),
+    "image": EnvironmentSpec((50, 38, 3), "uint8", stack=1, num_actions=3),
     "mlp": EnvironmentSpec((5,), "float32", stack=1, num_actions=3),
 }
 INITIALIZATIONS = ("orthogonal", "fan_in")
@@ -43,8 +47,8 @@ def reference(network, observation):
     """(probabilities, Q) of [N, *observation_shape], from the network's weights and ordinary float32 operations."""
     w = {v.path: tf.constant(v.numpy()) for v in network.model.trainable_variables}
     x = tf.cast(observation, tf.float32) / (255.0 if observation.dtype == np.uint8 else 1.0)
-    if network.architecture == "nature":
-        x = tf.transpose(x, [0, 2, 3, 1])
+    if network.architecture in ("nature", "image"):
+        x = tf.transpose(x, [0, 2, 3, 1]) if network.architecture == "nature" else x
         for name, stride in (("conv1", 4), ("conv2", 2), ("conv3", 1)):
             x = tf.nn.relu(tf.nn.conv2d(x, w[f"{name}/kernel"], stride, "VALID") + w[f"{name}/bias"])
         hidden, activation = ["dense"], tf.nn.relu
@@ -166,7 +170,7 @@ def test_bool_reads_as_0_and_1_and_uint8_as_pixels(architecture):
 def test_orthogonal_kernels_have_the_gain_of_their_layer(architecture):
     model = Network(SPECS[architecture], architecture=architecture, initialization="orthogonal").model
     layers = [layer for layer in model.layers if layer.weights]
-    assert len(layers) == {"nature": 6, "small": 4, "mlp": 4}[architecture]
+    assert len(layers) == {"nature": 6, "image": 6, "small": 4, "mlp": 4}[architecture]
     for layer in layers:
         kernel = layer.kernel.numpy().reshape(-1, layer.kernel.shape[-1])
         gram = kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
@@ -177,6 +181,7 @@ def test_orthogonal_kernels_have_the_gain_of_their_layer(architecture):
 
 FAN_IN = {
     "nature": {"conv1": 256, "conv2": 512, "conv3": 576, "dense": 3136, "policy": 512, "q": 512},
+    "image": {"conv1": 192, "conv2": 512, "conv3": 576, "dense": 128, "policy": 512, "q": 512},
     "small": {"conv": 63, "dense": 1024, "policy": 128, "q": 128},
     "mlp": {"dense1": 5, "dense2": 64, "policy": 64, "q": 64},
 }
@@ -252,6 +257,7 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
         ("nature", EnvironmentSpec((4, 32, 84), "uint8", 4, 2), r"\[\]"),
         ("nature", EnvironmentSpec((4, 84, 86), "uint8", 4, 2), r"\[\]"),
         ("nature", EnvironmentSpec((4, 84, 84), "float32", 4, 2), r"\[\]"),
+        ("image", SPECS["small"], r"\['small', 'mlp'\]"),
         ("small", ATARI, r"\['nature'\]"),
         ("mlp", ATARI, r"\['nature'\]"),
         ("small", EnvironmentSpec((2, 10, 3), "bool", 1, 2), r"\['mlp'\]"),
@@ -263,10 +269,47 @@ def test_an_architecture_that_cannot_read_the_observations_is_refused(architectu
 
 
 def test_an_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="unknown network 'resnet': must be one of nature, small, mlp, nature_lstm"):
+    with pytest.raises(ValueError, match="unknown network 'resnet': must be one of nature, image, small, mlp"):
         Network(SPECS["mlp"], architecture="resnet")
 
 
 @pytest.mark.parametrize("architecture", SPECS)
 def test_default_network(architecture):
     assert default_network(SPECS[architecture]) == architecture
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "network"),
+    [
+        ((64, 64, 3), "uint8", "image"),
+        ((36, 40, 1), "float32", "image"),
+        ((210, 160), "uint8", "image"),  # no multiple of 4
+        ((84, 84), "float32", "image"),
+        ((84, 84), "uint8", "nature"),
+        ((35, 64, 3), "uint8", "small"),
+    ],
+)
+def test_images_of_36_pixels_a_side_get_the_layers_of_nature(shape, dtype, network):
+    assert default_network(EnvironmentSpec(shape, dtype, stack=1, num_actions=2)) == network
+
+
+def test_gray_images_have_one_channel():
+    gray, rgb = (EnvironmentSpec(shape, "float32", 1, 2) for shape in ((36, 40), (36, 40, 1)))
+    shown = np.random.default_rng(0).random((2, 36, 40), np.float32)
+    one, other = (Network(spec, architecture="image", seed=1) for spec in (gray, rgb))
+    np.testing.assert_array_equal(one.observe(shown)[1], other.observe(shown[..., None])[1])
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (4, 84, 84), (1, 96, 120), (7, 10, 10)])
+def test_channels_before_height_and_width_are_refused_with_the_wrapper_that_turns_them(shape):
+    spec, turned = EnvironmentSpec(shape, "uint8", 1, 2), (*shape[1:], shape[0])
+    for network in ("small", "small_lstm"):
+        with pytest.raises(ValueError, match=re.escape(f"make them {turned}, with gymnasium.wrappers.Transform")):
+            require_channels_last(network, spec)
+    require_channels_last("mlp", spec)
+    assert hasattr(gymnasium.wrappers, "TransformObservation")
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 3), (10, 10, 4), (6, 7, 2), (8, 8, 8), (5, 5, 20), (7, 9, 20), (3, 3, 2)])
+def test_images_with_channels_last_are_not(shape):
+    require_channels_last("small", EnvironmentSpec(shape, "bool", 1, 2))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf import policy
+from acer_tf.files import POLICY_PARTS
 from acer_tf.policy import PolicyError, load_policy
 from acer_tf.training.export import export_policy
 from tests.training.test_export import make_metadata, make_network
@@ -53,7 +53,7 @@ print(*sorted(name for name in sys.modules if name.startswith("acer_tf")))
 def test_it_needs_neither_keras_nor_tensorflow_probability_nor_a_simulator() -> None:
     command = [sys.executable, "-c", WITHOUT_THE_REST, str(PONG)]
     said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert said.splitlines() == ["3", "acer_tf acer_tf.policy acer_tf.types"]
+    assert said.splitlines() == ["3", "acer_tf acer_tf.files acer_tf.policy acer_tf.types"]
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
@@ -71,19 +71,28 @@ def test_for_the_parent_folder_of_a_policy_the_message_names_it(cartpole: Path) 
         load_policy(cartpole.parent)
 
 
-@pytest.mark.parametrize("part", policy._PARTS)
+@pytest.mark.parametrize("part", POLICY_PARTS)
 def test_a_missing_part_is_named(cartpole: Path, part: str) -> None:
     (cartpole / part).unlink()
     with pytest.raises(PolicyError, match=f"is not a policy: it has no {part}$"):
         load_policy(cartpole)
 
 
-@pytest.mark.parametrize("part", policy._PARTS)
+@pytest.mark.parametrize("part", POLICY_PARTS)
 def test_a_truncated_part_is_refused(cartpole: Path, part: str) -> None:
     content = (cartpole / part).read_bytes()
     (cartpole / part).write_bytes(content[: len(content) // 2])
     with pytest.raises(PolicyError, match="damaged|cannot be read"):
         load_policy(cartpole)
+
+
+def test_a_damaged_fingerprint_is_nothing_to_speak_of(
+    cartpole: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = cartpole / "fingerprint.pb"
+    path.write_bytes(path.read_bytes()[:36])
+    load_policy(cartpole)
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
 
 
 def test_a_flipped_bit_of_the_weights_is_refused(cartpole: Path) -> None:
@@ -110,6 +119,11 @@ def rewrite(directory: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda metadata: metadata | {"observation_shape": [5]}, "takes TensorSpec.*4.*says TensorSpec.*5"),
         (lambda metadata: metadata | {"observation_dtype": "uint8"}, "takes TensorSpec.*float32.*says.*uint8"),
         (lambda metadata: metadata | {"observation_shape": 4}, "damaged"),
+        (lambda metadata: metadata | {"env": 5}, "has env=5, which is of another type"),
+        (lambda metadata: metadata | {"env": None}, "has env=None"),
+        (lambda metadata: metadata | {"env": ["CartPole-v1"]}, r"has env=\['CartPole-v1'\]"),
+        (lambda metadata: metadata | {"steps": float("nan")}, "has steps=nan"),
+        (lambda metadata: metadata | {"atari_preset_values": [1]}, r"has atari_preset_values=\[1\]"),
     ],
 )
 def test_metadata_that_does_not_fit_is_refused(
@@ -118,6 +132,17 @@ def test_metadata_that_does_not_fit_is_refused(
     rewrite(cartpole, change)
     with pytest.raises(PolicyError, match=message):
         load_policy(cartpole)
+
+
+def test_metadata_nested_too_deeply_is_refused(cartpole: Path) -> None:
+    (cartpole / "metadata.json").write_text("[" * 100_000)
+    with pytest.raises(PolicyError, match="metadata.json cannot be read: it is nested too deeply"):
+        load_policy(cartpole)
+
+
+def test_a_path_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="is not a policy: it cannot be read: File name too long"):
+        load_policy(tmp_path / ("a" * 300))
 
 
 def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Path) -> None:

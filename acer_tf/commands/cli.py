@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from typing import Any
 
 from absl import flags, logging
+
+MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
 
 def new_flags() -> flags.FlagValues:
@@ -15,8 +19,19 @@ def new_flags() -> flags.FlagValues:
     return values
 
 
-def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, required: tuple[str, ...] = ()) -> None:
+def parse(
+    values: flags.FlagValues,
+    argv: list[str],
+    doc: str | None,
+    *,
+    required: tuple[str, ...] = (),
+    paths: tuple[str, ...] = (),
+) -> None:
     """Fills `values` from `argv` (the program's name first); also silences TensorFlow's Python notices.
+
+    Args:
+        required: flags that must be given.
+        paths: flags that name a file or folder, which need not exist.
 
     Raises:
         SystemExit: with 0 after --help, with 2 and one line on standard error for a bad or missing flag.
@@ -31,8 +46,11 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
             sys.exit(0)
         if rest:
             raise flags.Error(f"not a flag: {rest[0]}")
+        for name in paths:
+            if reason := _unusable(values[name].value):
+                raise flags.Error(f"--{name}={values[name].value}: {reason}")
         for name in required:
-            if values[name].value in (None, []):
+            if values[name].value in (None, [], ""):
                 raise flags.Error(f"--{name} is required; --help says what it takes")
         for name in values:
             # absl's bounds compare, and NaN is neither below nor above.
@@ -43,7 +61,29 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         sys.exit(fail(2, error))
 
 
-def fail(status: int, error: object) -> int:
-    """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure."""
+def _unusable(path: str | None) -> str | None:
+    """Why nothing can be read from or written to `path`; None if that is not known yet."""
+    if path == "":
+        return "is empty: must name a file or folder"
+    try:
+        if path is not None:
+            os.stat(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # a file among its parents, too long, a loop of links; a NUL
+        return f"cannot be used: {getattr(error, 'strerror', None) or error}"
+    return None
+
+
+def fail(status: int, error: object, cause: BaseException | None = None) -> int:
+    """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure.
+
+    Args:
+        status: to return.
+        error: the line.
+        cause: in the user's own code, whose traceback comes before the line.
+    """
+    if cause is not None:
+        traceback.print_exception(cause)
     print(f"error: {error}", file=sys.stderr)
     return status

@@ -33,7 +33,7 @@ _RUNS: dict[str, dict[str, Any]] = {
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__)
+    cli.parse(FLAGS, argv, __doc__, paths=("output",))
     began = time.monotonic()
     output = Path(FLAGS.output)
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}

@@ -2,7 +2,8 @@
 
 python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
 
-It needs only the policy's directory: environment, preset and preprocessing are in its metadata.
+It needs only the policy's directory: environment, preset and preprocessing are in its metadata. An environment of a
+module of its own, which making it would import, must also be named by --env.
 Exit status: 0 done, 1 failed while running, 2 bad input, 130 interrupted.
 """
 
@@ -24,18 +25,22 @@ if TYPE_CHECKING:
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "number of whole episodes", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_string(
+    "env",
+    None,
+    "environment, instead of the policy's; must be given where that names a module: module:Id-v0",
+    flag_values=FLAGS,
+)
+flags.DEFINE_integer("episodes", 30, "number of whole episodes", 1, 1_000_000, flag_values=FLAGS)
 flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
-flags.DEFINE_integer(
-    "num_envs", 16, "environments in parallel; at most one per episode", lower_bound=1, flag_values=FLAGS
-)
+flags.DEFINE_integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000, flag_values=FLAGS)
 flags.DEFINE_string("video", None, ".mp4 file for the first episode of the first environment", flag_values=FLAGS)
 flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("policy",))
+    cli.parse(FLAGS, argv, __doc__, required=("policy",), paths=("policy", "video"))
     try:
         return _evaluate(FLAGS)
     except KeyboardInterrupt:
@@ -46,7 +51,7 @@ def main(argv: list[str]) -> int:
 
 def _evaluate(args: flags.FlagValues) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.envs import InvalidEnvironment
+    from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
     from acer_tf.training.evaluation import EvaluationError, evaluate
 
@@ -59,10 +64,13 @@ def _evaluate(args: flags.FlagValues) -> int:
             seed=args.seed,
             num_envs=args.num_envs,
             video=Path(args.video) if args.video is not None else None,
+            env=args.env,
             report=lambda line: print(line, file=sys.stderr, flush=True),
         )
     except (PolicyError, InvalidEnvironment, EvaluationError) as error:
         return cli.fail(2, error)
+    except EnvironmentFailure as error:
+        return cli.fail(1, error, error.__cause__)
     except OSError as error:
         return cli.fail(1, error)
     summary = summarize(result, policy.metadata)
@@ -72,12 +80,13 @@ def _evaluate(args: flags.FlagValues) -> int:
 
 def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What --json prints; "human_normalized" is that of the mean, None except on Atari."""
+    from acer_tf.envs import family_of
     from acer_tf.reproduction.scores import human_normalized
 
-    atari = metadata["atari_preset"] is not None
+    atari = family_of(result.env).atari
     return {
         "env": result.env,
-        "atari_preset": metadata["atari_preset"],
+        "atari_preset": metadata["atari_preset"] if atari else None,
         "episodes": result.episodes,
         "greedy": result.greedy,
         "seed": result.seed,

@@ -47,7 +47,7 @@ _TEXT = (
 
 FLAGS = cli.new_flags()
 flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20", flag_values=FLAGS)
-flags.DEFINE_integer("runs", 10, "per point", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer("runs", 10, "per point", 1, 100_000, flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
 flags.DEFINE_string("output", "runs/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
@@ -55,7 +55,7 @@ flags.DEFINE_bool("report_only", False, "make table and figure again from result
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, "\n\n".join([(__doc__ or "").rstrip(), *_TEXT]) + "\n")
+    cli.parse(FLAGS, argv, "\n\n".join([(__doc__ or "").rstrip(), *_TEXT]) + "\n", paths=("output",))
     output = Path(FLAGS.output)
     try:
         sizes = _sizes(FLAGS.sizes)

@@ -10,6 +10,7 @@ next to them, and writes the page of all results: index.html in the folder that 
 from __future__ import annotations
 
 import collections
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,11 +21,18 @@ from absl import flags
 from acer_tf.commands import cli
 from acer_tf.reproduction.aggregation import equally_long, final_return
 from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, copy_records, describe, own_evidence
+from acer_tf.reproduction.evidence import (
+    Evidence,
+    EvidenceError,
+    copy_records,
+    describe,
+    own_evidence,
+    require_folder,
+)
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report, write_report
-from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.settings_record import differences
@@ -33,27 +41,35 @@ FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
 flags.DEFINE_multi_integer(
-    "at_steps", [], "also tabulate the mean of the last 100 episodes at this step", flag_values=FLAGS
+    "at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1, flag_values=FLAGS
 )
 flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
 flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
 flags.DEFINE_string("page", "results", "folder of the page, written if --output lies in it", flag_values=FLAGS)
 
+_LONGEST_LABEL = 150
+
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("runs", "output"))
+    cli.parse(FLAGS, argv, __doc__, required=("runs", "output"), paths=("output",))
     output = Path(FLAGS.output)
+    page = Path(FLAGS.page)
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
     try:
+        on_page = Path(os.path.realpath(page)) in Path(os.path.realpath(output)).parents
         folders = _labelled(FLAGS.runs)
         own_evidence(output, "learning_curves")
+        if on_page:
+            require_page(page)
         made = show(folders, output, title=FLAGS.title, text=FLAGS.text, command=command, at_steps=FLAGS.at_steps)
+        print(markdown(made))
+        print(f"table, figure and records in {output}")
+        if on_page:
+            print(f"page: {write_page(page)}")
     except (CurveError, EvidenceError) as error:
         return cli.fail(2, error)
-    print(markdown(made))
-    print(f"table, figure and records in {output}")
-    if Path(FLAGS.page).resolve() in output.resolve().parents:
-        print(f"page: {write_page(Path(FLAGS.page))}")
+    except OSError as error:
+        return cli.fail(1, f"--output={output}: {error}")
     return 0
 
 
@@ -78,7 +94,9 @@ def show(
 
     Raises:
         CurveError: a run cannot be read, or they are of several environments; nothing has changed.
-        EvidenceError: a record cannot be read, or would replace another run's; nothing has changed.
+        EvidenceError: a record cannot be read, or would replace another run's, or `output` is not writable; nothing
+            has changed.
+        OSError: writing failed (disk full).
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
     env = environment_of(groups)
@@ -92,6 +110,7 @@ def show(
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
     for label, folder, kept in runs:
         _require_same_run(kept, folder, label)
+    require_folder(output)
     title = title or env
     cells = []
     for label, folder, kept in runs:
@@ -163,6 +182,8 @@ def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
         label, separator, paths = text.partition("=")
         if not separator or not paths:
             raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
+        if len(os.fsencode(label)) > _LONGEST_LABEL:
+            raise CurveError(f"--runs={label}=...: the label must be of at most {_LONGEST_LABEL} bytes; it names files")
         if label in found:
             raise CurveError(f"--runs={text}: '{label}' has runs already; name them all in one flag")
         found[label] = [Path(path) for path in paths.split(",")]

@@ -42,7 +42,7 @@ def define(experiment: Experiment) -> flags.FlagValues:
     sets = " and sets (atari57, atari49, openai7, atari5)" if _family(experiment) == "atari" else ""
     flags.DEFINE_list(tasks, [], f"only these: names{sets}; all of them without it", flag_values=values)
     flags.DEFINE_list("agents", [], f"only these of {', '.join(experiment.methods)}", flag_values=values)
-    flags.DEFINE_integer("seeds", experiment.seeds, "runs of each agent and task", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000, flag_values=values)
     flags.DEFINE_integer("total_steps", None, "agent steps of every run, instead of the whole", 1, flag_values=values)
     flags.DEFINE_multi_string(
         "setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated", flag_values=values
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     """Runs the command of the experiment that argv[0] names, and returns its exit status."""
     experiment = EXPERIMENTS[argv[0]]
     values = define(experiment)
-    cli.parse(values, argv, _help(experiment))
+    cli.parse(values, argv, _help(experiment), paths=("output", "sweep_dir"))
     try:
         experiment = experiment.chosen(experiment, values)
         output, sweep_dir = Path(values.output), Path(values.sweep_dir)
@@ -151,7 +151,7 @@ def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
     methods = {name: experiment.methods[name] for name in values.agents or experiment.methods}
     over = dict(_setting(text) for text in values.setting)
     for method in variants(methods).values():
-        if own := [name for name, value in over.items() if method.settings.get(name, value) != value]:
+        if own := [name for name in over if name in method.settings and method.settings[name] != over[name]]:
             raise SettingsError(
                 f"--setting={own[0]}={over[own[0]]}: '{method.label}' is defined by {own[0]} {method.settings[own[0]]}"
             )

@@ -29,9 +29,8 @@ def define(values: flags.FlagValues, sweep: str) -> None:
         "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)",
         flag_values=values,
     )
-    flags.DEFINE_integer(
-        "threads", 0, "of each cell; 0 for an even share of the machine's (local), or one (ray)", 0, flag_values=values
-    )
+    share = "of each cell; 0 for an even share of the machine's (local), or one (ray)"
+    flags.DEFINE_integer("threads", 0, share, 0, cli.MOST_THREADS, flag_values=values)
     flags.DEFINE_integer("retries", 2, "further attempts at a cell that failed", lower_bound=0, flag_values=values)
     flags.DEFINE_float(
         "stall_minutes",

@@ -5,18 +5,21 @@ python -m acer_tf train --env=atari/Pong --preset=baselines --total_steps=10_000
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
+from acer_tf import envs
 from acer_tf.commands import cli
 from acer_tf.declaration import Declaration, declarations
-from acer_tf.envs import InvalidEnvironment
+from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
 from acer_tf.rules import RULES, Rule
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
+from acer_tf.training.resolve import resolve
 
 _DEFINE: dict[type, Any] = {
     int: flags.DEFINE_integer,
@@ -53,41 +56,54 @@ for _name, _declared in declarations(Settings).items():
     _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared), flag_values=FLAGS)
 flags.DEFINE_string("run_dir", None, "folder of this run; the same command continues it", flag_values=FLAGS)
 flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0, flag_values=FLAGS)
-flags.DEFINE_integer(
-    "threads", 0, "threads of TensorFlow and of ALE; 0 for what fits the machine", lower_bound=0, flag_values=FLAGS
-)
+_threads = "threads of TensorFlow and of ALE; 0 for what fits the machine"
+flags.DEFINE_integer("threads", 0, _threads, 0, cli.MOST_THREADS, flag_values=FLAGS)
 flags.DEFINE_string(
     "replay_file",
     None,
     "new file that holds the replay, for one larger than memory; it is deleted at the end",
     flag_values=FLAGS,
 )
+flags.DEFINE_multi_enum(
+    "repair",
+    [],
+    ["replay", "progress", "restart"],
+    "how a damaged run may continue: with the part of the replay that can be read; with a new progress.csv; or, if "
+    "no checkpoint has weights that can be read, from step 0. What is damaged is kept beside it",
+    flag_values=FLAGS,
+)
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("run_dir",))
+    cli.parse(FLAGS, argv, __doc__, required=("run_dir",), paths=("run_dir", "replay_file"))
     run_dir = Path(FLAGS.run_dir)
     given = {name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None}
     try:
-        settings = make_settings({**_recorded_preset(run_dir), **given})
+        recorded = _recorded(run_dir)
+        # Kept without their flags; "auto" may mean another preset in this version.
+        kept = {name: recorded[name] for name in ("preset", "total_steps", "log_interval") if name in recorded}
+        settings = make_settings(kept | given)
     except (SettingsError, InvalidEnvironment) as error:
         return cli.fail(2, error)
+    except EnvironmentFailure as error:
+        return cli.fail(1, error, error.__cause__)
     return run(
         settings,
         run_dir,
         checkpoint_minutes=FLAGS.checkpoint_minutes,
         threads=FLAGS.threads,
         replay_file=Path(FLAGS.replay_file) if FLAGS.replay_file else None,
+        repair=FLAGS.repair,
     )
 
 
-def _recorded_preset(run_dir: Path) -> dict[str, str]:
-    """The preset of a run to be continued: "auto" may mean another one in this version."""
+def _recorded(run_dir: Path) -> dict[str, Any]:
+    """The settings of a run to be continued."""
     from acer_tf.training.records import RecordError, read_record
 
     try:
-        return {"preset": read_record(run_dir).settings["preset"]}
-    except (RecordError, KeyError):  # a new run, or a record that `train` refuses
+        return dict(read_record(run_dir).settings)
+    except RecordError:  # a new run, or a record that `train` refuses
         return {}
 
 
@@ -97,6 +113,15 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     Returns:
         0; 2 for bad input, 1 for a failure, 128 + the signal's number.
     """
+    try:
+        spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+        known = resolve(settings, spec, _recorded(run_dir))
+    except (InvalidEnvironment, SettingsError) as error:
+        return cli.fail(2, error)
+    except EnvironmentFailure as error:
+        return cli.fail(1, error, error.__cause__)
+    how = f"network {known.network}, precision {known.precision}"
+    print(f"{known.agent} on {known.env}, preset {known.preset}, {how}, in {run_dir}", flush=True)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
@@ -108,11 +133,17 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     except (InvalidEnvironment, SettingsError, RunFolderError) as error:
         return cli.fail(2, error)
     except NonFiniteError as error:
-        return cli.fail(1, f"stopped: {error}; checkpoints in {run_dir} are from before")
+        return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")
+    except EnvironmentFailure as error:
+        line = f"stopped: {error}; the same command continues from the last checkpoint"
+        return cli.fail(1, line, error.__cause__)
     except CheckpointError as error:
         return cli.fail(1, error)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")
+    except KeyboardInterrupt:  # before the first step, or the second signal
+        print("stopped by SIGINT; the same command continues from the last checkpoint", file=sys.stderr)
+        return 128 + signal.SIGINT
     except Interrupted as interrupted:
         print(f"stopped by {interrupted}; the same command continues from here", file=sys.stderr)
         return 128 + interrupted.signal_number

@@ -18,9 +18,11 @@ from acer_tf.envs.families import (
     CONTROL_TASKS,
     FAMILIES,
     MINATAR_GAMES,
+    EnvironmentFailure,
     Family,
     InvalidEnvironment,
     family_of,
+    refuse_module,
     split_id,
 )
 
@@ -35,11 +37,13 @@ __all__ = [
     "MINATAR_GAMES",
     "AtariPreset",
     "EnvFactory",
+    "EnvironmentFailure",
     "Family",
     "InvalidEnvironment",
     "VectorEnvironment",
     "family_of",
     "make",
+    "refuse_module",
     "spec",
     "split_id",
 ]

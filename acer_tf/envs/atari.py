@@ -29,7 +29,7 @@ def make_atari(
     env: Any = _ale(game, num_envs, preset, threads)
     if render:
         screen = dataclasses.replace(preset, grayscale=False, height=210, width=160, stack=1)
-        env = _WithScreen(env, _ale(game, num_envs, screen, threads))
+        env = _WithScreen(env, _ale(game, 1, screen, 1))
     return VectorEnvironment(
         env,
         np.array(seeds, np.int32),
@@ -64,9 +64,9 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVe
 
 
 class _WithScreen(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A vector environment and its twin, which renders the screen.
+    """A vector environment and a twin of its first environment, which renders the screen.
 
-    ALE's vector environment cannot render, but a twin with the same seeds and actions has the same episodes.
+    ALE's vector environment cannot render, but a twin with the same seed and actions has the same episodes.
     """
 
     render_mode = "rgb_array"
@@ -77,11 +77,11 @@ class _WithScreen(VectorWrapper[Any, Any, Any, Any, Any]):
         self._picture: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        self._picture = self._twin.reset(seed=seed, options=options)[0]
+        self._picture = self._twin.reset(seed=None if seed is None else seed[:1], options=options)[0]
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: np.ndarray) -> Any:
-        self._picture = self._twin.step(actions)[0]
+        self._picture = self._twin.step(actions[:1])[0]
         return self.env.step(actions)
 
     def render(self) -> Any:

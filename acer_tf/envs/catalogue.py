@@ -42,13 +42,14 @@ def make(
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: worker threads of "atari" and "control"; 0 for one per core. Results do not depend on it. Other
             families use one.
-        render: makes `VectorEnvironment.render` work. On Atari this doubles the emulator's work. MuJoCo renders
-            offscreen in a separate process, through EGL or OSMesa, and sets MUJOCO_GL if it is unset.
+        render: makes `VectorEnvironment.render` work. On Atari this adds one emulator. MuJoCo renders offscreen in a
+            separate process, through EGL or OSMesa, and sets MUJOCO_GL if it is unset.
         factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
 
     Raises:
         InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an unsupported action or
             observation space, rendering that does not work, or num_envs < 1. Nothing has been started then.
+        EnvironmentFailure: the environment raised.
         ValueError: a negative seed.
     """
     if num_envs < 1:

@@ -80,9 +80,9 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._observe(), reward, terminated, truncated, {}
 
     def render(self) -> tuple[np.ndarray, ...]:
-        """One picture per environment, [240, 320, 3] uint8."""
+        """The picture of environment 0, [240, 320, 3] uint8."""
         assert self._screen is not None
-        return tuple(self._screen.draw(self._batch.get_data(i)) for i in range(self.num_envs))
+        return (self._screen.draw(self._batch.get_data(0)),)
 
     def close_extras(self, **kwargs: Any) -> None:
         if self._screen is not None:

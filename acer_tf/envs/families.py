@@ -59,6 +59,10 @@ class InvalidEnvironment(ValueError):
     """The environment does not exist, is not installed, or does not suit the agent."""
 
 
+class EnvironmentFailure(Exception):
+    """The environment raised, which is the cause, or returned what its spaces do not promise."""
+
+
 def split_id(env_id: str) -> tuple[str, str]:
     """The family's name and the rest of the id: ("atari", "Pong"), or ("gymnasium", env_id). The id need not exist."""
     prefix, slash, name = env_id.partition("/")
@@ -67,6 +71,16 @@ def split_id(env_id: str) -> tuple[str, str]:
 
 def family_of(env_id: str) -> Family:
     return FAMILIES[split_id(env_id)[0]]
+
+
+def refuse_module(env_id: str, remedy: str) -> None:
+    """Refuses an id that a file names, and that would import a module ("module:Id-v0"): it may be a stranger's.
+
+    Raises:
+        InvalidEnvironment: it would; ends with `remedy`.
+    """
+    if ":" in env_id:
+        raise InvalidEnvironment(f"the environment {env_id} would import a module that only a file names; {remedy}")
 
 
 def missing_control(env_id: str, error: ImportError) -> InvalidEnvironment:

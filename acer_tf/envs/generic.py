@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import DependencyNotInstalled
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.families import InvalidEnvironment, unknown
+from acer_tf.envs.families import EnvironmentFailure, InvalidEnvironment, unknown
 from acer_tf.envs.headless import Screen, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, check_action_space
 
@@ -43,6 +46,12 @@ def gymnasium_view(env: gymnasium.Env) -> View | None:
     return View(data, camera, renderer.height, renderer.width)
 
 
+def _render_fps(env: gymnasium.Env) -> float | None:
+    """What the environment declares: gymnasium's simulations say how often they step in a second."""
+    rate = (env.metadata or {}).get("render_fps")
+    return float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None
+
+
 def make_gym(
     env_id: str,
     num_envs: int,
@@ -53,7 +62,7 @@ def make_gym(
     factory: Callable[[], gymnasium.Env] | None = None,
     max_episode_steps: int | None = None,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] | None = None,
-    steps_per_second: Callable[[gymnasium.Env], float] | None = None,
+    steps_per_second: Callable[[gymnasium.Env], float | None] = _render_fps,
     view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
 ) -> VectorEnvironment:
     """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
@@ -64,14 +73,15 @@ def make_gym(
         factory: makes one environment; `env_id` is then only its name.
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: wraps each environment.
-        steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment.
+        steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment; by default its render_fps.
         view: the current view of one environment; None if it renders itself.
 
     Raises:
         InvalidEnvironment: unknown id, package not installed, unsupported spaces, or rendering that does not work.
+        EnvironmentFailure: the environment raised.
     """
 
-    def make_one() -> gymnasium.Env:
+    def make_one(render: bool = False) -> gymnasium.Env:
         if factory is not None:
             return factory()
         # Users' environments need not accept a render_mode.
@@ -79,31 +89,73 @@ def make_gym(
         env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **mode)
         return env if wrap is None else wrap(env)
 
-    rate = _check(env_id, make_one, view if render else None, steps_per_second, registered=factory is None)
-    return VectorEnvironment(_Vector([make_one] * num_envs, view), seeds, steps_per_second=rate)
+    first = functools.partial(make_one, render)  # the only one that is drawn
+    rate = _check(env_id, first, view if render else None, steps_per_second, registered=factory is None)
+    with _blamed(env_id, "when it was made"):
+        vector = _Vector(env_id, [first, *[make_one] * (num_envs - 1)], view)
+    return VectorEnvironment(vector, seeds, steps_per_second=rate)
+
+
+@contextlib.contextmanager
+def _blamed(env_id: str, where: str) -> Iterator[None]:
+    """What the environment raises becomes an EnvironmentFailure that names it."""
+    try:
+        yield
+    except (InvalidEnvironment, EnvironmentFailure):
+        raise
+    except Exception as error:
+        raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
 
 
 class _Vector(SyncVectorEnv):
-    """Renders MuJoCo environments through one shared `Screen`: they may not make OpenGL contexts in this process."""
+    """Names the environment if it fails.
+
+    Renders the first, MuJoCo's through a `Screen`: it may not make an OpenGL context in this process.
+    """
 
     def __init__(
-        self, make_each: list[Callable[[], gymnasium.Env]], view: Callable[[gymnasium.Env], View | None]
+        self, env_id: str, make_each: list[Callable[[], gymnasium.Env]], view: Callable[[gymnasium.Env], View | None]
     ) -> None:
-        super().__init__(make_each)
-        self._view = view
+        self._id, self._view = env_id, view
         self._screen: Screen | None = None
+        super().__init__(make_each)
+
+    def reset(self, **kwargs: Any) -> Any:
+        with _blamed(self._id, "in reset()"), self._observations_checked("in reset()"):
+            return super().reset(**kwargs)
+
+    def step(self, actions: Any) -> Any:
+        with _blamed(self._id, "in step()"), self._observations_checked("in step()"):
+            return super().step(actions)
+
+    @contextlib.contextmanager
+    def _observations_checked(self, where: str) -> Iterator[None]:
+        """Says what was returned if the copy into one array fails; a check of every step would take too long."""
+        try:
+            yield
+        except (TypeError, ValueError):
+            space: Any = self.single_observation_space
+            for found in map(np.asarray, filter(lambda found: found is not None, self._env_obs)):
+                if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
+                    # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
+                    raise EnvironmentFailure(
+                        f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
+                        f"{found.dtype}, but its space is {space}"
+                    ) from None
+            raise
 
     def render(self) -> tuple[Any, ...]:
-        views = [view for view in map(self._view, self.envs) if view is not None]
-        if not views:
-            return super().render()
+        view = self._view(self.envs[0])
+        if view is None:
+            return (self.envs[0].render(),)
         if self._screen is None:
-            data, camera, height, width = views[0]
+            data, camera, height, width = view
             self._screen = Screen(data.model, camera, height=height, width=width)
-        return tuple(self._screen.draw(view.data) for view in views)
+        return (self._screen.draw(view.data),)
 
     def close_extras(self, **kwargs: Any) -> None:
-        super().close_extras(**kwargs)
+        with _blamed(self._id, "in close()"):
+            super().close_extras(**kwargs)
         if self._screen is not None:
             self._screen.close()
 
@@ -112,37 +164,45 @@ def _check(
     env_id: str,
     make_one: Callable[[], gymnasium.Env],
     view: Callable[[gymnasium.Env], View | None] | None,
-    steps_per_second: Callable[[gymnasium.Env], float] | None,
+    steps_per_second: Callable[[gymnasium.Env], float | None],
     *,
     registered: bool,
 ) -> float | None:
-    """Makes, checks and closes one environment; returns its steps per second if `steps_per_second` is given.
+    """Makes, checks and closes one environment; returns its `steps_per_second`.
 
     Args:
         view: as in `make_gym`; None to skip the check of rendering.
         registered: whether `env_id` is an id of gymnasium's registry.
     """
     try:
-        with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
+        known = gymnasium.registry.get(env_id)
+        if registered and known is not None and isinstance(known.entry_point, str):
+            with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
+                load_env_creator(known.entry_point)
+        with without_gl():
             env = make_one()
     except (ImportError, DependencyNotInstalled) as error:
         raise InvalidEnvironment(f"{env_id} needs a package that is not installed: {error}") from error
     except gymnasium.error.Error as error:
         raise unknown(env_id) from error
+    except Exception as error:
+        with _blamed(env_id, "when it was made"):
+            raise error
     try:
         # gymnasium resolves an id without a version ("Pong") to the newest one; a run must record what it ran.
         if registered and (env.spec is None or env.spec.id != env_id.rpartition(":")[2]):
             raise unknown(env_id)
-        check_action_space(env_id, env.action_space)
-        if not isinstance(env.observation_space, Box):
-            raise InvalidEnvironment(
-                f"{env_id} has the observation space {env.observation_space}; only a Box is supported"
-            )
+        check_action_space(env_id, cast(Space, getattr(env, "action_space", None)))
+        space = getattr(env, "observation_space", None)
+        if not isinstance(space, Box):
+            raise InvalidEnvironment(f"{env_id} has the observation space {space}; only a Box is supported")
         if view is not None:
-            _check_render(env_id, env, view)
-        return None if steps_per_second is None else steps_per_second(env)
+            with _blamed(env_id, "when it was rendered"):
+                _check_render(env_id, env, view)
+        return steps_per_second(env)
     finally:
-        env.close()
+        with _blamed(env_id, "in close()"):
+            env.close()
 
 
 def _check_render(env_id: str, env: gymnasium.Env, view: Callable[[gymnasium.Env], View | None]) -> None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import IO, Any
@@ -61,8 +62,10 @@ def _works(backend: str) -> bool:
 def without_gl() -> Iterator[None]:
     """A context in which importing mujoco or dm_control loads no OpenGL.
 
-    Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes.
+    Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes. Where mujoco is imported before
+    or in the context, its warnings become Python's.
     """
+    _take_warnings()
     chosen = os.environ.get("MUJOCO_GL")
     os.environ["MUJOCO_GL"] = "off"
     try:
@@ -72,6 +75,14 @@ def without_gl() -> Iterator[None]:
             del os.environ["MUJOCO_GL"]
         else:
             os.environ["MUJOCO_GL"] = chosen
+        _take_warnings()
+
+
+def _take_warnings() -> None:
+    # By itself MuJoCo prints them to standard output, and appends them to MUJOCO_LOG.TXT in the working directory.
+    mujoco: Any = sys.modules.get("mujoco")
+    if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text.strip()}", RuntimeWarning, stacklevel=2))
 
 
 class Screen:

@@ -24,6 +24,8 @@ def main() -> None:
     import mujoco  # not above: `headless` needs only HEADER, and this import loads OpenGL
     import numpy as np
 
+    # Otherwise MuJoCo would also write MUJOCO_LOG.TXT into the working directory.
+    mujoco.set_mju_user_warning(lambda text: print(text, file=sys.stderr))
     height, width = int(sys.argv[1]), int(sys.argv[2])
     camera = mujoco.MjvCamera()
     for name, value in json.loads(sys.argv[3]).items():

@@ -62,7 +62,7 @@ class VectorEnvironment:
         """Wraps `env`, whose spaces must be a Box of observations, and a Discrete or a bounded Box of actions.
 
         Args:
-            env: a gymnasium vector environment in NEXT_STEP mode.
+            env: a gymnasium vector environment in NEXT_STEP mode, whose `render` returns one picture: environment 0's.
             seeds: one per environment, as `env.reset(seed=...)` takes them.
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
@@ -124,6 +124,7 @@ class VectorEnvironment:
         Raises:
             ValueError: `action` has another shape or type, is out of range, or is not finite.
             RuntimeError: `reset` was never called.
+            EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         """
         if self._last is None:
             raise RuntimeError("call reset() before the first step()")
@@ -145,7 +146,7 @@ class VectorEnvironment:
         )
 
     def render(self) -> np.ndarray:
-        """Pictures of the current state: [N, height, width, 3] uint8, each side at least 160 pixels.
+        """A picture of environment 0 as it is: [height, width, 3] uint8, each side at least 160 pixels.
 
         After a step that ended an episode this is its final picture, as `observation` is.
 
@@ -154,11 +155,11 @@ class VectorEnvironment:
         """
         if self._env.render_mode != "rgb_array":
             raise RuntimeError("these environments cannot render: make them with render=True")
-        pictures = np.stack(self._env.render())  # type: ignore[arg-type]
-        if np.issubdtype(pictures.dtype, np.floating):
-            pictures = (255 * pictures).round()
-        scale = -(-MIN_PICTURE_SIDE // min(pictures.shape[1:3]))
-        return pictures.astype(np.uint8).repeat(scale, axis=1).repeat(scale, axis=2)
+        (picture,) = map(np.asarray, self._env.render())  # type: ignore[arg-type]
+        if np.issubdtype(picture.dtype, np.floating):
+            picture = (255 * picture).round()
+        scale = -(-MIN_PICTURE_SIDE // min(picture.shape[:2]))
+        return picture.astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
 
     def close(self) -> None:
         self._env.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,9 +14,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+_TEMPORARY = "rows.tmp"
+_NAME = re.compile(rf"rows-[0-9]+-[0-9]+-[0-9a-f]{{8}}\.npz|{re.escape(_TEMPORARY)}")
+# A file that cannot be read now, for lack of memory, a right or a library, may be whole.
+_DAMAGE_NUMBERS = (None, errno.ENOENT, errno.EIO, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
+
 
 class ReplayCorrupt(Exception):
     """A chunk file of a saved state is missing, damaged, or another than was saved."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether `error`, raised while a saved file was read, is due to what the file holds."""
+    if isinstance(error, OSError):
+        return error.errno in _DAMAGE_NUMBERS
+    return not isinstance(error, MemoryError | ImportError)
+
+
+def is_chunk_file(path: Path) -> bool:
+    """Whether `write_chunk` writes files of this name; others in its folder are not of the replay."""
+    return _NAME.fullmatch(path.name) is not None and path.is_file() and not path.is_symlink()
 
 
 class Chunk(NamedTuple):
@@ -50,10 +69,11 @@ def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.nda
     Raises:
         OSError: the disk is full or not writable; all chunks are as before.
     """
-    temporary = folder / "rows.tmp"
+    temporary = folder / _TEMPORARY
     members: dict[str, Any] = dict(arrays)
+    temporary.unlink(missing_ok=True)  # not written through, in case it is a link
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             np.savez(file, **members)
             file.flush()
             os.fsync(file.fileno())
@@ -75,6 +95,7 @@ def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
 
     Raises:
         ReplayCorrupt: the file is missing or its content has changed.
+        Exception: what `is_damage` denies: the file may be whole.
     """
     path = folder / chunk.name
     try:
@@ -88,6 +109,8 @@ def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
                 for member in archive.namelist()
             }
     except Exception as error:  # zipfile raises many types on a damaged table of contents
+        if not is_damage(error):
+            raise
         raise ReplayCorrupt(f"replay chunk {path} cannot be used: {type(error).__name__}: {error}") from error
 
 

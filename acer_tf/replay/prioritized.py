@@ -144,14 +144,14 @@ class PrioritizedReplay(TrajectoryReplay):
         counters = np.array([self._oldest, self._newest], np.int64)
         return super().save(folder) | mine | {"largest": np.array(self._largest), "items": counters}
 
-    def restore(self, folder: Path, state: Mapping[str, np.ndarray]) -> None:
+    def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         saved = {n.removeprefix("priorities/"): array for n, array in state.items() if n.startswith("priorities/")}
         if not saved:
             raise ValueError("the saved replay has no priorities")
         # Restored before the rows, so that the replay is as before if either raises.
         priorities = type(self._priorities)(self._priorities.capacity)
         priorities.restore(saved)
-        super().restore(folder, state)
+        super().restore(folder, state, salvage=salvage)
         self._priorities = priorities
         self._largest = float(state["largest"])
         self._oldest, self._newest = (int(number) for number in state["items"])

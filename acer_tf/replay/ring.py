@@ -29,7 +29,7 @@ class Ring:
     """The last `capacity` rows of each of N environments that move in lockstep.
 
     The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
-    when the environments have been reset, it calls `seam` instead of `start`.
+    when the environments have been reset, it calls `seam` instead of `start` if a row is pending.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Ring:
         self._file = file
         self._ring, self._segments = self._allocate()
         self._rows = 0
+        self._lost = 0  # rows before this one could not be restored
         self._started = False
         self._chunks: list[Chunk] = []
 
@@ -88,7 +89,12 @@ class Ring:
     @property
     def stored(self) -> int:
         """Acted rows stored now per environment."""
-        return min(self._rows, self._capacity)
+        return min(self._rows - self._lost, self._capacity)
+
+    @property
+    def started(self) -> bool:
+        """Whether a row is pending."""
+        return self._started
 
     def start(self, observation: np.ndarray, age: np.ndarray) -> None:
         """Makes x_0 the pending row.
@@ -190,12 +196,19 @@ class Ring:
         return {
             "layout": encode(self._layout()),
             "rows": np.asarray(self._rows, np.int64),
+            **({"lost": np.asarray(self._lost, np.int64)} if self._lost else {}),
             **self._segments.save(),
             "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
         }
 
-    def restore(self, folder: Path, state: Mapping[str, np.ndarray]) -> None:
+    def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         """Restores what `save` returned and wrote, the pending row included. If it raises, the replay is as before.
+
+        Args:
+            folder: that `save` wrote to.
+            state: that `save` returned.
+            salvage: go without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
+                pending: call `start`.
 
         Raises:
             ValueError: the state is of a replay of other sizes.
@@ -208,21 +221,29 @@ class Ring:
                 "the saved replay has other sizes: "
                 + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
             )
-        rows = int(state["rows"])
-        chunks = [Chunk(*numbers) for numbers in state["chunks"].tolist()]
+        rows, lost = int(state["rows"]), int(state.get("lost", 0))
+        chunks: list[Chunk] = []
         ring, segments = self._allocate()
         segments.restore(state)
-        end = max(0, rows - self._capacity)
-        for chunk in chunks:
+        end = max(lost, rows - self._capacity)
+        for chunk in (Chunk(*numbers) for numbers in state["chunks"].tolist()):
             if chunk.first > end:
                 break
-            for name, values in read_chunk(folder, chunk).items():
+            end = chunk.last
+            try:
+                arrays = read_chunk(folder, chunk)
+            except ReplayCorrupt:
+                if not salvage:
+                    raise
+                lost, chunks = chunk.last, []
+                continue
+            for name, values in arrays.items():
                 # Later rows overwrite those that the saved replay no longer held.
                 ring[name][:, rows_held(name, chunk.first, chunk.last) % self._slots] = values
-            end = chunk.last
+            chunks.append(chunk)
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
-        self._ring, self._segments, self._rows = ring, segments, rows
+        self._ring, self._segments, self._rows, self._lost = ring, segments, rows, lost
         self._chunks, self._started = chunks, bool(chunks)
 
     @staticmethod
@@ -241,7 +262,7 @@ class Ring:
         row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in SHOWN}
         segments, chunks = self._segments.starts, self._chunks
         for holds, invariant in (
-            (self._started or self._rows == 0, "rows are appended only after start()"),
+            (self._started or not self.stored, "rows are appended only after start()"),
             *invariants(self._spec, first, age, row),
             ((np.diff(segments) > 0).all() and (segments <= self._rows).all(), "segments start in order"),
             (all(a.last == b.first for a, b in zip(chunks, chunks[1:], strict=False)), "chunks leave no gap"),

@@ -140,10 +140,10 @@ class TrajectoryReplay(Ring):
     def save(self, folder: Path) -> dict[str, np.ndarray]:
         return super().save(folder) | {"generator": encode(self._generator.bit_generator.state)}
 
-    def restore(self, folder: Path, state: Mapping[str, np.ndarray]) -> None:
+    def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         generator = np.random.Generator(np.random.PCG64())
         generator.bit_generator.state = decode(state["generator"])
-        super().restore(folder, state)
+        super().restore(folder, state, salvage=salvage)
         self._generator = generator
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:

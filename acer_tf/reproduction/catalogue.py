@@ -84,7 +84,7 @@ _EXPERIMENTS = (
     ),
     Experiment(
         name="table_atari49",
-        title="Atari 49 at 40M frames",
+        title="ACER and A3C on 49 Atari games",
         summary="ACER and A3C after 40M frames beside ACER, A2C and PPO of the PPO paper: the only ACER table by game.",
         examples=("--games=Pong,Breakout --total_steps=20_000 --seeds=2", "--games=openai7 --agents=acer"),
         sweep="atari",

@@ -60,7 +60,7 @@ def read_run(folder: str | Path) -> RunCurve:
             if (np.diff(curve.games) < 0).any():
                 raise ValueError("its number of games decreases")
             return curve
-    except (ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
     raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")
 

@@ -22,7 +22,7 @@ def define(values: flags.FlagValues) -> None:
     """Adds --draws, --best and --best_of."""
     flags.DEFINE_integer(
         "draws", 0, "draws of learning rate and δ per method from the paper's ranges; 0 for the preset's",
-        lower_bound=0, flag_values=values,
+        lower_bound=0, upper_bound=1000, flag_values=values,
     )  # fmt: skip
     flags.DEFINE_integer("best", 5, "with --draws: how many of them are shown", lower_bound=1, flag_values=values)
     flags.DEFINE_string(

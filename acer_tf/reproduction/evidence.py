@@ -11,13 +11,14 @@ Tables and figures can be regenerated from the folder alone.
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from acer_tf.files import read_json
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
@@ -36,7 +37,11 @@ class EvidenceError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class CellEvidence:
-    """What is known of one run."""
+    """What is known of one run.
+
+    Raises:
+        ValueError: a value is of the wrong type, or the name is not that of a folder. Anyone may have written the file.
+    """
 
     name: str  # its folder under runs/, which exists unless the state is "not begun"
     method: str  # label of its curve or column
@@ -48,6 +53,16 @@ class CellEvidence:
     commit: str | None = None  # of the code that started it
     reason: str = ""  # why it is not finished, if known
     policy: str | None = None  # path of its SavedModel
+
+    def __post_init__(self) -> None:
+        _require_types(self)
+        _require_names([self.name])
+        try:
+            numbers = self.seed, self.total_steps
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"the settings of {self.name} lack a value ({type(error).__name__} {error})") from error
+        if self.env == "" or not all(_is_of(number, int) for number in numbers):
+            raise ValueError(f"the settings of {self.name} have a value out of range")
 
     @property
     def env(self) -> str:
@@ -68,7 +83,11 @@ class CellEvidence:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """The content of experiment.json."""
+    """The content of experiment.json.
+
+    Raises:
+        ValueError: a value is of the wrong type, or a table or figure does not have the name of a file.
+    """
 
     name: str  # of the script that makes it
     title: str
@@ -77,6 +96,42 @@ class Evidence:
     cells: tuple[CellEvidence, ...] = ()  # finished or not
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
+
+    def __post_init__(self) -> None:
+        _require_types(self)
+        _require_names([*self.tables, *self.figures])
+
+
+def _require_types(record: CellEvidence | Evidence) -> None:
+    for name, kind in get_type_hints(type(record)).items():
+        if not _is_of(value := getattr(record, name), kind):
+            raise ValueError(f"its {name} cannot be {value!r:.60}")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is of an annotated type, and no number is negative or too large to be printed or converted."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return value in inner
+    if origin is UnionType:
+        return any(_is_of(value, each) for each in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_is_of(each, inner[0]) for each in value)
+    if origin is not None:
+        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+        return all(_is_of(key, inner[0]) and _is_of(each, inner[1]) for key, each in pairs)
+    if kind is int:
+        return type(value) is int and 0 <= value < 2**63
+    if kind is float:
+        return isinstance(value, float) or _is_of(value, int)
+    return kind is Any or isinstance(value, kind)
+
+
+def _require_names(names: Iterable[str]) -> None:
+    """Names become paths, which must not lead out of the experiment's folder."""
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > 200:
+            raise ValueError(f"{name!r:.60} cannot be the name of a file in it")
 
 
 def read_evidence(folder: Path) -> Evidence | None:
@@ -87,18 +142,14 @@ def read_evidence(folder: Path) -> Evidence | None:
     """
     path = folder / "experiment.json"
     try:
-        document = json.loads(path.read_text())
+        document = read_json(path)
         if document.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         cells = tuple(CellEvidence(**cell) for cell in document.pop("cells"))
-        if wrong := [cell.name for cell in cells if cell.state not in get_args(CellState)]:
-            raise ValueError(f"the state of {wrong[0]} is unknown")
-        for cell in cells:
-            _ = cell.env, cell.seed, cell.total_steps  # raise if a setting is missing
         return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise EvidenceError(f"{path} cannot be read ({type(error).__name__} {error}): move it away") from error
 
 
@@ -114,8 +165,8 @@ def own_evidence(folder: Path, name: str) -> Evidence | None:
     return known
 
 
-def require_folder(folder: Path) -> None:
-    """Creates an experiment's folder if needed, and checks that it is writable.
+def require_folder(folder: Path, flag: str = "output") -> None:
+    """Creates the folder that `flag` names if needed, and checks that it is writable.
 
     Raises:
         EvidenceError: it is not.
@@ -125,7 +176,7 @@ def require_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise EvidenceError(f"--output={folder} is not writable ({error.strerror}); choose another") from error
+        raise EvidenceError(f"--{flag}={folder} is not writable ({error.strerror}); choose another") from error
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -221,10 +272,17 @@ def collect(
 
 
 def copy_records(run: Path, kept: Path) -> None:
-    """Copies the existing records of a run into the evidence."""
+    """Copies the existing records of a run into the evidence.
+
+    Raises:
+        EvidenceError: there is a link in their place.
+    """
     kept.mkdir(parents=True, exist_ok=True)
     for name in RECORDS:
         if (run / name).is_file():
+            for place in (kept, kept / name):
+                if place.is_symlink():
+                    raise EvidenceError(f"{place} is a link, and would be written through: move it away")
             shutil.copyfile(run / name, kept / name)
 
 
@@ -259,18 +317,21 @@ def describe(
     except NoRowsYet:
         # Without a curve there is nothing to show, even if run.json says that it finished.
         state, finished = (None if state == "finished" else state), False
-    except CurveError as error:
+    except (CurveError, OverflowError) as error:
         damaged = set_aside(run / "progress.csv")
         raise EvidenceError(f"{run / 'progress.csv'} cannot be read ({error}); kept as {damaged}") from error
-    return CellEvidence(
-        name,
-        method,
-        record.settings,
-        state or ("finished" if finished else "interrupted"),
-        steps,
-        seconds,
-        mean_return,
-        record.commit,
-        reason,
-        str(policy) if policy is not None and policy.is_dir() else None,
-    )
+    try:
+        return CellEvidence(
+            name,
+            method,
+            record.settings,
+            state or ("finished" if finished else "interrupted"),
+            steps,
+            seconds,
+            mean_return,
+            record.commit,
+            reason,
+            str(policy) if policy is not None and policy.is_dir() else None,
+        )
+    except ValueError as error:
+        raise EvidenceError(f"{path} cannot be read as a run's record ({error})") from error

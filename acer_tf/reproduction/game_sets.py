@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from acer_tf.envs.families import ATARI_GAMES
+from acer_tf.reproduction.atari5 import WEIGHTS
 from acer_tf.reproduction.data_files import suggestion
 
 
@@ -23,8 +24,7 @@ GAME_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "atari49_dqn": _without(f"{_IN_NEITHER} Pitfall"),  # Mnih et al. 2015 (DQN); Nair et al. 2015 (Gorila)
         # OpenAI baselines' benchmark
         "openai7": ("BeamRider", "Breakout", "Enduro", "Pong", "Qbert", "Seaquest", "SpaceInvaders"),
-        # Aitchison et al. 2022, "Atari-5": the subset whose scores best predict the median over 57
-        "atari5": ("BattleZone", "DoubleDunk", "NameThisGame", "Phoenix", "Qbert"),
+        "atari5": tuple(WEIGHTS),  # Aitchison et al. 2022: the five whose scores best predict the median over 57
     }
 )
 

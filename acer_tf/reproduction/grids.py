@@ -44,8 +44,9 @@ ABLATION_TASKS = ("control/fish", "control/walker2d", "control/humanoid")  # of 
 ATARI_DEVIATIONS = (
     "Deviations: the paper does not state its learning rate, RMSProp's ε, start states or seeds; preset paper takes "
     "A3C's. Instead of 16 asynchronous threads there are 16 environments in lockstep, groups of which take turns, four "
-    "to an update that moves the weights as far as four threads' would; the gradient's norm is bounded by 40. Start "
-    "states have up to 30 no-ops; human-normalised scores use the no-op references."
+    "to an update that moves the weights as far as four threads' would; the gradient's norm is bounded by 40, and the "
+    "entropy weight is A3C's 0.01 (paper: 0.001). Start states have up to 30 no-ops; human-normalised scores use the "
+    "no-op references."
 )
 CONTROL_DEVIATIONS = (
     "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; tasks are "

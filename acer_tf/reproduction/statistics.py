@@ -84,7 +84,8 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int =
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
-    return _estimate(pair, metrics.probability_of_improvement, resamples, seed)
+    # metrics.probability_of_improvement of all pairs at once: thousands of resamples are a matter of seconds.
+    return _estimate(pair, lambda a, b: np.mean((np.sign(a[:, None] - b[None]) + 1) / 2), resamples, seed)
 
 
 def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:

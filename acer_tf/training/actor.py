@@ -53,7 +53,7 @@ class Actor:
         """
         if self._observation is None:
             first = self._env.reset()
-            begin = self._replay.seam if self._replay.rows else self._replay.start
+            begin = self._replay.seam if self._replay.started else self._replay.start
             begin(first.observation, first.age)
             self._observation = first.observation
         self._replay.begin_segment(self._state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from pathlib import Path
 from typing import Any
@@ -13,38 +12,17 @@ import psutil
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.declaration import declarations
-from acer_tf.envs import InvalidEnvironment
 from acer_tf.layers import RunningNormalization
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
-from acer_tf.rules import rules_for
 from acer_tf.settings import Settings, SettingsError, make_settings
-from acer_tf.torsos import default_network, torso_of
 from acer_tf.training.actor import Actor
 from acer_tf.training.loop import Loop
+from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
 
 PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networks, environments and batches
-
-
-def resolve(settings: Settings, spec: EnvironmentSpec) -> Settings:
-    """`settings` with every "auto" replaced by its value for this environment and machine, for the run's record.
-
-    Raises:
-        SettingsError: no network accepts the observations.
-    """
-    network, precision = settings.network, settings.precision
-    try:
-        if network == "auto":
-            network = default_network(spec)
-        if precision == "auto":
-            # Faster where large convolutions dominate and the processor multiplies bfloat16 in hardware; learning does
-            # not suffer (results/precision).
-            precision = "bfloat16" if torso_of(network).large and _has_fast_bfloat16() else "float32"
-    except ValueError as error:
-        raise SettingsError(f"--network={network}: {error}") from error
-    return dataclasses.replace(settings, network=network, precision=precision)
 
 
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
@@ -75,13 +53,7 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
         SettingsError: a user's class cannot be imported, or is not an `Agent`.
     """
-    if not settings.rule.accepts(continuous=spec.continuous):
-        kind = "continuous" if spec.continuous else "discrete"
-        size = f"[-1, 1]^{spec.action_size}" if spec.continuous else f"{spec.num_actions} actions"
-        raise InvalidEnvironment(
-            f"{settings.env} has a {kind} action space ({size}), for which --agent={settings.agent} is not made; "
-            f"it takes --agent={', '.join(rules_for(continuous=spec.continuous))}"
-        )
+    require_actions(settings, spec)
     module, _, name = (settings.rule.continuous if spec.continuous else settings.rule.discrete).partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -263,8 +235,3 @@ def _state_size(settings: Settings) -> int:
 def _burn_in(settings: Settings) -> int:
     """Rows before each replayed window; 0 without replay."""
     return settings.burn_in if settings.replay_ratio > 0 else 0
-
-
-def _has_fast_bfloat16() -> bool:
-    info = Path("/proc/cpuinfo")
-    return info.exists() and any(flag in info.read_text().split() for flag in ("amx_bf16", "avx512_bf16"))

@@ -2,7 +2,10 @@
 
 <folder>/replay/rows-*.npz    rows of the replay, each written once
 <folder>/<steps>/state.npz    weights, average policy network, optimizer, generators, counters, the replay's small state
-<folder>/<steps>/COMPLETE     written last
+<folder>/<steps>/COMPLETE     empty, for earlier versions, which take a checkpoint without it for an incomplete one
+
+A checkpoint gets its name once it is complete; until then it is <steps>.partial. Everything else in the folder is left
+alone.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import io
 import itertools
 import json
 import os
-import shutil
+import re
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -21,16 +24,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.replay import TrajectoryReplay
+from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
+from acer_tf.replay.chunks import is_chunk_file, is_damage
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
 _SENTINEL = "COMPLETE"
+_FILES = (_SENTINEL, _STATE)
 _JSON = "json"
+_NAME = re.compile(r"[0-9]{12,18}")
 
 
 class CheckpointError(RuntimeError):
     """No checkpoint could be written or read; the message says which file and why."""
+
+
+class DamagedError(CheckpointError):
+    """There are checkpoints, and the weights of none can be read."""
 
 
 class Snapshot(NamedTuple):
@@ -38,6 +48,7 @@ class Snapshot(NamedTuple):
 
     arrays: dict[str, np.ndarray]  # variables by name
     state: dict[str, Any]  # JSON-able counters and generators
+    lost: str = ""  # what of the replay could not be restored
 
 
 class Checkpoints:
@@ -58,11 +69,15 @@ class Checkpoints:
         Raises:
             CheckpointError: it could not be written (disk full); earlier checkpoints are untouched.
         """
-        final = self._folder / f"{max([step, *(int(path.name) + 1 for path in self._complete())]):012d}"
-        partial = final.with_suffix(".partial")
+        number = max([step, *(int(path.name) + 1 for path in self._checkpoints())])
         kept = KEPT
         try:
-            shutil.rmtree(partial, ignore_errors=True)
+            for leftover in self._checkpoints(".partial"):
+                _delete(leftover)
+            final, partial = self._names(number)
+            while os.path.lexists(final) or os.path.lexists(partial):
+                number += 1
+                final, partial = self._names(number)
             partial.mkdir(parents=True)
             replay_state = {}
             if replay is not None:
@@ -89,28 +104,35 @@ class Checkpoints:
         finally:
             self._clean(kept)
 
-    def restore(self, replay: TrajectoryReplay | None) -> Snapshot | None:
+    def restore(self, replay: TrajectoryReplay | None, *, salvage: bool = False) -> Snapshot | None:
         """The newest undamaged checkpoint, its rows restored into `replay`; None if there are no checkpoints.
 
         Damaged checkpoints are reported and renamed. The checkpoint of a finished run leaves `replay` unchanged.
 
         Args:
             replay: filled from the checkpoint; None to read only the snapshot (nothing is renamed then).
+            salvage: if all are damaged, take the newest with damage in the replay only, and the newest rows of that
+                replay that can be read.
 
         Raises:
-            CheckpointError: all checkpoints are damaged.
+            DamagedError: of no checkpoint can the weights be read; says how to go on.
+            CheckpointError: of none can the replay be read, or one may be whole, but cannot be read now.
         """
-        complete = self._complete()
-        damaged = []
-        for path in reversed(complete):
+        checkpoints = self._checkpoints()
+        damaged: list[Path] = []
+        weights: Path | None = None
+        for path in reversed(checkpoints):
             try:
-                members = _read(path / _STATE)
-                snapshot = Snapshot(_under("array/", members), json.loads(members[_JSON].tobytes()))
-                replay_state = _under("replay/", members)
+                snapshot, replay_state = _snapshot(path)
                 if replay is not None and replay_state:
                     replay.restore(self._replay_folder, replay_state)
             except Exception as error:  # damaged bytes raise nearly anything
-                print(f"checkpoint {path} is damaged ({type(error).__name__}: {error})", file=sys.stderr)
+                what = f"({type(error).__name__}: {error})"
+                if not is_damage(error):
+                    raise CheckpointError(f"checkpoint {path} cannot be read at present {what}") from error
+                print(f"checkpoint {path} is damaged {what}", file=sys.stderr)
+                if isinstance(error, ReplayCorrupt):
+                    weights = weights or path
                 damaged.append(path)
                 continue
             if damaged:
@@ -119,31 +141,52 @@ class Checkpoints:
                 for other in damaged:
                     set_aside(other)
             return snapshot
-        if complete:
+        if replay is not None and weights is not None and salvage:
+            snapshot, replay_state = _snapshot(weights)
+            replay.restore(self._replay_folder, replay_state, salvage=True)
+            for other in damaged[: damaged.index(weights)]:
+                set_aside(other)
+            return snapshot._replace(lost=f"{replay.stored:,} rows per environment are left of a damaged replay")
+        if weights:
             raise CheckpointError(
-                f"all {len(complete)} checkpoints in {self._folder} are damaged; start again in another folder"
+                f"all {len(checkpoints)} checkpoints in {self._folder} are damaged, but the weights of {weights} are "
+                "whole: --repair=replay continues with the part of the replay that can be read, and acer_tf export "
+                "writes its policy"
+            )
+        if checkpoints:
+            raise DamagedError(
+                f"all {len(checkpoints)} checkpoints in {self._folder} are damaged: give --repair=restart to begin "
+                "again at step 0, or choose another folder"
             )
         return None
 
-    def _complete(self) -> list[Path]:
-        return sorted(p.parent for p in self._folder.glob(f"*/{_SENTINEL}") if p.parent.name.isdigit())
+    def _names(self, number: int) -> tuple[Path, Path]:
+        """The folder of a checkpoint, and its name until it is complete."""
+        return self._folder / f"{number:012d}", self._folder / f"{number:012d}.partial"
+
+    def _checkpoints(self, suffix: str = "") -> list[Path]:
+        """Folders that `save` made, oldest first."""
+        found = [
+            path
+            for path in self._folder.glob(f"*{suffix}")
+            if _NAME.fullmatch(path.name.removesuffix(suffix)) and path.is_dir() and not path.is_symlink()
+        ]
+        # A number without these files is not a checkpoint; a partial one may not have them yet.
+        made = [path for path in found if suffix or any((path / name).exists() for name in _FILES)]
+        return sorted(made, key=lambda path: int(path.stem))
 
     def _clean(self, kept: int) -> None:
         """Deletes all but the newest `kept` checkpoints, incomplete ones, and chunks that none needs."""
-        complete = self._complete()
-        for path in complete[:-kept]:
-            (path / _SENTINEL).unlink()  # first, so that a partly deleted checkpoint is incomplete
-        for path in self._folder.glob("*"):
-            incomplete = path.name.isdigit() and not (path / _SENTINEL).exists()
-            if incomplete or path.suffix == ".partial":
-                shutil.rmtree(path)
+        checkpoints = self._checkpoints()
+        for path in [*checkpoints[:-kept], *self._checkpoints(".partial")]:
+            _delete(path)
         try:
-            states = [_under("replay/", _read(path / _STATE)) for path in complete[-kept:]]
+            states = [_snapshot(path)[1] for path in checkpoints[-kept:]]
         except Exception:  # the chunks of a damaged checkpoint are not known
             return
         needed = {name for state in states if state for name in TrajectoryReplay.chunk_files(state)}
         for path in self._replay_folder.glob("*"):
-            if path.name not in needed:
+            if is_chunk_file(path) and path.name not in needed:
                 path.unlink()
 
 
@@ -156,6 +199,19 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         }
 
 
+def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
+    """The snapshot of a checkpoint, and the small state of its replay; empty for a finished run."""
+    members = _read(path / _STATE)
+    return Snapshot(_under("array/", members), json.loads(members[_JSON].tobytes())), _under("replay/", members)
+
+
+def _delete(path: Path) -> None:
+    for name in _FILES:
+        (path / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it holds something that is not ours
+        path.rmdir()
+
+
 def _under(prefix: str, members: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
 
@@ -163,7 +219,7 @@ def _under(prefix: str, members: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 def set_aside(path: Path) -> Path:
     """Renames a damaged `path` to the first free <name>.damaged-<n>; returns the new path."""
     names = (path.with_name(f"{path.name}.damaged-{n}") for n in itertools.count(1))
-    return path.rename(next(name for name in names if not name.exists()))
+    return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 @contextlib.contextmanager

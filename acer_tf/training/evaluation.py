@@ -15,7 +15,7 @@ import imageio.v2 as imageio
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.envs import AtariPreset, VectorEnvironment, family_of
+from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
 from acer_tf.policy import Policy, PolicyError
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
@@ -23,6 +23,7 @@ MAX_NO_OPS = 30
 MAX_FRAMES = 108_000
 
 DEFAULT_NUM_ENVS = 16
+MOST = {"episodes": 1_000_000, "num_envs": 1000}  # what a machine can hold
 _REPORT_SECONDS = 10.0
 
 
@@ -81,7 +82,7 @@ def evaluate(
     num_envs: int = DEFAULT_NUM_ENVS,
     video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
-    env: envs.EnvFactory | None = None,
+    env: str | envs.EnvFactory | None = None,
 ) -> EvaluationResult:
     """Runs whole episodes in the environment that the policy's metadata names, and returns their raw scores.
 
@@ -105,17 +106,24 @@ def evaluate(
         video: an .mp4 file of the first episode of environment 0, written whole or not at all when that episode ends.
             The episodes are the same without it.
         report: receives a line of progress every 10 seconds.
-        env: makes one environment to use instead of the one that the metadata names.
+        env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
 
     Raises:
-        EvaluationError: episodes or num_envs below 1, a negative seed, or a video file that cannot be written.
-        InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video.
+        EvaluationError: a number out of range, or a video file that cannot be written.
+        InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
+            alone names a module of it ("module:Id-v0"), which could be anyone's code.
+        EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         PolicyError: the policy does not fit the installed environment, or its probabilities are not finite.
         OSError: the video could not be written (disk full).
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
         if value < least:
             raise EvaluationError(f"--{name}={value}: must be at least {least}")
+        if value > MOST.get(name, value):
+            raise EvaluationError(f"--{name}={value}: must be at most {MOST[name]}")
+    env_id = env if isinstance(env, str) else policy.metadata["env"]
+    if env is None:
+        refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
     num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
     # The third word sets it apart from training, which seeds its environments with (seed, steps).
@@ -124,16 +132,17 @@ def evaluate(
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
-        world = _environment(policy, num_envs, (seed, 0, 1), render=video is not None, factory=env)
+        factory = None if isinstance(env, str) else env
+        world = _environment(policy, env_id, num_envs, (seed, 0, 1), render=video is not None, factory=factory)
         stack.callback(world.close)
         if recorder is not None:
-            recorder.start(_video_fps(policy, world))
+            recorder.start(_video_fps(env_id, world))
         progress = _Progress(episodes, report)
         step, first_state = world.reset(), policy.initial_state(num_envs)
         state = first_state
         while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
             if recorder is not None and not scored[0]:
-                recorder.add(world.render()[0])
+                recorder.add(world.render())
             answer = policy.answer(step.observation, state)
             step = world.step(_choose(answer, None if greedy else random))
             # As in training: the masked row was the last of the old episode.
@@ -142,7 +151,7 @@ def evaluate(
             length += step.mask
             for i in np.flatnonzero(step.last):
                 if recorder is not None and i == 0 and not scored[0]:
-                    recorder.add(world.render()[0])
+                    recorder.add(world.render())
                     recorder.finish()
                 if len(scored[i]) < quota[i]:
                     scored[i].append((float(score[i]), int(length[i])))
@@ -150,7 +159,7 @@ def evaluate(
             progress.note(sum(map(len, scored)), int(step.mask.sum()))
     returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
     return EvaluationResult(
-        env=policy.metadata["env"],
+        env=env_id,
         greedy=greedy,
         seed=seed,
         num_envs=num_envs,
@@ -161,9 +170,8 @@ def evaluate(
 
 
 def _environment(
-    policy: Policy, num_envs: int, seed: tuple[int, ...], *, render: bool, factory: envs.EnvFactory | None
+    policy: Policy, env_id: str, num_envs: int, seed: tuple[int, ...], *, render: bool, factory: envs.EnvFactory | None
 ) -> VectorEnvironment:
-    env_id = policy.metadata["env"]
     options: dict[str, Any] = {"atari_preset": _protocol(policy)} if family_of(env_id).atari else {}
     env = envs.make(env_id, num_envs, seed, render=render, factory=factory, **options)
     if env.spec != policy.spec:
@@ -173,11 +181,20 @@ def _environment(
 
 
 def _protocol(policy: Policy) -> AtariPreset:
-    try:
-        preset = AtariPreset(**policy.metadata["atari_preset_values"])
-    except TypeError as error:
-        raise PolicyError(f"the policy's atari_preset_values are not those of an Atari preset: {error}") from error
-    return dataclasses.replace(preset, max_no_ops=MAX_NO_OPS, max_frames=MAX_FRAMES, life_loss_ends_return=False)
+    usual = dataclasses.asdict(ATARI_PRESETS["acer2016"])
+    values = dict(policy.metadata["atari_preset_values"] or {})
+    values |= {"max_no_ops": MAX_NO_OPS, "max_frames": MAX_FRAMES, "life_loss_ends_return": False}
+    wrong = values.keys() ^ usual.keys()
+    for name in usual.keys() - wrong:
+        # ALE waits forever for an observation without pixels.
+        low, high = (1, MAX_FRAMES) if type(usual[name]) is int else (0, 1)
+        if type(values[name]) is not type(usual[name]) or not low <= values[name] <= high:
+            wrong.add(name)
+    if wrong:
+        raise PolicyError(
+            f"the policy's atari_preset_values are not those of an Atari preset: {', '.join(sorted(wrong))}"
+        )
+    return AtariPreset(**values)
 
 
 def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None) -> np.ndarray:
@@ -260,6 +277,6 @@ class _Video:
         self._partial.replace(self._path)
 
 
-def _video_fps(policy: Policy, env: VectorEnvironment) -> float:
+def _video_fps(env_id: str, env: VectorEnvironment) -> float:
     """Simulations with a clock are shown in real time."""
-    return env.steps_per_second or family_of(policy.metadata["env"]).pictures_per_second
+    return env.steps_per_second or family_of(env_id).pictures_per_second

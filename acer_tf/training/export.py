@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Callable, Mapping
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +18,15 @@ import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.envs import ATARI_PRESETS, family_of
+from acer_tf.files import POLICY_METADATA
 from acer_tf.networks import ContinuousNetwork, Network
-from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, METADATA, SIGNATURE, input_signature
+from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
+
+_PATIENCE_SECONDS = 120.0  # for another export into the same folder, which takes seconds
+
+
+class PolicyFolderError(OSError):
+    """No policy can be written to a folder; the message says why. Nothing has been changed."""
 
 
 def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
@@ -32,28 +44,93 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
 
     Raises:
         ValueError: a missing, unknown or unwritable entry of `metadata`; nothing has been written.
-        OSError: `directory` holds something other than a policy, or writing failed (disk full); it is unchanged.
+        PolicyFolderError: `directory` holds something other than a policy, cannot be written, or is in use.
+        OSError: writing failed (disk full); `directory` is unchanged.
     """
+    with exporting(directory) as export:
+        export(network, metadata)
+
+
+@contextlib.contextmanager
+def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork, Mapping[str, Any]], None]]:
+    """Exclusive use of a policy's folder; yields a function that exports a network with its metadata to it.
+
+    Processes of this machine wait for each other. Whoever reads the checkpoint in this context therefore never
+    replaces a policy by an older one of the same run. If the context exports nothing, it leaves nothing.
+
+    Raises:
+        PolicyFolderError, OSError: as `export_policy`.
+    """
+    given, directory = directory, Path(os.path.realpath(directory))
+    # A name of this machine's, because the lock may not reach others; the next export removes what a killed one left.
+    work = directory.with_name(f".{directory.name}.{socket.gethostname()}.export")
+    with contextlib.ExitStack() as stack:
+        try:
+            made = [folder for folder in directory.parents if not folder.exists()]
+            stack.callback(_remove_empty, made)
+            if not os.path.lexists(directory.parent):
+                directory.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(os.close, _lock(directory.parent))
+            _clear(work, directory)
+            if os.path.lexists(directory) and not (directory / POLICY_METADATA).exists() and not _is_empty(directory):
+                raise PolicyFolderError(f"{given} exists and is not a policy (no {POLICY_METADATA}): not replaced")
+            work.mkdir()
+        except PolicyFolderError:
+            raise
+        except OSError as error:
+            raise PolicyFolderError(f"no policy can be written to {given}: {error.strerror}") from error
+        stack.callback(_clear, work, directory)
+        yield lambda network, metadata: _export(network, metadata, directory, work)
+
+
+def _export(network: Network | ContinuousNetwork, metadata: Mapping[str, Any], directory: Path, work: Path) -> None:
     document = _document(network, metadata)
-    directory = Path(directory).resolve()
-    if directory.exists() and not (directory / METADATA).exists() and not _is_empty_folder(directory):
-        raise FileExistsError(f"{directory} exists and is not a policy (no {METADATA}): not replaced")
-    # Fixed names, so that the next export removes what a killed process left.
-    new, old = directory.with_name(f".{directory.name}.new"), directory.with_name(f".{directory.name}.old")
-    shutil.rmtree(new, ignore_errors=True)
+    new = work / "new"
     try:
-        new.mkdir(parents=True)
-        (new / METADATA).write_text(document, encoding="utf-8")
+        new.mkdir()
+        (new / POLICY_METADATA).write_text(document, encoding="utf-8")
         module = _module(network)
         signatures = {SIGNATURE: module.act}
         if network.state_size:
             signatures[INITIAL_STATE] = module.initial_state
         tf.saved_model.save(module, str(new), signatures=signatures)
-        _swap(new, directory, old)
     except tf.errors.OpError as error:
         raise OSError(f"policy not written to {directory}: {error.message}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    if directory.exists():
+        directory.rename(work / "old")
+    new.rename(directory)
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor of `folder` that excludes other exports into it until it is closed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    ends = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError as error:
+                if time.monotonic() > ends:
+                    raise PolicyFolderError(f"another process is exporting to {folder}: try again later") from error
+            time.sleep(0.1)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _clear(work: Path, directory: Path) -> None:
+    """Removes what an export left; the old policy is put back if the new one did not take its place."""
+    old = work / "old"
+    if old.exists() and not directory.exists():
+        old.rename(directory)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any]) -> str:
@@ -86,7 +163,14 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
     module = tf.Module()
     # Only the variables: a module that also holds the Keras model stores the weights twice.
     module.weights = [variable.value for variable in answer.weights]
-    module.act = tf.function(answer.function, input_signature=input_signature(network.spec, size))
+    signature = input_signature(network.spec, size)
+
+    def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
+        checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
+        return answer.function(*checked)
+
+    module.act = tf.function(act, input_signature=signature)
     if size:
 
         def initial_state(count: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -157,18 +241,5 @@ def _continuous(network: ContinuousNetwork) -> _Answer:
     return _Answer(act, twin.state.weights)
 
 
-def _swap(new: Path, directory: Path, old: Path) -> None:
-    shutil.rmtree(old, ignore_errors=True)
-    if directory.exists():
-        directory.rename(old)
-    try:
-        new.rename(directory)
-    except BaseException:
-        if old.exists():
-            old.rename(directory)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _is_empty_folder(directory: Path) -> bool:
+def _is_empty(directory: Path) -> bool:
     return directory.is_dir() and not any(directory.iterdir())

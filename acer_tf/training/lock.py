@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -16,7 +17,7 @@ class Lock:
     """Exclusive use of a run folder by one process, until `release` or the end of the process.
 
     Args:
-        folder: created if it does not exist.
+        folder: created if it does not exist, and deleted by `release` if nothing was written to it.
         flag: that named it, for messages.
 
     Raises:
@@ -24,15 +25,21 @@ class Lock:
     """
 
     def __init__(self, folder: Path, flag: str = "run_dir") -> None:
+        self._path = folder / "lock"
+        self._made: list[Path] = []
         try:
+            self._made = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / "lock").open("a+")
+            # A link would be written through.
+            self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
         except OSError as error:
+            self._delete_made()
             raise RunFolderError(f"--{flag}={folder} cannot be used: {error}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
+                raise OSError("its holder has just deleted it")
         except OSError as error:
-            self._file.seek(0)
             holder = self._file.read().strip() or "an unknown process"
             self._file.close()
             raise RunFolderError(f"--{flag}={folder} is in use by {holder}") from error
@@ -42,4 +49,13 @@ class Lock:
 
     def release(self) -> None:
         self._file.truncate(0)
+        with contextlib.suppress(OSError):
+            if self._made and os.listdir(self._path.parent) == [self._path.name]:
+                self._path.unlink()
         self._file.close()
+        self._delete_made()
+
+    def _delete_made(self) -> None:
+        for path in self._made:
+            with contextlib.suppress(OSError):  # not empty, or not made
+                path.rmdir()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import datetime
+import hashlib
+import io
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from acer_tf.training.lock import RunFolderError
+from acer_tf.training.records import RecordError, read_progress
 
 
 class Progress:
@@ -21,37 +26,29 @@ class Progress:
     Args:
         folder: the run folder.
         step: environment steps at the checkpoint; 0 for a new run.
-        position: bytes of progress.csv at the checkpoint.
-
-    Raises:
-        RunFolderError: progress.csv is shorter than the checkpoint says.
+        position: bytes of progress.csv at the checkpoint, which are there still (see `require_progress`).
     """
 
     def __init__(self, folder: Path, step: int, position: int) -> None:
         self._path = folder / "progress.csv"
-        size = self._path.stat().st_size if self._path.exists() else 0
-        if size < position:
-            raise RunFolderError(
-                f"{self._path} has {size} bytes, but had {position} at the checkpoint of step {step:,}: put the file "
-                "back, or start again in another folder"
-            )
-        self._file = self._path.open("a+", newline="")
+        self._file = self._path.open("a+b")
+        self._file.seek(0)
+        kept, later = self._file.read(position), self._file.read()
+        if (cut := later.count(b"\n") - (not position)) > 0:
+            print(f"{self._path}: {cut} rows after step {step:,} are cut and made again", file=sys.stderr)
         self._file.truncate(position)
-        self._columns: list[str] | None = None
-        if position:
-            self._file.seek(0)
-            self._columns = next(csv.reader(self._file))
-            self._file.seek(0, os.SEEK_END)
+        # Of what was written, not of what the disk holds later.
+        self._written, self._sha256 = position, hashlib.sha256(kept)
+        self._columns = next(csv.reader([kept.decode().partition("\n")[0]])) if position else None
         self._events = EventFileWriter(str(folder / "tensorboard"))
         # TensorBoard discards what an earlier process logged from this step on.
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
 
-    def position(self) -> int:
-        """Bytes of progress.csv, after syncing it to disk."""
-        self._file.flush()
+    def state(self) -> dict[str, Any]:
+        """JSON-able: bytes of progress.csv and their checksum, after syncing it to disk."""
         os.fsync(self._file.fileno())
-        return self._path.stat().st_size
+        return {"position": self._written, "progress_sha256": self._sha256.hexdigest()}
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
         """Appends one row; None is an empty cell. The first row sets the columns.
@@ -59,14 +56,20 @@ class Progress:
         Raises:
             RunFolderError: the file has other columns: a different version wrote it.
         """
-        writer = csv.writer(self._file, lineterminator="\n")
-        if self._columns is None:
-            self._columns = list(row)
-            writer.writerow(self._columns)
+        new = self._columns is None
+        self._columns = self._columns or list(row)
         if list(row) != self._columns:
             raise RunFolderError(f"{self._path} has the columns {self._columns}, not {list(row)}")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if new:
+            writer.writerow(self._columns)
         writer.writerow(["" if value is None else value for value in row.values()])
+        line = text.getvalue().encode()
+        self._file.write(line)
         self._file.flush()
+        self._written += len(line)
+        self._sha256.update(line)
         values = [
             summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in row.items() if value is not None
         ]
@@ -81,12 +84,34 @@ class Progress:
         self._events.close()
 
 
-def progress_line(row: Mapping[str, float | int | None], total_steps: int) -> str:
-    """Steps, frames, rate, time left and mean return, in one line."""
+def require_progress(folder: Path, state: Mapping[str, Any]) -> None:
+    """Checks that progress.csv still begins with the rows of a checkpoint, given its `Progress.state`.
+
+    Raises:
+        RunFolderError: it does not; says how to go on.
+    """
+    try:
+        read_progress(folder, state["position"], state.get("progress_sha256"))  # earlier versions wrote no checksum
+    except RecordError as error:
+        raise RunFolderError(
+            f"{error}: put the file back, or give --repair=progress to continue with a new one"
+        ) from error
+
+
+def progress_line(row: Mapping[str, float | int | None], total_steps: int, slower_at: int = 0) -> str:
+    """Steps, frames, rate, time left and mean return, in one line.
+
+    Args:
+        row: of progress.csv.
+        total_steps: of the run.
+        slower_at: the step from which the rate is the run's usual one; up to there, the time left is a lower bound.
+    """
     steps, rate = row["steps"] or 0, row["steps_per_second"] or 0.0
-    left = datetime.timedelta(seconds=round(max(0, total_steps - steps) / rate)) if rate else "?"
+    left = str(datetime.timedelta(seconds=round(max(0, total_steps - steps) / rate))) if rate else "?"
+    if steps < min(slower_at, total_steps):
+        left = f"more than {left}"
     mean_return = "no episode finished yet" if row["mean_return"] is None else f"mean return {row['mean_return']:.2f}"
     return (
-        f"{100 * steps / total_steps:5.1f} %  {steps:,} steps ({row['frames']:,} frames)  {rate:,.0f} steps/s  "
+        f"{100 * min(1, steps / total_steps):5.1f} %  {steps:,} steps ({row['frames']:,} frames)  {rate:,.0f} steps/s  "
         f"{left} left  {mean_return}"
     )

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import datetime
+import hashlib
 import io
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from acer_tf.files import read_json, write_whole
 from acer_tf.settings_record import jsonable
+from acer_tf.training.commit import code_version
 from acer_tf.training.provenance import packages, provenance
 from acer_tf.types import EnvironmentSpec
 
@@ -41,10 +46,8 @@ def read_record(folder: Path) -> RunRecord:
         RecordError: it does not exist, or cannot be read.
     """
     path = folder / "run.json"
-    if not path.exists():
-        raise RecordError(f"{path} is missing")
     try:
-        document = dict(json.loads(path.read_text()))
+        document = dict(read_json(path))
         spec: dict[str, Any] = document.get("environment", {})
         spec = {n: tuple(v) if isinstance(v, list) else v for n, v in spec.items()}
         return RunRecord(
@@ -54,22 +57,25 @@ def read_record(folder: Path) -> RunRecord:
             EnvironmentSpec(**spec) if spec else None,
             document,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except FileNotFoundError as error:
+        raise RecordError(f"{path} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path} cannot be read as a run's record ({error})") from error
 
 
-def read_progress(folder: Path, size: int | None = None) -> dict[str, np.ndarray]:
+def read_progress(folder: Path, size: int | None = None, sha256: str | None = None) -> dict[str, np.ndarray]:
     """The columns of the progress.csv in `folder`, also while a run writes it.
 
     Args:
         folder: of the run.
         size: bytes to read, which must end with a row; None for all complete rows.
+        sha256: of these bytes; None if it is not known.
 
     Returns:
         [P] float64 by column name, NaN for an empty cell; empty if nothing has been written yet.
 
     Raises:
-        RecordError: the file is not a learning curve, or shorter than `size`.
+        RecordError: the file is not a learning curve, shorter than `size`, or has another `sha256`.
     """
     path = folder / "progress.csv"
     try:
@@ -77,6 +83,8 @@ def read_progress(folder: Path, size: int | None = None) -> dict[str, np.ndarray
         if size is not None and len(content) < size:
             raise ValueError(f"it has {len(content)} bytes, but had {size} at the last checkpoint")
         whole = content[:size] if size is not None else content[: content.rfind(b"\n") + 1]
+        if sha256 is not None and hashlib.sha256(whole).hexdigest() != sha256:
+            raise ValueError(f"its first {len(whole)} bytes are not those of the last checkpoint")
         if whole and not whole.endswith(b"\n"):
             raise ValueError("its last line is incomplete")
         head, *lines = list(csv.reader(io.StringIO(whole.decode(), newline=""))) or [[]]
@@ -107,8 +115,22 @@ def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str
     write_json(folder / "run.json", run_document(settings, details))
 
 
+def amend_record(folder: Path, settings: Mapping[str, Any], step: int, notes: Sequence[str]) -> None:
+    """Records in run.json that the run continues at `step` with `settings`, and what is not as before."""
+    document = read_record(folder).document
+    for name in ("finished", "steps", "seconds"):
+        document.pop(name, None)
+    history = [*document.get("history", []), history_entry(step, notes)]
+    write_json(folder / "run.json", document | {"settings": jsonable(settings), "history": history})
+
+
+def history_entry(step: int, notes: Sequence[str]) -> dict[str, Any]:
+    """An entry of run.json's "history": what was changed or lost when the run continued at `step`."""
+    time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    command = ["python", *sys.orig_argv[1:]]
+    return {"step": step, "time": time, "command": command, "commit": code_version()["commit"], "notes": list(notes)}
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Writes `path` atomically."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(document, indent=2) + "\n")
-    partial.replace(path)
+    write_whole(path, json.dumps(document, indent=2) + "\n")

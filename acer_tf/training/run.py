@@ -15,7 +15,7 @@ import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
-from acer_tf.settings import Settings
-from acer_tf.settings_record import differences, settings_document, settings_from
+from acer_tf.files import missing_parts
+from acer_tf.settings import Settings, SettingsError
+from acer_tf.settings_record import settings_document, settings_from
 from acer_tf.training.actor import Actor, NonFiniteError
 from acer_tf.training.build import (
     derive_seed,
@@ -33,15 +34,17 @@ from acer_tf.training.build import (
     make_network,
     make_replay,
     require_effect,
-    resolve,
 )
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.commit import code_version
-from acer_tf.training.export import export_policy
+from acer_tf.training.export import exporting
 from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.progress import Progress, progress_line
 from acer_tf.training.provenance import package_versions
-from acer_tf.training.records import RecordError, RunRecord, begin_record, read_record, write_json
+from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
+from acer_tf.training.resolve import resolve
+from acer_tf.training.resume import REPAIRS, resume
+from acer_tf.training.run_folder import record_in, require_same_run
 from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 
@@ -63,21 +66,24 @@ def train(
     checkpoint_minutes: float = 10.0,
     threads: int = 0,
     replay_file: str | Path | None = None,
+    repair: Collection[str] = (),
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
     on_row: Callable[[Row], None] | None = None,
 ) -> Path:
-    """Trains for `settings.total_steps`; resumes the run in `run_dir` if it was interrupted.
+    """Trains for `settings.total_steps`; resumes the run in `run_dir` if it was interrupted, or was shorter.
 
     >>> settings = acer_tf.make_settings(env="CartPole-v1", total_steps=30_000, replay_start=100)
     >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row: print(row["mean_return"]))
 
     Args:
-        settings: of the run.
+        settings: of the run. A run continues with those that it began with, but for more `total_steps` or another
+            `log_interval`.
         run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
         threads: of TensorFlow and of ALE's emulators, see `use_threads`; 0 for what suits the machine.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
+        repair: what may be given up of a damaged run that could not continue otherwise: names of `resume.REPAIRS`.
         quiet: print no progress lines.
         env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
         on_row: called with each row of progress.csv once it is written: Python numbers or None, by column. If it
@@ -89,18 +95,25 @@ def train(
 
     Raises:
         InvalidEnvironment, SettingsError: bad input; nothing was started or written.
-        RunFolderError: the folder is in use, or holds another run.
+        RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
+            of its checkpoint.
         Interrupted: by a signal; a checkpoint was written.
+        EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: a checkpoint could not be written, or none could be read.
         OSError: another file could not be written (disk full); the last checkpoint is intact.
         Exception: what `on_row` raised.
     """
+    if not str(run_dir):
+        raise RunFolderError("--run_dir= must name a folder")
+    if unknown := set(repair) - set(REPAIRS):
+        raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
     run_dir = Path(run_dir)
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
-    settings = resolve(settings, spec)
+    known = record_in(run_dir)
+    settings = resolve(settings, spec, known.settings if known else None)
     # A run that an older version accepted may continue.
-    if not _require_same_run(settings, run_dir):
+    if not require_same_run(settings, run_dir)[0]:
         require_effect(settings, spec)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
@@ -108,12 +121,13 @@ def train(
     lock = Lock(run_dir)
     try:
         # Again under the lock: another process may have begun a run here in the meantime.
-        known = _require_same_run(settings, run_dir)
-        if known and known.finished and (run_dir / "policy").exists():
+        known, changes = require_same_run(settings, run_dir)
+        longer = known is not None and known.settings["total_steps"] < settings.total_steps
+        if known and known.finished and not longer and not missing_parts(run_dir / "policy"):
             _say(quiet, f"{run_dir} holds this run, already finished")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
-        run = _Run(settings, run_dir, agent, replay, Checkpoints(run_dir / "checkpoints"), in_use, env)
+        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, env)
         try:
             with StopRequest("writing a checkpoint, then stopping") as stop:
                 run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
@@ -136,18 +150,24 @@ def export_run(run_dir: Path, directory: Path) -> int:
         RunFolderError: `run_dir` holds no run, or no checkpoint yet.
         SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
         CheckpointError: all checkpoints are damaged.
+        PolicyFolderError, OSError: as `exporting`.
     """
-    record = _record(run_dir)
+    record = record_in(run_dir)
     if record is None:
         raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
     settings = settings_from(record.settings)
-    snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
-    if snapshot is None:
-        raise RunFolderError(f"{run_dir} has no checkpoint yet")
-    agent = make_agent(settings, record.environment or envs.spec(settings.env, atari_preset=settings.atari_preset))
-    _assign(agent, snapshot.arrays)
-    steps = snapshot.state["actor"]["steps"]
-    export_policy(agent.network, directory, policy_metadata(settings, steps))
+    with exporting(directory) as export:
+        snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
+        if snapshot is None or not snapshot.state["actor"]["steps"]:
+            raise RunFolderError(f"{run_dir} has no checkpoint yet")
+        spec = record.environment
+        if spec is None:
+            envs.refuse_module(settings.env, "run.json is too old to export without it")
+            spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+        agent = make_agent(settings, spec)
+        _assign(agent, snapshot.arrays)
+        steps = snapshot.state["actor"]["steps"]
+        export(agent.network, policy_metadata(settings, steps))
     return steps
 
 
@@ -160,25 +180,23 @@ class _Run:
         folder: Path,
         agent: Agent,
         replay: Any,
-        checkpoints: Checkpoints,
+        changes: Collection[str],
+        repair: Collection[str],
         threads: dict[str, int],
         factory: envs.EnvFactory | None,
     ) -> None:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
-        self._checkpoints = checkpoints
-        snapshot = checkpoints.restore(replay)
+        self._checkpoints = Checkpoints(folder / "checkpoints")
+        snapshot, notes = resume(folder, self._checkpoints, replay, repair)
         if snapshot is not None:
             _assign(agent, snapshot.arrays)
         state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
         steps = state["actor"]["steps"]
-        if snapshot is None:
-            if (folder / "run.json").exists():
-                print(f"{folder} has no checkpoint yet: starting from step 0", file=sys.stderr)
-            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
-            if settings.family.atari:
-                details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
-            begin_record(folder, dataclasses.asdict(settings), details)
-        self._progress = Progress(folder, steps, state["position"])
+        notes = [*changes, *notes]
+        if snapshot is not None and not replay.started and 0 < steps < settings.total_steps:
+            notes.append("continued from the weights, with an empty replay")
+        for note in notes:
+            print(f"{folder}, step {steps:,}: {note}", file=sys.stderr)
         self._env = envs.make(
             settings.env,
             settings.num_envs,
@@ -187,11 +205,26 @@ class _Run:
             threads=threads["emulators"],
             factory=factory,
         )
-        actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
-        self._loop = make_loop(settings, actor, agent, replay)
-        if snapshot is not None:
-            actor.restore(snapshot.state["actor"])
-            self._loop.restore(snapshot.state["loop"])
+        try:
+            actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
+            self._loop = make_loop(settings, actor, agent, replay)
+            if snapshot is None:
+                details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
+                if settings.family.atari:
+                    details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
+                if notes:
+                    details["history"] = [history_entry(0, notes)]
+                begin_record(folder, settings_document(settings), details)
+            else:
+                actor.restore(snapshot.state["actor"])
+                self._loop.restore(snapshot.state["loop"])
+                if notes:
+                    amend_record(folder, settings_document(settings), steps, notes)
+            self._progress = Progress(folder, steps, state["position"])
+        except BaseException:
+            self._env.close()
+            raise
+        self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
         self._began = time.monotonic()
         self._logged = (steps, self._seconds())
@@ -204,12 +237,16 @@ class _Run:
         self, stop: StopRequest, checkpoint_seconds: float, quiet: bool, on_row: Callable[[Row], None] | None
     ) -> None:
         settings = self._settings
-        if self.steps:
+        if self._resumed:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
         replay_start = settings.replay_start * settings.num_envs
         if settings.replay_ratio and replay_start > settings.total_steps:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
             _say(quiet, f"no replay in this run: {per_environment}, {replay_start:,} steps in total")
+        # The first interval with replay throughout tells the rate that will last.
+        slower_at = replay_start + settings.log_interval if settings.replay_ratio else 0
+        if self._unsaved:
+            self._save()
         saved = time.monotonic()
         while self.steps < settings.total_steps:
             interval = self.steps // settings.log_interval
@@ -217,7 +254,7 @@ class _Run:
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 row = self._row()
                 self._progress.write(row)
-                _say(quiet, progress_line(row, settings.total_steps))
+                _say(quiet, progress_line(row, settings.total_steps, slower_at))
                 if on_row is not None:
                     try:
                         on_row(row)
@@ -234,7 +271,8 @@ class _Run:
     def finish(self) -> Path:
         self._save(with_replay=False)
         policy = self._folder / "policy"
-        export_policy(self._agent.network, policy, policy_metadata(self._settings, self.steps))
+        with exporting(policy) as export:
+            export(self._agent.network, policy_metadata(self._settings, self.steps))
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
         write_json(self._folder / "run.json", read_record(self._folder).document | done)
         return policy
@@ -248,7 +286,7 @@ class _Run:
             "actor": self._loop.actor.state(),
             "loop": self._loop.state(),
             "seconds": self._seconds(),
-            "position": self._progress.position(),
+            **self._progress.state(),
         }
         arrays = {name: np.asarray(variable.value) for name, variable in self._agent.variables().items()}
         for name, array in arrays.items():
@@ -284,33 +322,6 @@ class _Run:
         return self._seconds_before + time.monotonic() - self._began
 
 
-def _require_same_run(settings: Settings, run_dir: Path) -> RunRecord | None:
-    """The record in `run_dir`, None for a new run; raises RunFolderError if the folder holds something else."""
-    if run_dir.exists() and not run_dir.is_dir():
-        raise RunFolderError(f"--run_dir={run_dir} is not a folder")
-    record = _record(run_dir)
-    if record is None:
-        for name in ("progress.csv", "checkpoints"):
-            if (run_dir / name).exists():
-                raise RunFolderError(f"--run_dir={run_dir} has a {name} but no run.json: choose another folder")
-        return None
-    lines = differences(record.settings, settings_document(settings))
-    if lines:
-        raise RunFolderError(
-            f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
-            "give those flags the values there to continue it, or choose another folder"
-        )
-    return record
-
-
-def _record(run_dir: Path) -> RunRecord | None:
-    """The record in `run_dir`; None if it holds no run."""
-    try:
-        return read_record(run_dir) if (run_dir / "run.json").exists() else None
-    except RecordError as error:
-        raise RunFolderError(f"{error}: choose another folder") from error
-
-
 def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
     variables = agent.variables()
     shapes = {name: tuple(v.shape) for name, v in variables.items()}
@@ -321,7 +332,7 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
 
 
 def policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
-    """The metadata for `export_policy` of a policy trained for `steps` steps with resolved `settings`."""
+    """The metadata for the export of a policy trained for `steps` steps with resolved `settings`."""
     return {
         "env": settings.env,
         "atari_preset": settings.atari_preset if settings.family.atari else None,

@@ -69,7 +69,14 @@ def test_bad_flags_end_with_status_2(tmp_path, flags, capsys):
 def test_a_folder_that_cannot_be_is_refused_first(tmp_path, capsys):
     (tmp_path / "out").write_text("a file")
     assert main(tmp_path) == 2
-    assert "out cannot be made" in capsys.readouterr().err
+    assert f"error: --output={tmp_path}/out is not writable" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["scratch", "output", "json"])
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, flag, capsys):
+    # Linux allows no files there, not even to root.
+    assert main(tmp_path, "--only=machine", f"--{flag}=/proc" + ("/x.json" if flag == "json" else "")) == 2
+    assert capsys.readouterr().err.startswith(f"error: --{flag}=/proc is not writable (")
 
 
 def test_measurements_of_other_groups_are_not_lost(tmp_path, monkeypatch, capsys):
@@ -99,7 +106,7 @@ def test_some_groups_have_a_folder_of_their_own(tmp_path, monkeypatch, flags, fo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("a file")
     assert benchmark.main(["benchmark", *flags]) == 2
-    assert f"error: {folder} cannot be made" in capsys.readouterr().err
+    assert f"error: --output={folder} is not writable" in capsys.readouterr().err
 
 
 def test_in_a_checkout_the_package_has_it_as_a_command(capsys):

@@ -19,5 +19,8 @@ with (run_dir / "progress.csv").open("w", newline="") as file:
     for n in range(1, 11):
         score = 0.1 * n + options.seed
         writer.writerow([n * settings["total_steps"] // 10, n, 5 * n, score, score])
-(run_dir / "policy").mkdir()
+for part in ("metadata.json", "saved_model.pb", "variables.index", "variables.data-00000-of-00001"):
+    path = run_dir / "policy" / ("variables" if part.startswith("variables") else "") / part
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
 (run_dir / "run.json").write_text(json.dumps({"settings": settings, "commit": None, "finished": True}))

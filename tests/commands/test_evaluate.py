@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from absl import flags
 
-from acer_tf import envs
+from acer_tf import envs, policy
 from acer_tf.commands import evaluate
 from acer_tf.networks import Network
 from acer_tf.torsos import default_network
@@ -122,7 +123,13 @@ def test_its_flags_are_its_own() -> None:
     [
         ("--episodes=0", "episodes"),
         ("--episodes=many", "episodes"),
+        (f"--episodes={10**18}", "episodes"),
+        (f"--num_envs={10**18}", "num_envs"),
         ("--seed=-1", "seed"),
+        ("--policy=", "--policy=: is empty"),
+        ("--video=", "--video=: is empty"),
+        (f"--video={'a' * 300}.mp4", "File name too long"),
+        ("--policy=setup.py/policy", "--policy=setup.py/policy: cannot be used: Not a directory"),
         ("--num_envs=0", "num_envs"),
         ("--greedy=perhaps", "greedy"),
         ("--episode=3", "Did you mean: episodes"),
@@ -140,6 +147,32 @@ def test_no_policy_given(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_directory_that_is_no_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nowhere is not a policy" in expect_error(capsys, f"--policy={tmp_path / 'nowhere'}")
     assert "no metadata.json, no saved_model.pb" in expect_error(capsys, f"--policy={tmp_path}")
+
+
+def test_its_bounds_are_those_of_the_evaluation() -> None:
+    flags = evaluate.FLAGS
+    assert {name: flags[name].parser.upper_bound for name in evaluation.MOST} == evaluation.MOST
+
+
+def test_an_atari_preset_of_another_game_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = export(tmp_path, "minatar/breakout")
+    change_metadata(policy, atari_preset="acer2016")
+    assert run(f"--policy={policy}", "--episodes=1", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["atari_preset"], summary["human_normalized"]) == (None, None)
+
+
+def test_a_module_is_imported_only_if_the_user_names_it(
+    cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = Path(shutil.copytree(cartpole, tmp_path / "policy"))
+    change_metadata(policy, env="my_cartpole:CartPole-v1")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_cartpole.py").touch()
+    assert "name it: --env=my_cartpole:CartPole-v1" in expect_error(capsys, f"--policy={policy}")
+    assert "my_cartpole" not in sys.modules
+    assert run(f"--policy={policy}", "--env=my_cartpole:CartPole-v1", "--episodes=1") == 0
+    assert capsys.readouterr().out.startswith("my_cartpole:CartPole-v1, 1 game")
 
 
 def test_an_environment_that_is_not_installed(
@@ -207,3 +240,14 @@ def test_as_a_program() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --policy is required; --help says what it takes\n"
+
+
+def test_an_environment_that_fails_is_named_after_its_traceback(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise envs.EnvironmentFailure("own failed in step(): KeyError: 'x'") from KeyError("x")
+
+    monkeypatch.setattr(evaluation, "evaluate", fail)
+    monkeypatch.setattr(policy, "load_policy", lambda _: None)
+    assert evaluate.main(["evaluate", "--policy=p"]) == 1
+    *shown, line = capsys.readouterr().err.splitlines()
+    assert (shown, line) == (["KeyError: 'x'"], "error: own failed in step(): KeyError: 'x'")

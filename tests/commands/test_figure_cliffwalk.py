@@ -86,8 +86,9 @@ def test_a_report_needs_a_table_and_an_output_a_folder(tmp_path, capsys):
     assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={tmp_path}"]) == 2
     assert "results.csv holds no results" in capsys.readouterr().err
     (tmp_path / "file").touch()
-    assert figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'file' / 'out'}"]) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'file' / 'out'}"])
+    assert "cannot be used: Not a directory" in capsys.readouterr().err
 
 
 def test_help_says_what_it_reproduces_and_costs(capsys):

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from acer_tf.commands import learning_curves
+from acer_tf.reproduction.evidence import Evidence, write_evidence
 
 
 def write_run(folder, seed, last):
@@ -67,11 +68,65 @@ def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, caps
     assert (kept / "progress.csv").read_text().endswith("300,3,12,9,9\n")
 
 
-@pytest.mark.parametrize("runs", ["no label", "label=", "label=nowhere"])
+@pytest.mark.parametrize("runs", ["no label", "label=", "label=nowhere", "l" * 400 + "=run", "label=" + "x" * 400])
 def test_bad_runs_are_named(tmp_path, capsys, runs):
     assert learning_curves.main(["learning_curves", f"--runs={runs}", f"--output={tmp_path / 'out'}"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def _a_file(output):
+    output.touch()
+
+
+def _a_circle(output):
+    output.symlink_to(output)
+
+
+def _of_another_experiment(output):
+    write_evidence(output, Evidence("figure1", "", (), ""))
+
+
+def _beside_another_page(output):
+    (output.parent / "index.html").write_text("my notes")
+
+
+@pytest.mark.parametrize("prepare", [_a_file, _a_circle, _of_another_experiment, _beside_another_page])
+def test_an_output_that_cannot_be_used_is_refused_in_a_line(tmp_path, capsys, prepare):
+    run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "page" / "out"
+    output.parent.mkdir()
+    prepare(output)
+    before = sorted(tmp_path.rglob("*"))
+    arguments = [f"--runs=label={run}", f"--output={output}", f"--page={output.parent}"]
+    try:
+        status: object = learning_curves.main(["learning_curves", *arguments])
+    except SystemExit as ended:
+        status = ended.code
+    err = capsys.readouterr().err
+    assert status == 2 and err.count("\n") == 1 and str(output.parent) in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_cannot_be_written_is_a_failure_in_a_line(tmp_path, capsys):
+    run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
+    (output / "table.csv").mkdir(parents=True)
+    assert learning_curves.main(["learning_curves", f"--runs=label={run}", f"--output={output}"]) == 1
+    assert capsys.readouterr().err == f"error: --output={output}: [Errno 21] Is a directory: '{output}/table.csv'\n"
+
+
+def test_a_label_is_text_and_not_a_formula(tmp_path):
+    run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
+    arguments = [rf"--runs=$\bad$={run}", r"--title=$\worse$ $", f"--output={output}"]
+    assert learning_curves.main(["learning_curves", *arguments]) == 0
+    drawn = (output / "figure.svg").read_text()
+    assert r">$\bad$<" in drawn and r">$\worse$ $<" in drawn
+
+
+def test_a_step_below_1_is_refused(tmp_path, capsys):
+    run, output = write_run(tmp_path / "a", 0, 3), tmp_path / "out"
+    with pytest.raises(SystemExit) as ended:
+        learning_curves.main(["learning_curves", f"--runs=a={run}", f"--output={output}", "--at_steps=-5"])
+    assert ended.value.code == 2 and "--at_steps=-5" in capsys.readouterr().err and not output.exists()
 
 
 def test_runs_are_required():

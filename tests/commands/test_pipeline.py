@@ -13,7 +13,7 @@ from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
-from acer_tf.training.build import resolve
+from acer_tf.training.resolve import resolve
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 DQN = ("--setting=replay_capacity=1000", "--setting=replay_start=100")
@@ -49,6 +49,23 @@ def test_every_experiment_is_here_and_has_a_command_and_a_page():
     for name, experiment in EXPERIMENTS.items():
         page = importlib.import_module(f"experiments.{name}")
         assert page.__doc__ == experiment.usage() + "\n"
+
+
+@pytest.mark.parametrize("change", [{"name": "../../secret"}, {"steps": "many"}, {"settings": {}}])
+def test_hostile_evidence_is_refused_in_a_line(change, script, tmp_path, capsys):
+    path = tmp_path / "results" / "figure1_minatar" / "experiment.json"
+    path.parent.mkdir(parents=True)
+    cell = {
+        "name": "c",
+        "method": "ACER",
+        "settings": {"env": "minatar/breakout", "seed": 0, "total_steps": 1},
+    } | change
+    document = {"format": 1, "name": "figure1_minatar", "title": "", "text": [], "command": "", "cells": [cell]}
+    path.write_text(json.dumps(document))
+    assert script("figure1_minatar", "--report_only") == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {path} cannot be read (ValueError ") and err.count("\n") == 1
+    assert [each.name for each in path.parent.parent.rglob("*")] == ["figure1_minatar", "experiment.json"]
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -247,6 +264,24 @@ def test_an_unknown_game_is_named_with_the_sets(script, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--setting=gamma=nan", "--gamma=nan: must be in [0, 1]"),
+        ("--setting=critic_weight=nan", "--critic_weight=nan: must be at least 0"),
+        ("--seeds=1000000000000000000", "--seeds=1000000000000000000"),
+        ("--threads=100000", "--threads=100000"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_at_once(argument, message, script, tmp_path, capsys):
+    try:
+        assert script("figure1_minatar", argument) == 2
+    except SystemExit as stop:
+        assert stop.code == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_evidence_of_another_experiment_is_refused(script, tmp_path, capsys):
     assert script("figure1_minatar", "--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000") == 0
     other = f"--output={tmp_path / 'results/figure1_minatar'}"
@@ -256,7 +291,8 @@ def test_the_evidence_of_another_experiment_is_refused(script, tmp_path, capsys)
 
 def test_an_output_that_cannot_be_is_named_before_anything_runs(script, tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert script("figure1_minatar", f"--output={tmp_path / 'file' / 'out'}", "--total_steps=2_000") == 2
+    with pytest.raises(SystemExit, match="2"):
+        script("figure1_minatar", f"--output={tmp_path / 'file' / 'out'}", "--total_steps=2_000")
     assert "--output=" in capsys.readouterr().err
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("my home page")

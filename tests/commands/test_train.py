@@ -1,5 +1,7 @@
 import dataclasses
 import math
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +51,7 @@ def refused(capsys, *flags):
 
 def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
     settings = {field.name for field in dataclasses.fields(Settings)}
-    assert set(train.FLAGS) == settings | {"run_dir", "checkpoint_minutes", "threads", "replay_file", "help"}
+    assert set(train.FLAGS) == settings | {"run_dir", "checkpoint_minutes", "threads", "replay_file", "repair", "help"}
     for name in train.FLAGS:
         assert len(train.FLAGS[name].help) >= 10, name
 
@@ -103,6 +105,8 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
         (["--checkpoint_minutes=nan"], "--checkpoint_minutes=nan: must be at least 0"),
         (["--threads=-1"], "--threads=-1"),
+        (["--threads=100000"], "--threads=100000"),
+        (["--replay_ratio=1e12"], "--replay_ratio=1000000000000.0: must be at least 0 and at most 1,000"),
     ],
 )
 def test_bad_flags_are_refused_in_one_line(flags, message, ran, capsys, tmp_path):
@@ -181,7 +185,7 @@ def test_the_flags_become_the_settings(ran):
     assert [n for n, v in given.items() if getattr(plain, n) == v] == ["agent", "preset"]
     flags = [f"--{name}={value}" for name, value in given.items()]
     assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3", "--replay_file=/x/y") == 0
-    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y")}
+    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y"), "repair": []}
     assert ran == [(Settings(**given), Path("runs/x"), options)]
 
 
@@ -189,7 +193,8 @@ def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
     flags = ("--env=atari/Pong", "--run_dir=r", "--preset=paper", "--agent=a3c", "--total_steps=10_000_000")
     assert main(*flags, "--noentropy_in_trust_region", "--gamma=0.9") == 0
     given = {"env": "atari/Pong", "preset": "paper", "agent": "a3c", "entropy_in_trust_region": False, "gamma": 0.9}
-    assert ran == [(make_settings(given), Path("r"), {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None})]
+    options = {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None, "repair": []}
+    assert ran == [(make_settings(given), Path("r"), options)]
 
 
 @pytest.mark.parametrize(
@@ -210,10 +215,65 @@ def test_an_environment_that_cannot_be_is_refused_with_what_could(env, messages,
 def test_a_small_run_trains_and_says_where_the_policy_is(capsys, tmp_path):
     flags = ("--env=CartPole-v1", "--num_envs=2", "--unroll_length=5", "--total_steps=100", "--log_interval=50")
     assert main(*flags, "--replay_start=0", f"--run_dir={tmp_path}/run") == 0
-    first, *_, last = capsys.readouterr().out.splitlines()
+    begin, first, *_, last = capsys.readouterr().out.splitlines()
+    assert begin == f"acer on CartPole-v1, preset classic, network mlp, precision float32, in {tmp_path}/run"
     assert 50 <= float(first.split("%")[0]) < 70  # the first iteration beyond 50 steps
     assert last == f"finished: policy in {tmp_path}/run/policy"
     assert load_policy(tmp_path / "run" / "policy").metadata["env"] == "CartPole-v1"
+
+
+EARLY = """
+import os, signal, gymnasium
+
+def stop(where):
+    if where == {where!r}:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("as numpy's C code turns it") if where == "import" else KeyboardInterrupt
+
+stop("import")
+
+class Early(gymnasium.Env):
+    def __init__(self):
+        stop("constructor")
+        raise RuntimeError("boom")
+
+gymnasium.register("Early-v0", Early)
+"""
+
+
+def test_the_first_line_says_what_runs_before_tensorflow_is_imported(tmp_path):
+    flags = f"'--env=CartPole-v1', '--run_dir={tmp_path}/run'"
+    code = (
+        f"import sys; sys.modules['tensorflow'] = None; from acer_tf.commands import train; train.main(['', {flags}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == f"acer on CartPole-v1, preset classic, network mlp, precision float32, in {tmp_path}/run\n"
+    assert "tensorflow" in done.stderr and list(tmp_path.iterdir()) == []
+
+
+def early(where, tmp_path):
+    (tmp_path / "early.py").write_text(EARLY.format(where=where))
+    command = [sys.executable, "-m", "acer_tf", "train", "--env=early:Early-v0", f"--run_dir={tmp_path}/run"]
+    # A shell that starts the tests in the background makes them ignore SIGINT.
+    options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    paths = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, **options)
+    assert not (tmp_path / "run").exists()
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("where", ["import", "constructor"])
+def test_ctrl_c_before_the_run_begins_is_one_line_and_status_130(where, tmp_path):
+    assert early(where, tmp_path) == (130, "stopped by SIGINT\n")
+
+
+def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_path):
+    code, said = early("nowhere", tmp_path)
+    *shown, line = said.splitlines()
+    assert (code, line) == (1, "error: early:Early-v0 failed when it was made: RuntimeError: boom")
+    assert shown[0].startswith("Traceback") and shown[-1] == "RuntimeError: boom"
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

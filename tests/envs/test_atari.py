@@ -249,9 +249,9 @@ def test_pictures_show_the_same_episodes(game, preset):
     step = env.reset()
     actions = np.random.default_rng(0).integers(0, env.spec.num_actions, (250, 2))
     for action in actions:
-        pictures = env.render()
-        assert pictures.shape == (2, 210, 160, 3) and pictures.dtype == np.uint8
-        np.testing.assert_allclose(luminance(pictures), step.observation[:, 0], atol=1)
+        picture = env.render()
+        assert picture.shape == (210, 160, 3) and picture.dtype == np.uint8
+        np.testing.assert_allclose(luminance(picture), step.observation[0, 0], atol=1)
         step = env.step(action)
 
 

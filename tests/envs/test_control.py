@@ -170,8 +170,7 @@ def test_pictures(task, gl):
     env = envs.make(f"control/{task}", 2, 0, render=True)
     env.reset()
     before = env.render()
-    assert before.shape == (2, 240, 320, 3) and before.dtype == np.uint8
-    assert before.std() > 5 and (before[0] != before[1]).any()
+    assert before.shape == (240, 320, 3) and before.dtype == np.uint8 and before.std() > 5
     for _ in range(10):
         env.step(np.ones((2, env.spec.action_size), np.float32))
     assert (env.render() != before).any()
@@ -181,10 +180,10 @@ def test_pictures(task, gl):
 
 def test_a_picture_shows_the_target_where_it_is(gl):
     """Reacher3 from above: the shoulder is in the middle, +y is up, and the target is the reddish disc."""
-    env = envs.make("control/reacher3", 4, 0, render=True)
-    env.reset()
-    targets = env._env._batch.bind("mocap_pos")[:, 0, :2]
-    for picture, (x, y) in zip(env.render().astype(int), targets, strict=True):
+    env = envs.make("control/reacher3", 1, 0, render=True)
+    for _ in range(4):
+        env.reset()
+        picture, (x, y) = env.render().astype(int), env._env._batch.bind("mocap_pos")[0, 0, :2]
         red = (picture[..., 0] > 1.5 * picture[..., 2]) & (abs(picture[..., 1] - picture[..., 2]) < 25)
         rows, columns = np.nonzero(red)
         # Seen from 0.9 with a field of view of 45°.

@@ -78,8 +78,8 @@ def test_pictures():
         pytest.skip(str(error))
     env = envs.make("dm_control/cheetah-run-v0", 2, 0, render=True)
     env.reset()
-    pictures = env.render()
-    assert pictures.shape == (2, 240, 320, 3) and pictures.dtype == np.uint8 and pictures.std() > 5
+    picture = env.render()
+    assert picture.shape == (240, 320, 3) and picture.dtype == np.uint8 and picture.std() > 5
     env.close()
 
 

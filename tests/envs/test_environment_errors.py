@@ -107,6 +107,90 @@ def test_a_package_that_is_not_installed(blank, needs):
     assert Blank.made == 1
 
 
+class Faulty(gymnasium.Env):
+    observation_space = spaces.Box(0, 255, (2, 2), np.uint8)
+    action_space = spaces.Discrete(2)
+    method, answer, made = "", None, 0
+
+    def __init__(self):
+        self._answer("made")
+        Faulty.made += 1
+        self._answer(f"made {Faulty.made}")
+
+    def _answer(self, method, usual=None):
+        if method != Faulty.method:
+            return usual
+        if isinstance(Faulty.answer, Exception):
+            raise Faulty.answer
+        return Faulty.answer
+
+    def reset(self, *, seed=None, options=None):
+        return self._answer("reset", (np.zeros((2, 2), np.uint8), {}))
+
+    def step(self, action):
+        return self._answer("step", (np.zeros((2, 2), np.uint8), 1.0, False, False, {}))
+
+    def close(self):
+        self._answer("close")
+
+
+def faulty(method, answer, monkeypatch):
+    """The message and the cause, with an environment that answers so in one method."""
+    for name, value in {"method": method, "answer": answer, "made": 0}.items():
+        monkeypatch.setattr(Faulty, name, value)
+    with pytest.raises(envs.EnvironmentFailure) as error:
+        env = envs.make("faulty", 2, 0, factory=Faulty)
+        env.reset()
+        env.step(np.array([0, 1]))
+        env.close()
+    return str(error.value), error.value.__cause__
+
+
+@pytest.mark.parametrize(
+    ("method", "where"),
+    [
+        ("made", "when it was made"),
+        ("made 3", "when it was made"),
+        ("reset", "in reset()"),
+        ("step", "in step()"),
+        ("close", "in close()"),
+    ],
+)
+def test_what_an_environment_raises_names_it_and_where(method, where, monkeypatch):
+    own = KeyError("boom")
+    message, cause = faulty(method, own, monkeypatch)
+    assert message == f"faulty failed {where}: KeyError: 'boom'" and cause is own
+
+
+GOOD = np.zeros((2, 2), np.uint8)
+SPACE = ", but its space is Box(0, 255, (2, 2), uint8)"
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "message"),
+    [
+        (
+            "reset",
+            (np.zeros(3), {}),
+            "in reset(): it returned an observation of shape (3,) and dtype",
+        ),
+        ("step", (GOOD[0], 1.0, False, False, {}), "it returned an observation of shape (2,) and dtype uint8" + SPACE),
+        ("step", (GOOD / 2, 1.0, False, False, {}), "observation of shape (2, 2) and dtype float64" + SPACE),
+        ("step", (GOOD, 1.0, False, {}), "in step(): ValueError: not enough values to unpack (expected 5, got 4)"),
+        ("step", (GOOD, "high", False, False, {}), "in step(): ValueError: could not convert string to float: 'high'"),
+    ],
+)
+def test_what_the_spaces_do_not_promise_is_shown_with_them(method, answer, message, monkeypatch):
+    assert message in faulty(method, answer, monkeypatch)[0]
+
+
+def test_an_environment_without_spaces_is_refused():
+    class Bare(gymnasium.Env):
+        pass
+
+    assert "has the action space None" in refused("bare", factory=Bare)
+
+
 def test_a_module_that_is_not_installed():
     assert "not installed" in refused("no_such_module:Thing-v0")
 

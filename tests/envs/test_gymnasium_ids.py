@@ -1,5 +1,7 @@
 """gymnasium's environments: time limits, seeds, pictures, and arrays that are not overwritten."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -14,8 +16,11 @@ class Corridor(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2, start=3)
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
 
+    made: ClassVar[list[gymnasium.Env]] = []
+
     def __init__(self, render_mode=None):
         self.render_mode = render_mode
+        self.made.append(self)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -101,9 +106,23 @@ def test_pictures():
     env.reset()
     env.step(np.array([1, 0]))
     env.step(np.array([1, 1]))
-    pictures = env.render()
-    assert pictures.shape == (2, 160, 160, 3) and pictures.dtype == np.uint8
-    assert (pictures[0] == 80).all() and (pictures[1] == 0).all()
+    picture = env.render()
+    assert picture.shape == (160, 160, 3) and picture.dtype == np.uint8
+    assert (picture == 80).all()
+
+
+def test_only_the_first_is_drawn():
+    envs.make("Corridor-v0", 3, 0, render=True)
+    assert [env.unwrapped.render_mode for env in Corridor.made[-3:]] == ["rgb_array", None, None]
+
+
+@pytest.mark.parametrize(
+    ("declared", "rate"),
+    [(20, 20), (12.5, 12.5), (None, None), (0, None), (-3, None), ("fast", None), (np.nan, None), (np.inf, None)],
+)
+def test_a_second_of_video_is_a_second_of_what_the_environment_declares(monkeypatch, declared, rate):
+    monkeypatch.setitem(Corridor.metadata, "render_fps", declared)
+    assert envs.make("Corridor-v0", 1, 0).steps_per_second == rate
 
 
 def test_the_spec_is_the_environments():

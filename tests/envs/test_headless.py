@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -16,6 +17,8 @@ from acer_tf.envs import headless
 
 with headless.without_gl():
     mujoco = pytest.importorskip("mujoco")
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -73,12 +76,14 @@ def gl():
         pytest.skip(str(error))
 
 
-def run(code, *arguments, **settings):
+def run(code, *arguments, cwd=None, **settings):
     names = ("MUJOCO_GL", "PYOPENGL_PLATFORM")
     environment = {name: value for name, value in os.environ.items() if name not in names} | settings
+    environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done
 
 
 DRAWN_BY_MUJOCO = ["control/cheetah", "dm_control/cheetah-run-v0", "HalfCheetah-v5"]
@@ -98,6 +103,23 @@ assert env.render().std() > 5
 def test_drawing_after_mujoco_was_imported_without_a_choice(env_id, gl):
     """As for an evaluation with a video after training: the order of imports must not matter."""
     run(_TRAIN_THEN_DRAW, env_id)
+
+
+_DRAW_QUIETLY = """
+import os, sys, warnings
+from acer_tf import envs
+with warnings.catch_warnings(record=True) as said:
+    env = envs.make("HalfCheetah-v5", 1, 0, render=True)
+    env.reset()
+    env.render()
+assert ["MuJoCo: " in str(one.message) for one in said].count(True) == 1
+assert not os.listdir()
+"""
+
+
+def test_warnings_of_mujoco_go_to_standard_error_and_to_no_file(gl, tmp_path):
+    done = run(_DRAW_QUIETLY, cwd=tmp_path)
+    assert done.stdout == ""
 
 
 _DRAW_BESIDE_TENSORFLOW = """
@@ -131,18 +153,18 @@ def test_pictures_change_as_the_body_moves(env_id, gl):
     env = envs.make(env_id, 2, 0, render=True)
     env.reset()
     before = env.render()
-    assert before.dtype == np.uint8 and before.shape[0] == 2 and before.std() > 5
+    assert before.dtype == np.uint8 and before.shape[2] == 3 and before.std() > 5
     np.testing.assert_array_equal(env.render(), before)
     for _ in range(10):
         env.step(np.ones((2, env.spec.action_size), np.float32))
     after = env.render()
-    assert (after[0] != before[0]).any() and (after[1] != before[1]).any() and (after[0] != after[1]).any()
+    assert (after != before).any()
     env.close()
     env.close()
 
 
 @pytest.mark.parametrize("env_id", ["control/cheetah", "HalfCheetah-v5"])
-def test_all_environments_share_one_process_which_ends_with_them(env_id, gl):
+def test_one_process_draws_and_ends_with_the_environments(env_id, gl):
     others = set(psutil.Process().children())
     env = envs.make(env_id, 3, 0, render=True)
     env.reset()

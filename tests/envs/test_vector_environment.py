@@ -185,11 +185,11 @@ def test_small_pictures_are_enlarged(picture, size):
     height, width = picture
     first = np.linspace(0, 1, height * width * 3).reshape(height, width, 3)
     tape.render = lambda: (first,)
-    pictures = VectorEnvironment(tape, seeds=None).render()
+    enlarged = VectorEnvironment(tape, seeds=None).render()
     scale = size // height
-    assert pictures.dtype == np.uint8 and pictures.shape == (1, height * scale, width * scale, 3)
-    np.testing.assert_array_equal(pictures[0, ::scale, ::scale], np.rint(255 * first))
-    np.testing.assert_array_equal(pictures[0, scale - 1 :: scale, scale - 1 :: scale], np.rint(255 * first))
+    assert enlarged.dtype == np.uint8 and enlarged.shape == (height * scale, width * scale, 3)
+    np.testing.assert_array_equal(enlarged[::scale, ::scale], np.rint(255 * first))
+    np.testing.assert_array_equal(enlarged[scale - 1 :: scale, scale - 1 :: scale], np.rint(255 * first))
 
 
 LOW, HIGH = np.float32([-2, 0, 10]), np.float32([2, 1, 30])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acer_tf.replay import ReplayCorrupt, TrajectoryReplay, ring
+from acer_tf.replay import PrioritizedReplay, ReplayCorrupt, TrajectoryReplay, ring
 from acer_tf.types import EnvironmentSpec
 from tests.replay.twin import World, spec_of
 
@@ -289,6 +289,49 @@ def test_a_state_without_all_its_rows_is_refused(tmp_path: Path, small_chunks: i
     for lost in range(3):
         with pytest.raises(ReplayCorrupt, match="chunk files end at row .*, its state at row 20"):
             new_replay().restore(tmp_path, state | {"chunks": np.delete(state["chunks"], lost, axis=0)})
+
+
+@pytest.mark.parametrize("damaged", range(3))
+@pytest.mark.parametrize("priority", [None, "proportional", "rank"])
+def test_what_follows_a_damaged_chunk_can_be_salvaged(
+    tmp_path: Path, small_chunks: int, damaged: int, priority: Any
+) -> None:
+    """And the run goes on with it: the rows before are gone as if they had been overwritten."""
+    prioritized = dict(batch_size=2, priority=priority, priority_exponent=(0.6, 0.6), importance_exponent=(0.4, 1.0))
+
+    def empty(seed: int) -> TrajectoryReplay:
+        return PrioritizedReplay(SPEC, **SIZES, seed=seed, **prioritized) if priority else new_replay(seed)
+
+    world = World(SPEC, SIZES["num_envs"], 0)
+    replay = empty(7)
+    play(replay, tape_of(world, 20))
+    state = replay.save(tmp_path / "saved")
+    files = replay.chunk_files(state)
+    last = int(files[damaged].split("-")[2])
+    (tmp_path / "saved" / files[damaged]).write_bytes(b"damaged")
+    with pytest.raises(ReplayCorrupt, match=files[damaged]):
+        empty(1).restore(tmp_path / "saved", state)
+    salvaged = empty(1)
+    salvaged.restore(tmp_path / "saved", state, salvage=True)
+    again = empty(2)
+    again.restore(tmp_path / "saved", salvaged.save(tmp_path / "saved"))
+    fresh = World(SPEC, SIZES["num_envs"], 1)
+    reset = fresh.reset()[:2]
+    rest: list[Operation] = [("begin_segment", ())]
+    rest += [("append", (*fresh.act(), fresh.step())) for _ in range(9)]
+    for each in (salvaged, again):
+        each.check_valid()
+        assert (each.rows, each.stored, each.started) == (20, 20 - last, last < 20)
+        play(each, [("seam" if each.started else "start", reset), *rest])
+        assert each.stored == (30 - last if last < 20 else 9)
+    for name in ("observation", "reward", "mask"):
+        since = np.arange(last, 20)
+        assert np.array_equal(salvaged._gather(name, since), replay._gather(name, since))
+    assert salvaged.can_sample
+    draws: list[Operation] = [("sample", ())] * 200
+    assert play(salvaged, draws) == play(again, draws)
+    assert not np.array_equal(salvaged._valid_starts()[0][:1], [0])
+    assert salvaged._valid_starts()[0][salvaged._valid_starts()[1]].min() >= last
 
 
 def test_runs_that_continue_from_the_same_state_do_not_mix_their_chunks(tmp_path: Path) -> None:

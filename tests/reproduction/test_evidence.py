@@ -9,6 +9,7 @@ from acer_tf.reproduction.evidence import (
     EvidenceError,
     asked_for,
     collect,
+    copy_records,
     describe,
     joined,
     own_evidence,
@@ -19,7 +20,7 @@ from acer_tf.reproduction.evidence import (
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings_record import settings_document
-from tests.training.scripted import small_settings
+from tests.training.scripted import leave_policy, small_settings
 
 SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}
 CELL = CellEvidence(
@@ -51,8 +52,26 @@ def test_evidence_is_read_as_it_was_written(tmp_path):
         lambda document: document | {"cells": [document["cells"][0] | {"state": "well"}]},
         lambda document: document | {"cells": [document["cells"][0] | {"settings": {"env": "CartPole-v1"}}]},
         lambda document: [document],
+        *(
+            (lambda document, name=name, value=value: document | {name: value})
+            for name, value in (
+                *(("title", 5), ("text", [1]), ("tables", ["table"]), ("figures", {"figure": None}), ("command", None)),
+                *(("tables", {"../../secret": ""}), ("figures", {"/secret": ""}), ("figures", {"a\0b": ""})),
+                ("tables", {"x" * 400: ""}),
+            )
+        ),
+        *(
+            (lambda document, name=name, value=value: document | {"cells": [document["cells"][0] | {name: value}]})
+            for name, value in (
+                *(("name", name) for name in ("../../secret", "/secret", "..", "", "a\0b", "x" * 400, "\ud800", 5)),
+                *(("steps", value) for value in ("100", -1, 10**4000, 1.5, True, None)),
+                *(("seconds", value) for value in ("7", 10**400)),
+                *(("mean_return", "high"), ("commit", 5), ("reason", None), ("policy", ["p"]), ("method", {})),
+                *(("state", []), ("settings", 5), ("settings", SETTINGS | {"seed": float("inf")})),
+                ("settings", SETTINGS | {"total_steps": 10**4000}),
+            )
+        ),
     ],
-    ids=["another format", "no cells", "an unknown key", "an unknown state", "settings without a seed", "a list"],
 )
 def test_unreadable_evidence_is_refused_by_its_name(tmp_path, damage):
     write_evidence(tmp_path, EVIDENCE)
@@ -62,8 +81,9 @@ def test_unreadable_evidence_is_refused_by_its_name(tmp_path, damage):
         read_evidence(tmp_path)
 
 
-def test_torn_evidence_is_refused_by_its_name(tmp_path):
-    (tmp_path / "experiment.json").write_text('{"format": 1, ')
+@pytest.mark.parametrize("content", [b'{"format": 1, ', b"[" * 100_000, b'{"format": 1, "title": "\xff"}', b"\0"])
+def test_torn_evidence_is_refused_by_its_name(tmp_path, content):
+    (tmp_path / "experiment.json").write_bytes(content)
     with pytest.raises(EvidenceError, match=str(tmp_path / "experiment.json")):
         read_evidence(tmp_path)
 
@@ -143,6 +163,16 @@ def test_a_damaged_record_is_set_aside_and_named(tmp_path, text):
     assert (run / "run.json.damaged-1").read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("settings", "rows", "document"),
+    [({}, (), {}), (SETTINGS, (), {"commit": 5}), (SETTINGS, ("inf,1,4,2,2",), {}), (SETTINGS | {"seed": []}, (), {})],
+)
+def test_a_record_of_wrong_values_is_named(tmp_path, settings, rows, document):
+    run = write_run(tmp_path / "run", settings=settings, rows=rows, **document)
+    with pytest.raises(EvidenceError, match=str(run)):
+        describe(run, "name", "ACER")
+
+
 @pytest.fixture
 def sweep(tmp_path):
     """Four cells, of which the first has finished and the second is under way."""
@@ -150,7 +180,7 @@ def sweep(tmp_path):
     folders = [CellFolder(tmp_path / "sweep" / "cells" / cell.name, cell) for cell in cells]
     for folder, finished in zip(folders[:2], (True, False), strict=True):
         write_run(folder.run_dir, settings=settings_document(folder.cell.settings), finished=finished)
-    (folders[0].run_dir / "policy").mkdir()
+    leave_policy(folders[0].run_dir / "policy")
     return cells, folders, tmp_path / "sweep"
 
 
@@ -232,3 +262,19 @@ def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path)
         collect(first, tmp_path / "nowhere", tmp_path / "out", {})
     # It is then copied again from the sweep.
     assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first
+
+
+@pytest.mark.parametrize("name", ["", "progress.csv"])
+def test_records_are_not_copied_through_a_link(tmp_path, name):
+    run, kept, elsewhere = tmp_path / "run", tmp_path / "kept", tmp_path / "elsewhere"
+    run.mkdir()
+    (run / "progress.csv").write_text("new")
+    if name:
+        kept.mkdir()
+        elsewhere.write_text("mine")
+    else:
+        elsewhere.mkdir()
+    (kept / name).symlink_to(elsewhere)
+    with pytest.raises(EvidenceError, match="is a link, and would be written through"):
+        copy_records(run, kept)
+    assert elsewhere.read_text() == "mine" if name else not list(elsewhere.iterdir())

@@ -15,8 +15,9 @@ from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings
 from acer_tf.training import build
+from acer_tf.training.resolve import resolve
 from acer_tf.training.run import train
-from tests.training.scripted import small_settings, tree
+from tests.training.scripted import leave_policy, small_settings, tree
 
 GB = 10**9
 FOUND = Measured(0.01, 0.02, 1_000_000, 200_000)
@@ -62,13 +63,13 @@ def leave(sweep_dir, cell, steps, *, finished=False):
     (run_dir / "run.json").write_text(json.dumps({"settings": settings} | ({"finished": True} if finished else {})))
     (run_dir / "progress.csv").write_text(f"steps,seconds,mean_return\n{steps},1.0,\n")
     if finished:
-        (run_dir / "policy").mkdir()
+        leave_policy(run_dir / "policy")
 
 
 def rest(folder, found=FOUND, **given):
     one = cell(**given)
     spec = envs.spec(one.settings.env)
-    run = Run(CellFolder(folder / "cells" / one.name, one), build.resolve(one.settings, spec), spec)
+    run = Run(CellFolder(folder / "cells" / one.name, one), resolve(one.settings, spec), spec)
     return rest_of(run, found, checkpoint_minutes=10.0)
 
 
@@ -257,7 +258,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path):
     # Without on-policy updates, and with a fractional ratio, whose many updates are drawn and dominate the time.
     continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 20.5}
     short = {"total_steps": 600, "log_interval": 10, "replay_start": 10}
-    settings = build.resolve(cell(**continuous, **short).settings, envs.spec("Pendulum-v1"))
+    settings = resolve(cell(**continuous, **short).settings, envs.spec("Pendulum-v1"))
     found = measured(settings, 1, 2)
     assert 0 < found.before < found.after < 1
     train(settings, tmp_path / "run", threads=1, quiet=True)
@@ -269,6 +270,6 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path):
 
 
 def test_a_failed_measurement_reports_the_error():
-    settings = build.resolve(cell().settings, envs.spec("CartPole-v1"))
+    settings = resolve(cell().settings, envs.spec("CartPole-v1"))
     with pytest.raises(SweepError, match=r"acer on CartPole-v1 cannot be measured: .*--network=small: "):
         measured(dataclasses.replace(settings, network="small"), 1, 1)

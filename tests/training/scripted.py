@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf.agents.agent import Update
+from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
 from acer_tf.training import run
@@ -147,14 +149,22 @@ def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -
         made.append(LightAgent(spec, *([diagnostics] if diagnostics else [])))
         return made[-1]
 
-    def export_policy(network: Any, directory: Path, metadata: Mapping[str, Any]) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "metadata.json").write_text(json.dumps(dict(metadata)))
+    @contextlib.contextmanager
+    def exporting(directory: Path) -> Iterator[Callable[[Any, Mapping[str, Any]], None]]:
+        yield lambda network, metadata: leave_policy(directory, metadata)
 
     monkeypatch.setattr(run, "make_network", lambda *_: None)
     monkeypatch.setattr(run, "make_agent", make_agent)
-    monkeypatch.setattr(run, "export_policy", export_policy)
+    monkeypatch.setattr(run, "exporting", exporting)
     return made
+
+
+def leave_policy(directory: Path, metadata: Mapping[str, Any] | None = None) -> None:
+    """The files of a policy, without content but for the metadata."""
+    for part in POLICY_PARTS:
+        (directory / part).parent.mkdir(parents=True, exist_ok=True)
+        (directory / part).touch()
+    (directory / POLICY_METADATA).write_text(json.dumps(dict(metadata or {})))
 
 
 def small_settings(**given: Any) -> Settings:

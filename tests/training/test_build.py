@@ -11,6 +11,8 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.rules import RULES
 from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training import build
+from acer_tf.training import resolve as resolve_module
+from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
 
 PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
@@ -26,17 +28,24 @@ def settings_of(env="CartPole-v1", **given):
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(("spec", "network"), [(PONG, "nature"), (BREAKOUT, "small"), (CARTPOLE, "mlp")])
 def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
-    monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: fast)
-    resolved = build.resolve(settings_of(), spec)
+    monkeypatch.setattr(resolve_module, "_has_fast_bfloat16", lambda: fast)
+    resolved = resolve(settings_of(), spec)
     precision = "bfloat16" if fast and network == "nature" else "float32"
     assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
 
 
+def test_channels_first_are_refused_by_the_flag_but_a_run_that_has_begun_continues():
+    spec = EnvironmentSpec((3, 64, 64), "uint8", stack=1, num_actions=2)
+    with pytest.raises(SettingsError, match=r"^--network=small: observations .* channels × height × width"):
+        resolve(settings_of(), spec)
+    assert resolve(settings_of(), spec, {"network": "small", "precision": "float32"}).network == "small"
+
+
 def test_given_values_are_kept(monkeypatch):
-    monkeypatch.setattr(build, "_has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(resolve_module, "_has_fast_bfloat16", lambda: True)
     given = settings_of(network="mlp", precision="bfloat16")
-    assert build.resolve(given, BREAKOUT) == given
-    assert build.resolve(settings_of(network="nature", precision="float32"), PONG).precision == "float32"
+    assert resolve(given, BREAKOUT) == given
+    assert resolve(settings_of(network="nature", precision="float32"), PONG).precision == "float32"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +79,7 @@ def test_given_values_are_kept(monkeypatch):
 def test_a_setting_that_nothing_would_read_is_refused(spec, given):
     name, value = list(given.items())[-1]
     with pytest.raises(SettingsError, match=rf"^--{name}={value}: has no effect with --agent=.*: it needs "):
-        build.require_effect(build.resolve(settings_of(**given), spec), spec)
+        build.require_effect(resolve(settings_of(**given), spec), spec)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,7 @@ def test_a_setting_that_nothing_would_read_is_refused(spec, given):
     ],
 )
 def test_a_setting_that_is_read_is_not_refused(spec, given):
-    resolved = build.resolve(settings_of(**given), spec)
+    resolved = resolve(settings_of(**given), spec)
     build.require_effect(resolved, spec)
     assert {name: getattr(resolved, name) for name in given} == given
 
@@ -128,7 +137,7 @@ def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said):
 @pytest.mark.parametrize("network", ["no_such_module:WIDE", "acer_tf.types:Trajectory"])
 def test_a_users_torso_that_is_not_one_is_refused(network):
     with pytest.raises(SettingsError, match=f"^--network={network}: "):
-        build.resolve(settings_of(network=network), CARTPOLE)
+        resolve(settings_of(network=network), CARTPOLE)
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -263,10 +264,38 @@ def test_if_all_are_damaged_every_start_is_refused_and_nothing_is_moved(two):
     before = tree(folder)
     for _ in range(2):
         replay = source.empty()
-        with pytest.raises(CheckpointError, match=r"all 2 checkpoints in .* are damaged; start again in another"):
+        with pytest.raises(
+            CheckpointError,
+            match="all 2 checkpoints in .* the weights of .*0200 are whole: --repair=replay",
+        ):
             checkpoints.restore(replay)
         assert replay.rows == 0
         assert tree(folder) == before
+
+
+def test_on_request_a_damaged_replay_is_used_in_part(two):
+    checkpoints, source, _, folder = two
+    (shared,) = (folder / "replay").glob("rows-0-*")
+    os.truncate(shared, 100)
+    replay = source.empty()
+    snapshot = checkpoints.restore(replay, salvage=True)
+    assert step_of(snapshot) == 200
+    assert snapshot.lost == "5 rows per environment are left of a damaged replay"
+    assert (replay.rows, replay.stored) == (10, 5)
+    checkpoints.save(snapshot_of(200), replay, 200)
+    again = source.empty()
+    assert step_of(checkpoints.restore(again)) == 200
+    assert same_replay(again, replay)
+    assert names(folder) == ["000000000200", "000000000201", "replay"]
+
+
+def test_if_the_states_are_damaged_too_the_message_says_how_to_begin_again(two):
+    checkpoints, source, _, folder = two
+    for state in folder.glob("*/state.npz"):
+        os.truncate(state, 100)
+    for salvage in (False, True):
+        with pytest.raises(CheckpointError, match="all 2 checkpoints in .* are damaged: give --repair=restart"):
+            checkpoints.restore(source.empty(), salvage=salvage)
 
 
 def test_a_reader_of_weights_needs_no_replay_and_moves_nothing(two, capsys):
@@ -280,12 +309,63 @@ def test_a_reader_of_weights_needs_no_replay_and_moves_nothing(two, capsys):
     assert tree(folder) == before
 
 
-def test_a_checkpoint_without_its_sentinel_does_not_count(two):
+@pytest.mark.parametrize("lost", [["000000000200"], ["000000000100", "000000000200"]])
+def test_a_checkpoint_that_lost_its_sentinel_is_used(two, lost):
+    """Its name says that it is complete."""
     checkpoints, source, _, folder = two
-    (folder / "000000000200" / "COMPLETE").unlink()
-    assert step_of(checkpoints.restore(source.empty())) == 100
+    for name in lost:
+        (folder / name / "COMPLETE").unlink()
+    assert step_of(checkpoints.restore(source.empty())) == 200
     save_at(checkpoints, source, 300)
-    assert names(folder) == ["000000000100", "000000000300", "replay"]
+    assert names(folder) == ["000000000200", "000000000300", "replay"]
+    (folder / "000000000300" / "COMPLETE").unlink()
+    os.truncate(folder / "000000000300" / "state.npz", 100)
+    assert step_of(checkpoints.restore(source.empty())) == 200
+
+
+def test_what_is_not_of_the_run_is_left_alone_and_stops_nothing(two):
+    checkpoints, source, _, folder = two
+    (folder / "x.partial").write_text("mine")
+    (folder / "y.partial").mkdir()
+    (folder / "replay" / "notes").mkdir()
+    (folder / "replay" / "rows.txt").write_text("mine")
+    (folder / "replay" / "rows-0-5-00000000.npz").symlink_to("nowhere")
+    (folder / "replay" / "rows.tmp").symlink_to(folder / "x.partial")
+    (folder / "000000000300").symlink_to("nowhere")
+    (folder / "000000000301.partial").write_text("mine")
+    (folder / "000000000999").mkdir()
+    (folder / "²").mkdir()
+    before = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.endswith("00")}
+    save_at(checkpoints, source, 300, 400, 500)
+    left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    foreign = {name for name in before if "state.npz" not in name and "COMPLETE" not in name and "rows-" not in name}
+    assert foreign - left == {"replay/rows.tmp"}
+    assert (folder / "replay" / "rows-0-5-00000000.npz").is_symlink()
+    assert (folder / "000000000300").is_symlink()
+    assert (folder / "x.partial").read_text() == "mine"
+    replay = source.empty()
+    assert step_of(checkpoints.restore(replay)) == 500
+    assert same_replay(replay, source.replay)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), PermissionError(13, "Permission denied"), ImportError()])
+@pytest.mark.parametrize("where", ["state", "chunk"])
+def test_a_checkpoint_that_cannot_be_read_at_present_is_not_set_aside(two, monkeypatch, error, where):
+    checkpoints, source, _, folder = two
+    read = zipfile.ZipFile.read
+
+    def failing(archive, name, *rest):
+        if ("replay" in str(archive.filename)) == (where == "chunk"):
+            raise error
+        return read(archive, name, *rest)
+
+    before = tree(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(zipfile.ZipFile, "read", failing)
+        with pytest.raises(CheckpointError, match=r"000000000200 cannot be read at present \("):
+            checkpoints.restore(source.empty())
+    assert tree(folder) == before
+    assert step_of(checkpoints.restore(source.empty())) == 200
 
 
 def test_what_the_sentinel_holds_does_not_matter(two):

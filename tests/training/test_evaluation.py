@@ -73,7 +73,7 @@ class ScriptedEnvironment:
         )
 
     def render(self) -> np.ndarray:
-        return np.full((self.num_envs, 161, 211, 3), self._step[0], np.uint8)
+        return np.full((161, 211, 3), self._step[0], np.uint8)
 
     def close(self) -> None:
         self.closed = True
@@ -218,7 +218,19 @@ def test_a_long_episode_is_truncated_at_the_limit(tmp_path: Path, monkeypatch: p
 def test_a_preset_of_other_fields_is_refused() -> None:
     policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
     policy.metadata["atari_preset_values"] = {"frame_skip": 4, "colour": True}
-    with pytest.raises(PolicyError, match="not those of an Atari preset.*colour"):
+    with pytest.raises(PolicyError, match="not those of an Atari preset: colour, fire_at_start"):
+        run(policy)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("height", 0), ("stack", "4"), ("frame_skip", -1), ("sticky_probability", 5.0), ("grayscale", 1), ("width", None)],
+)
+def test_values_that_no_preset_can_have_are_refused(name: str, value: Any) -> None:
+    """ALE would wait forever, or raise something of its own."""
+    policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
+    policy.metadata["atari_preset_values"][name] = value
+    with pytest.raises(PolicyError, match=f"not those of an Atari preset: {name}$"):
         run(policy)
 
 
@@ -257,7 +269,7 @@ def test_gymnasium_video(tmp_path: Path) -> None:
     policy = real_policy(tmp_path, "CartPole-v1")
     result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.mp4")
     frames, about = pictures(tmp_path / "film.mp4")
-    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 30, (600, 400))
+    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 50, (600, 400))
     assert result == evaluate(policy, episodes=3, num_envs=2)
 
 
@@ -329,6 +341,30 @@ def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(
 # What cannot be evaluated
 
 
+@pytest.mark.parametrize("name", evaluation.MOST)
+def test_a_number_that_no_machine_can_hold_is_refused(scripted: list[ScriptedEnvironment], name: str) -> None:
+    with pytest.raises(EvaluationError, match=f"--{name}={10**18}: must be at most {evaluation.MOST[name]}"):
+        run(FakePolicy("Any-v0"), **{name: 10**18})
+    assert scripted == []
+
+
+def test_a_module_that_only_the_metadata_names_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evilmod.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    for env in ("evilmod:x-v0", "dm_control/evilmod:x-v0"):
+        with pytest.raises(InvalidEnvironment, match=f"{env} would import a module .* name it: --env={env}"):
+            run(FakePolicy(env))
+    assert not (tmp_path / "imported").exists()
+    with pytest.raises(InvalidEnvironment, match="there is no environment"):
+        run(FakePolicy("Any-v0"), env="evilmod:x-v0")
+    assert (tmp_path / "imported").exists()
+
+
+def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:
+    policy = real_policy(tmp_path, "CartPole-v1")
+    assert evaluate(policy, episodes=1, env="CartPole-v0").env == "CartPole-v0"
+
+
 @pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1)])
 def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
     with pytest.raises(EvaluationError, match=f"--{name}={value}: must be at least {value + 1}"):
@@ -375,6 +411,5 @@ def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
     + [("Pendulum-v1", None, 30), ("atari/Pong", None, 15)],
 )
 def test_a_video_runs_in_simulated_time(env_id, clock, fps):
-    policy: Any = SimpleNamespace(metadata={"env": env_id}, spec=SimpleNamespace(frames_per_step=4))
     world: Any = SimpleNamespace(steps_per_second=clock)
-    assert evaluation._video_fps(policy, world) == fps
+    assert evaluation._video_fps(env_id, world) == fps

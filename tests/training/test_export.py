@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ import tensorflow as tf
 from acer_tf.networks import Network
 from acer_tf.policy import load_policy
 from acer_tf.torsos import default_network
-from acer_tf.training.export import export_policy
+from acer_tf.training import export
+from acer_tf.training.export import PolicyFolderError, export_policy, exporting
 from acer_tf.types import EnvironmentSpec
 
 SPECS = {
@@ -164,6 +168,16 @@ def test_saved_model_cli_runs_it(exported: dict[str, Path], tmp_path: Path) -> N
     assert shapes == {"action": (3,), "greedy_action": (3,), "probabilities": (3, 3), "q": (3, 3)}
 
 
+@pytest.mark.parametrize("env", SPECS)
+def test_a_request_of_another_shape_is_an_error_of_the_graph(exported: dict[str, Path], env: str) -> None:
+    """Without acer_tf, whose `Policy` checks before; a convolution may end the process on another rank, or take it."""
+    served, spec = tf.saved_model.load(str(exported[env])), SPECS[env]
+    shape = spec.observation_shape
+    for wrong in (shape, (), (7,), (2, 1, *shape), (2, *shape[:-1], shape[-1] + 1)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Shape of tensor observation .* is not compatible"):
+            served.signatures["serving_default"](observation=tf.zeros(wrong, spec.observation_dtype))
+
+
 @pytest.mark.slow
 def test_saved_model_cli_shows_it(exported: dict[str, Path], tmp_path: Path) -> None:
     shown = saved_model_cli("show", "--dir", str(exported["atari/Pong"]), "--all", cwd=tmp_path)
@@ -223,8 +237,7 @@ def test_metadata_must_be_usable(tmp_path: Path, env: str, changes: dict[str, An
 
 
 def test_a_new_policy_replaces_the_old_and_leaves_nothing_else(cartpole: Path) -> None:
-    for leftover in (".policy.new", ".policy.old"):  # of an export that was killed
-        (cartpole.parent / leftover / "variables").mkdir(parents=True)
+    (work_of(cartpole) / "new" / "variables").mkdir(parents=True)  # of an export that was killed
     before = load_policy(cartpole)
     network, observation = make_network("CartPole-v1"), np.zeros((1, 4), np.float32)
     set_policy(network, [0.9, 0.1])
@@ -236,6 +249,54 @@ def test_a_new_policy_replaces_the_old_and_leaves_nothing_else(cartpole: Path) -
     assert os.listdir(cartpole.parent) == ["policy"]
 
 
+def work_of(policy: Path) -> Path:
+    return policy.with_name(f".policy.{socket.gethostname()}.export")
+
+
+def test_what_a_killed_export_had_moved_aside_is_put_back(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work_of(cartpole).mkdir()
+    cartpole.rename(work_of(cartpole) / "old")
+    monkeypatch.setattr(tf.saved_model, "save", half_a_save)
+    with pytest.raises(OSError, match="No space left"):
+        export_policy(make_network("CartPole-v1"), cartpole, make_metadata("CartPole-v1", steps=2000))
+    assert load_policy(cartpole).metadata["steps"] == 1000
+    assert os.listdir(cartpole.parent) == ["policy"]
+
+
+def test_exports_to_one_folder_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They all report success, so that the policy must be one of theirs, and whole."""
+    inside, save = [], tf.saved_model.save
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        inside.append(1)
+        assert len(inside) == 1
+        save(*arguments, **options)
+        time.sleep(0.3)
+        inside.pop()
+
+    monkeypatch.setattr(tf.saved_model, "save", slow)
+    network = make_network("CartPole-v1")
+    with ThreadPoolExecutor(3) as pool:
+        exports = [
+            pool.submit(export_policy, network, tmp_path / "policy", make_metadata("CartPole-v1", steps=steps))
+            for steps in (1, 2, 3)
+        ]
+    assert [export.result() for export in exports] == [None] * 3
+    assert load_policy(tmp_path / "policy").metadata["steps"] in (1, 2, 3)
+    assert os.listdir(tmp_path) == ["policy"]
+
+
+def test_the_wait_for_another_export_ends(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "_PATIENCE_SECONDS", 0.2)
+    with (
+        exporting(cartpole),
+        pytest.raises(PolicyFolderError, match=f"another process is exporting to {cartpole.parent}"),
+        exporting(cartpole),
+    ):
+        pass
+    assert load_policy(cartpole).metadata["steps"] == 1000
+
+
 def half_a_save(module: Any, directory: str, **_: Any) -> None:
     (Path(directory) / "saved_model.pb").write_bytes(b"half")
     raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
@@ -243,7 +304,7 @@ def half_a_save(module: Any, directory: str, **_: Any) -> None:
 
 def no_rename_to_policy(rename: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
     def fail(source: Path, target: Path) -> Path:
-        if source.name == ".policy.new":
+        if source.name == "new":
             raise OSError("No space left on device")
         return rename(source, target)
 
@@ -278,7 +339,7 @@ def test_what_is_not_a_policy_is_not_replaced(tmp_path: Path, kind: str) -> None
     thesis = tmp_path / "policy" if kind == "file" else tmp_path / "policy" / "thesis.tex"
     thesis.parent.mkdir(exist_ok=True)
     thesis.write_text("five years")
-    with pytest.raises(FileExistsError, match="is not a policy"):
+    with pytest.raises(PolicyFolderError, match="is not a policy"):
         export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
     assert thesis.read_text() == "five years"
 
@@ -288,3 +349,32 @@ def test_an_empty_folder_and_missing_parents_are_taken(tmp_path: Path) -> None:
     for directory in (tmp_path / "empty", tmp_path / "a" / "b" / "policy"):
         export_policy(make_network("CartPole-v1"), directory, make_metadata("CartPole-v1"))
         assert load_policy(directory).metadata["steps"] == 1000
+
+
+def test_a_failed_export_leaves_no_parents(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lacks"):
+        export_policy(make_network("CartPole-v1"), tmp_path / "a" / "b" / "policy", {})
+    assert os.listdir(tmp_path) == []
+
+
+def loop(folder: Path) -> Path:
+    (folder / "loop").symlink_to("loop")
+    return folder / "loop"
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        (loop, "exists and is not a policy"),
+        (lambda folder: loop(folder) / "policy", "Too many levels of symbolic links"),
+        (lambda folder: folder / ("a" * 300), "File name too long"),
+        (lambda folder: folder / "file" / "policy", "Not a directory"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: Callable[[Path], Path], reason: str) -> None:
+    (tmp_path / "file").touch()
+    directory = where(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(PolicyFolderError, match=f"{directory}.*{reason}"):
+        export_policy(make_network("CartPole-v1"), directory, make_metadata("CartPole-v1"))
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,6 +1,7 @@
 """`export_run` takes the environment's spec from run.json, so that the environment need not be installed."""
 
 import json
+import sys
 
 import gymnasium
 import pytest
@@ -15,10 +16,11 @@ def made(monkeypatch):
     return use_light_agents(monkeypatch)
 
 
-def forget_environment(run_dir):
-    """Makes run.json one of the versions that did not record the environment."""
+def forget_environment(run_dir, **changes):
+    """Makes run.json one of the versions that did not record the environment, with other settings."""
     document = json.loads((run_dir / "run.json").read_text())
     del document["environment"]
+    document["settings"] |= changes
     (run_dir / "run.json").write_text(json.dumps(document))
 
 
@@ -38,3 +40,11 @@ def test_an_old_record_without_the_environment_is_exported(made, tmp_path):
     forget_environment(tmp_path / "run")
     assert export_run(tmp_path / "run", tmp_path / "policy") >= 600
     assert made[1].network.spec == made[0].network.spec
+
+
+def test_a_module_that_only_the_record_names_is_not_imported(made, tmp_path):
+    train(small_settings(), tmp_path / "run", quiet=True)
+    forget_environment(tmp_path / "run", env="this:CartPole-v1")
+    with pytest.raises(InvalidEnvironment, match="this:CartPole-v1 would import a module that only a file names"):
+        export_run(tmp_path / "run", tmp_path / "policy")
+    assert "this" not in sys.modules

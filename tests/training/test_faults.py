@@ -116,8 +116,7 @@ def test_a_second_signal_acts_as_usual(tmp_path, monkeypatch, environments, usua
         os.kill(os.getpid(), signal.SIGINT)
 
     use_light_agents(monkeypatch, once_at(60, twice))
-    with pytest.raises(KeyboardInterrupt):
-        script(small_settings(), tmp_path / "run")
+    assert script(small_settings(), tmp_path / "run") == 130
     assert seen == [tuple(USUAL_HANDLERS.values())]
     assert script(small_settings(), tmp_path / "run") == 0
     check_progress(tmp_path / "run", small_settings())
@@ -162,7 +161,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
     assert f"not written: [Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}; the earlier ones in" in err
     assert err.count("\n") == 1
     assert tree(tmp_path / "run" / "checkpoints") == limits[0]
-    assert steps_at_checkpoint(tmp_path / "run") == 10
+    assert steps_at_checkpoint(tmp_path / "run") == 0
     assert script(settings, tmp_path / "run", checkpoint_minutes=1000.0) == 0
     check_progress(tmp_path / "run", settings)
     assert len(made) == 2
@@ -181,7 +180,7 @@ def test_a_full_disk_elsewhere_stops_the_run_with_the_reason_and_it_continues_la
         if where == "progress":
             patch.setattr(Progress, "write", full)
         elif where == "policy":
-            patch.setattr(run, "export_policy", full)
+            patch.setattr(run, "exporting", full)
         else:
             document = run.write_json
             patch.setattr(run, "write_json", lambda p, d: full() if "finished" in d else document(p, d))
@@ -237,11 +236,26 @@ def test_nan_and_infinity_stop_the_run_and_the_last_finite_checkpoint_stays(
     use_light_agents(monkeypatch)
     broken(**values)
     assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 1
-    reason = f"error: stopped: {quantity}; checkpoints in {tmp_path}/run are from before\n"
+    reason = f"error: stopped in Broken-v0: {quantity}; checkpoints in {tmp_path}/run are from before\n"
     assert capsys.readouterr().err == reason
     assert 70 <= steps_at_checkpoint(tmp_path / "run") <= 80
     assert not (tmp_path / "run" / "policy").exists()
     broken(reward=1.0, shown=0.0)
+    assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 0
+
+
+def test_an_environment_that_raises_stops_the_run_with_its_traceback_and_a_line(broken, tmp_path, monkeypatch, capsys):
+    use_light_agents(monkeypatch)
+    broken(reward=property(lambda self: {}["missing"]))
+    assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 1
+    *shown, line = capsys.readouterr().err.splitlines()
+    assert line == (
+        "error: stopped: Broken-v0 failed in step(): KeyError: 'missing'; the same command continues from the last "
+        "checkpoint"
+    )
+    assert shown[0].startswith("Traceback") and shown[-1] == "KeyError: 'missing'"
+    assert 70 <= steps_at_checkpoint(tmp_path / "run") <= 80
+    broken(reward=1.0)
     assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 0
 
 
@@ -251,7 +265,7 @@ def test_a_loss_that_overflows_is_named_by_the_first_quantity_that_does(broken, 
     settings = small_settings(env="Broken-v0")
     assert script(settings, tmp_path / "run") == 1
     err = capsys.readouterr().err
-    assert "error: stopped: critic_loss is inf in on_policy update 8, at step 80; " in err
+    assert "error: stopped in Broken-v0: critic_loss is inf in on_policy update 8, at step 80; " in err
     snapshot = checkpointed(tmp_path / "run")
     assert snapshot.state["actor"]["steps"] == 70
     assert all(np.isfinite(array).all() for array in snapshot.arrays.values())
@@ -260,7 +274,7 @@ def test_a_loss_that_overflows_is_named_by_the_first_quantity_that_does(broken, 
 def test_weights_that_are_not_finite_are_never_checkpointed(tmp_path, monkeypatch, capsys, environments):
     made = use_light_agents(monkeypatch, once_at(40, lambda: made[0].weights.assign(np.full(4, np.nan, np.float32))))
     assert script(small_settings(), tmp_path / "run") == 1
-    assert "error: stopped: online/weights is not finite, at step " in capsys.readouterr().err
+    assert "error: stopped in CartPole-v1: online/weights is not finite, at step " in capsys.readouterr().err
     assert np.isfinite(checkpointed(tmp_path / "run").arrays["online/weights"]).all()
 
 
@@ -300,7 +314,8 @@ def kill_and_continue(run_dir, rounds, seed, **flags):
     settings = small_settings(**{"log_interval": 100, **KILLED, **flags})
     for n in range(rounds):
         process = start(run_dir, **flags)
-        first_line = process.stdout.readline()
+        announced, first_line = process.stdout.readline(), process.stdout.readline()
+        assert f"in {run_dir}" in announced
         begun = logged(run_dir)
         while logged(run_dir) < begun + 200 and process.poll() is None:
             time.sleep(0.01)
@@ -321,7 +336,7 @@ def kill_and_continue(run_dir, rounds, seed, **flags):
     assert process.returncode == 0, err
     assert "Traceback" not in err
     assert "damaged" not in err
-    assert out.startswith("continuing")
+    assert out.splitlines()[1].startswith("continuing")
     assert out.endswith(f"finished: policy in {run_dir}/policy\n")
     check_progress(run_dir, settings)
     policy = load_policy(run_dir / "policy")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training.build import make_agent, resolve
+from acer_tf.training.build import make_agent
+from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 

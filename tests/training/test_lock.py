@@ -50,3 +50,28 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path}/file/run cannot be used: .*Not a directory"):
         Lock(tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize("run", ["run", "new/run", "new/" + "x" * 300])
+def test_a_folder_that_stays_empty_is_deleted_again(tmp_path, run):
+    if len(run) < 300:
+        Lock(tmp_path / run).release()
+    else:
+        with pytest.raises(RunFolderError, match="cannot be used: .*File name too long"):
+            Lock(tmp_path / run)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "kept").mkdir()
+    Lock(tmp_path / "kept").release()
+    assert (tmp_path / "kept" / "lock").exists()
+
+
+def test_a_link_is_not_written_through(tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "lock").symlink_to("victim")
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be used: .*symbolic link"):
+        Lock(tmp_path)
+    (tmp_path / "lock").unlink()
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be used: "):
+        Lock(tmp_path)
+    assert (tmp_path / "victim").read_text() == "mine"

@@ -1,10 +1,11 @@
 import csv
+import hashlib
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf.training.lock import RunFolderError
-from acer_tf.training.progress import Progress, progress_line
+from acer_tf.training.progress import Progress, progress_line, require_progress
 
 
 def row_of(steps, **more):
@@ -32,20 +33,22 @@ def test_a_row_is_on_disk_as_soon_as_it_is_written(tmp_path):
         "value": [(10, 1.25), (20, 2.5)],
         "mean_return": [(20, 2.5)],  # nothing where the cell is empty
     }
-    assert progress.position() == (tmp_path / "progress.csv").stat().st_size
+    content = (tmp_path / "progress.csv").read_bytes()
+    assert progress.state() == {"position": len(content), "progress_sha256": hashlib.sha256(content).hexdigest()}
     progress.close()
 
 
-def test_a_continued_run_cuts_both_records_back_to_its_checkpoint(tmp_path):
+def test_a_continued_run_cuts_both_records_back_to_its_checkpoint(tmp_path, capsys):
     progress = Progress(tmp_path, 0, 0)
     progress.write(row_of(10))
-    position = progress.position()
+    position = progress.state()["position"]
     for steps in (20, 30, 40):
         progress.write(row_of(steps, value=-1.0))
     with (tmp_path / "progress.csv").open("a") as file:
         file.write("50,half a li")
     progress.close()
     progress = Progress(tmp_path, 15, position)
+    assert capsys.readouterr().err == f"{tmp_path}/progress.csv: 3 rows after step 15 are cut and made again\n"
     assert [row["steps"] for row in rows_of(tmp_path)] == ["10"]
     for steps in (25, 35):
         progress.write(row_of(steps))
@@ -57,7 +60,7 @@ def test_a_continued_run_cuts_both_records_back_to_its_checkpoint(tmp_path):
 def test_a_row_logged_at_the_checkpoint_stays(tmp_path):
     progress = Progress(tmp_path, 0, 0)
     progress.write(row_of(10))
-    position = progress.position()
+    position = progress.state()["position"]
     progress.close()
     progress = Progress(tmp_path, 10, position)
     progress.write(row_of(11))
@@ -83,9 +86,40 @@ def test_a_record_shorter_than_at_the_checkpoint_is_refused(tmp_path, size):
     if size is not None:
         (tmp_path / "progress.csv").write_bytes(b"x" * size)
     with pytest.raises(
-        RunFolderError, match=rf"progress.csv has {size or 0} bytes, but had 10 at the checkpoint of step"
+        RunFolderError, match=rf"progress.csv .*it has {size or 0} bytes, but had 10 at the last checkpoint.*put"
     ):
-        Progress(tmp_path, 1000, 10)
+        require_progress(tmp_path, {"position": 10})
+
+
+def test_every_flipped_bit_before_the_checkpoint_is_refused(tmp_path):
+    progress = Progress(tmp_path, 0, 0)
+    for steps in (10, 20):
+        progress.write(row_of(steps))
+    state = progress.state()
+    progress.write(row_of(30))
+    progress.close()
+    whole = (tmp_path / "progress.csv").read_bytes()
+    require_progress(tmp_path, state)
+    for position in range(state["position"]):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << position % 8
+        (tmp_path / "progress.csv").write_bytes(damaged)
+        with pytest.raises(RunFolderError, match="are not those of the last checkpoint.*put the file back"):
+            require_progress(tmp_path, state)
+    (tmp_path / "progress.csv").write_bytes(whole)
+    resumed = Progress(tmp_path, 20, state["position"])
+    assert resumed.state() == state
+    resumed.write(row_of(30))
+    resumed.close()
+    assert (tmp_path / "progress.csv").read_bytes() == whole
+
+
+def test_without_a_checksum_a_damaged_record_is_refused_if_it_cannot_be_read(tmp_path):
+    (tmp_path / "progress.csv").write_bytes(b"steps,value\n10,1\n")
+    require_progress(tmp_path, {"position": 17})
+    (tmp_path / "progress.csv").write_bytes(b"steps,val\xe7e\n10,1\n")
+    with pytest.raises(RunFolderError, match="cannot be read as a learning curve"):
+        require_progress(tmp_path, {"position": 17})
 
 
 def test_a_row_of_other_columns_is_refused(tmp_path):
@@ -96,7 +130,7 @@ def test_a_row_of_other_columns_is_refused(tmp_path):
         with pytest.raises(RunFolderError, match="has the columns"):
             progress.write(other)
     assert (tmp_path / "progress.csv").read_bytes() == before
-    position = progress.position()
+    position = progress.state()["position"]
     progress.close()
     progress = Progress(tmp_path, 1, position)
     with pytest.raises(RunFolderError, match="has the columns"):
@@ -111,4 +145,12 @@ def test_the_progress_line_says_how_far_how_fast_and_how_good():
     )
     unknown = progress_line(row | {"mean_return": None, "steps_per_second": 0.0}, 100_000)
     assert unknown.endswith("0 steps/s  ? left  no episode finished yet")
-    assert "0:00:00 left" in progress_line(row | {"steps": 100_200}, 100_000)
+    over = progress_line(row | {"steps": 104_800}, 100_000)
+    assert "0:00:00 left" in over and over.startswith("100.0 %")
+
+
+def test_the_time_left_is_a_bound_until_an_interval_had_replay():
+    row = {"steps": 25_000, "frames": 25_000, "steps_per_second": 50.0, "mean_return": 1.0}
+    assert "  more than 0:25:00 left  " in progress_line(row, 100_000, slower_at=25_001)
+    assert "steps/s  0:25:00 left" in progress_line(row, 100_000, slower_at=25_000)
+    assert "steps/s  0:00:00 left" in progress_line(row | {"steps": 100_000}, 100_000, slower_at=200_000)

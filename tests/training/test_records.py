@@ -32,7 +32,7 @@ def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
 def test_an_invalid_record_is_named(tmp_path):
     with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
         read_record(tmp_path)
-    for text in ("", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "environment": 1}'):
+    for text in ("[" * 100_000, "", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "environment": 1}'):
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json cannot be read as a run's record \("):
             read_record(tmp_path)
@@ -91,7 +91,7 @@ def test_a_document_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         write_json(path, {"a": object()})
 
-    def full(self, text):
+    def full(self, text, **_):
         with self.open("w") as file:
             file.write(text[:3])
         raise OSError("No space left on device")

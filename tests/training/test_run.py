@@ -3,6 +3,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,10 +14,13 @@ import numpy as np
 import pytest
 
 from acer_tf import load_policy
+from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
-from acer_tf.training import build, run
+from acer_tf.settings import SettingsError
+from acer_tf.training import build, resolve, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.lock import Lock, RunFolderError
+from acer_tf.training.resume import REPAIRS
 from acer_tf.training.run import Interrupted, export_run, train
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
 from tests.training.test_lock import HOLDER
@@ -24,8 +28,13 @@ from tests.training.test_lock import HOLDER
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def script(settings, run_dir):
-    return run_script(settings, run_dir, checkpoint_minutes=10.0, threads=0)
+DEEP = '{"settings": ' + "[" * 100_000
+SMALL = {"num_envs": 2, "unroll_length": 5, "replay_ratio": 1.0, "replay_start": 10, "replay_capacity": 200}
+SMALL_FLAGS = ["--env=CartPole-v1", *(f"--{name}={value}" for name, value in SMALL.items())]
+
+
+def script(settings, run_dir, **options):
+    return run_script(settings, run_dir, checkpoint_minutes=10.0, threads=0, **options)
 
 
 @pytest.fixture
@@ -152,12 +161,15 @@ def test_a_finished_run_started_again_does_nothing(done, light, capsys):
     assert len(light) == agents
 
 
-def test_a_finished_run_without_its_policy_exports_it_again(done, light):
+@pytest.mark.parametrize("lost", ["", "saved_model.pb", "variables/variables.index"])
+def test_a_finished_run_whose_policy_is_not_whole_exports_it_again(done, light, lost):
     before = {name: content for name, content in tree(done).items() if not name.startswith(("tensorboard", "check"))}
-    shutil.rmtree(done / "policy")
+    shutil.rmtree(done / "policy") if not lost else (done / "policy" / lost).unlink()
     assert script(small_settings(), done) == 0
     after = tree(done)
-    assert after["policy/metadata.json"] == before["policy/metadata.json"]
+    assert {name: after[name] for name in before if name.startswith("policy/")} == {
+        name: content for name, content in before.items() if name.startswith("policy/")
+    }
     assert after["progress.csv"] == before["progress.csv"]
     assert light[-1].trajectories == []
     assert light[-1].weights.value[0] == len(light[-2].trajectories)
@@ -191,11 +203,11 @@ def test_a_run_older_than_a_setting_continues_and_one_with_a_removed_setting_doe
     assert "lambda: 1 there, (absent) here\n" in capsys.readouterr().err
 
 
-def test_auto_resolved_otherwise_elsewhere_is_another_run(done, capsys, monkeypatch):
-    monkeypatch.setattr(
-        run, "resolve", lambda s, _: dataclasses.replace(s, network="mlp", precision="bfloat16")
-    )  # as on a machine with other hardware
-    assert script(small_settings(), done) == 2
+def test_auto_keeps_what_the_run_has_where_another_version_or_machine_chooses_otherwise(done, capsys, monkeypatch):
+    monkeypatch.setattr(resolve, "default_network", lambda spec: "image")
+    monkeypatch.setattr(resolve, "_has_fast_bfloat16", lambda: True)
+    assert script(small_settings(), done) == 0
+    assert script(small_settings(precision="bfloat16"), done) == 2
     assert "precision: float32 there, bfloat16 here" in capsys.readouterr().err
 
 
@@ -228,7 +240,7 @@ def test_the_lock_is_free_after_every_refusal(light, tmp_path):
     Lock(run_dir).release()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"steps": 1}', '{"settings": 3}', "\udcff"])
+@pytest.mark.parametrize("content", ["", "{", "[]", DEEP, "3", '{"steps": 1}', '{"settings": 3}', "\udcff"])
 def test_a_broken_record_is_refused(light, tmp_path, content, capsys):
     (tmp_path / "run.json").write_bytes(content.encode(errors="surrogateescape"))
     before = tree(tmp_path)
@@ -254,8 +266,6 @@ def test_a_file_is_not_a_run_folder(light, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert script(small_settings(), tmp_path / "file") == 2
     assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/file is not a folder\n"
-    assert script(small_settings(), tmp_path / "file" / "run") == 2
-    assert "Not a directory" in capsys.readouterr().err
     assert tree(tmp_path) == {"file": b"mine"}
 
 
@@ -333,19 +343,218 @@ def test_a_shorter_progress_file_is_refused_and_kept(stopped, capsys):
         before = tree(run_dir / "checkpoints")
         assert script(small_settings(), run_dir) == 2
         err = capsys.readouterr().err
-        assert f"progress.csv has {len(remains or b'')} bytes, but had {position} at the checkpoint" in err
+        assert f"it has {len(remains or b'')} bytes, but had {position} at the last checkpoint" in err
         assert tree(run_dir / "checkpoints") == before
         assert (path.read_bytes() if path.exists() else None) == remains
     path.write_bytes(whole)
     assert script(small_settings(), run_dir) == 0
 
 
-def test_a_run_without_a_checkpoint_starts_over_and_says_so(stopped, capsys):
+def test_rows_without_a_checkpoint_are_never_discarded_without_a_word(stopped, capsys):
     run_dir, light, _ = stopped
     shutil.rmtree(run_dir / "checkpoints")
-    assert script(small_settings(), run_dir) == 0
-    assert f"{run_dir} has no checkpoint yet: starting from step 0\n" in capsys.readouterr().err
+    before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
+    for repair in ((), ("replay", "progress")):
+        assert script(small_settings(), run_dir, repair=repair) == 2
+        err = capsys.readouterr().err
+        assert f"--run_dir={run_dir} has rows of progress, but no checkpoint: put " in err
+        assert "--repair=restart" in err
+        assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+    assert script(small_settings(), run_dir, repair=["restart"]) == 0
+    note = "begun again at step 0; what there was is kept as progress.csv.damaged-1"
+    assert f"{run_dir}, step 0: {note}\n" in capsys.readouterr().err
+    assert (run_dir / "progress.csv.damaged-1").read_bytes() == before["progress.csv"]
+    (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
+    assert (entry["step"], entry["notes"]) == (0, [note])
     check_progress(run_dir, small_settings())
+
+
+def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(tmp_path, monkeypatch, capsys):
+    def killed(update):
+        if update == 40:
+            raise Interrupted(9)
+        return {"value": float(update)}
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        use_light_agents(patch, killed)
+        train(small_settings(), tmp_path / "run", quiet=True)
+    with pytest.raises(RunFolderError, match="has no checkpoint yet"):
+        export_run(tmp_path / "run", tmp_path / "policy")
+    use_light_agents(monkeypatch)
+    lost = len(rows_of(tmp_path / "run"))
+    assert script(small_settings(), tmp_path / "run") == 0
+    output = capsys.readouterr()
+    assert f"continuing {tmp_path}/run at step 0" in output.out
+    assert f"progress.csv: {lost} rows after step 0 are cut and made again" in output.err
+    use_light_agents(monkeypatch)
+    train(small_settings(), tmp_path / "twin", quiet=True)
+    assert timeless(tmp_path / "run") == timeless(tmp_path / "twin")
+
+
+def test_the_flag_takes_the_repairs_that_there_are():
+    assert FLAGS["repair"].parser.enum_values == list(REPAIRS)
+    with pytest.raises(SettingsError, match="--repair=all: must be of replay, progress, restart"):
+        train(small_settings(), "never", repair=["all"])
+
+
+def damage_replay(run_dir):
+    for chunk in (run_dir / "checkpoints" / "replay").iterdir():
+        os.truncate(chunk, 10)
+
+
+def test_a_damaged_replay_is_given_up_on_request(stopped, capsys):
+    run_dir, light, _ = stopped
+    damage_replay(run_dir)
+    before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
+    assert script(small_settings(), run_dir, repair=["restart"]) == 1  # the weights are whole
+    err = capsys.readouterr().err
+    assert "--repair=replay continues with the part of the replay that can be read, and acer_tf export" in err
+    assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+    newest = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
+    assert script(small_settings(), run_dir, repair=["replay"]) == 0
+    output = capsys.readouterr()
+    assert f"step {newest}: 0 rows per environment are left of a damaged replay\n" in output.err
+    assert f"continuing {run_dir} at step {newest:,}" in output.out
+    (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
+    assert entry["step"] == newest
+    check_progress(run_dir, small_settings())
+
+
+def test_a_damaged_curve_is_refused_and_replaced_on_request(stopped, capsys):
+    run_dir, *_ = stopped
+    path = run_dir / "progress.csv"
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    path.write_bytes(whole[:first] + b"2" + whole[first + 1 :])
+    assert script(small_settings(), run_dir) == 2
+    err = capsys.readouterr().err
+    assert "are not those of the last checkpoint): put the file back, or give --repair=progress to continue" in err
+    assert script(small_settings(), run_dir, repair=["progress"]) == 0
+    assert (run_dir / "progress.csv.damaged-1").read_bytes() == whole[:first] + b"2" + whole[first + 1 :]
+    steps = [int(row["steps"]) for row in rows_of(run_dir)]
+    assert steps[0] > 200 and steps[-1] >= 600
+    (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
+    assert entry["notes"][1] == "the earlier rows are kept as progress.csv.damaged-1"
+
+
+def test_an_unfinished_run_is_extended_and_its_log_interval_changed(stopped, capsys):
+    run_dir, *_ = stopped
+    assert script(small_settings(total_steps=500), run_dir) == 2
+    assert "total_steps: 600 there, 500 here" in capsys.readouterr().err
+    steps = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
+    assert script(small_settings(total_steps=800, log_interval=50), run_dir) == 0
+    document = json.loads((run_dir / "run.json").read_text())
+    assert document["finished"] is True and document["steps"] >= 800
+    assert (document["settings"]["total_steps"], document["settings"]["log_interval"]) == (800, 50)
+    (entry,) = document["history"]
+    assert entry["notes"] == ["--log_interval=50 instead of 100", "--total_steps=800 instead of 600"]
+    assert entry["step"] == steps
+    assert int(rows_of(run_dir)[-1]["steps"]) >= 800
+    assert json.loads((run_dir / "policy" / "metadata.json").read_text())["settings"]["total_steps"] == 800
+
+
+def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, light, capsys):
+    before, updates = (done / "progress.csv").read_bytes(), light[-1].weights.value[0]
+    assert script(small_settings(log_interval=50), done) == 0  # nothing to do
+    assert "history" not in json.loads((done / "run.json").read_text())
+    capsys.readouterr()
+    assert script(small_settings(total_steps=900), done) == 0
+    err = capsys.readouterr().err
+    for note in ("--total_steps=900 instead of 600", "continued from the weights, with an empty replay"):
+        assert f": {note}\n" in err
+    (entry,) = json.loads((done / "run.json").read_text())["history"]
+    assert entry["step"] >= 600 and len(entry["notes"]) == 2
+    assert (done / "progress.csv").read_bytes().startswith(before)
+    steps = [int(row["steps"]) for row in rows_of(done)]
+    assert steps == sorted(set(steps)) and steps[-1] >= 900
+    assert light[-1].weights.value[0] > updates
+    assert script(small_settings(total_steps=900), done) == 0
+    assert "already finished" in capsys.readouterr().out
+
+
+def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, capsys):
+    train(small_settings(replay_priority="proportional"), tmp_path / "run", quiet=True)
+    train(small_settings(replay_priority="proportional", total_steps=700), tmp_path / "run", quiet=True)
+    assert "the exponents of priorities now change until the new end\n" in capsys.readouterr().err
+
+
+def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done, capsys):
+    assert main(["train", "--env=CartPole-v1", f"--run_dir={done}", *SMALL_FLAGS]) == 0
+    assert "already finished" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_restoring_ends_without_a_traceback(stopped, monkeypatch, capsys):
+    run_dir, *_ = stopped
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    before = tree(run_dir / "checkpoints")
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "restore", interrupted)
+        assert script(small_settings(), run_dir) == 130
+    assert capsys.readouterr().err == "stopped by SIGINT; the same command continues from the last checkpoint\n"
+    assert tree(run_dir / "checkpoints") == before
+    assert script(small_settings(), run_dir) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay"]
+)
+def test_links_that_would_be_written_or_deleted_through_are_refused(stopped, tmp_path, name, capsys):
+    run_dir, *_ = stopped
+    victim = tmp_path / "victim"
+    (run_dir / name).rename(victim)
+    (run_dir / name).symlink_to(victim)
+    before = tree(victim) if victim.is_dir() else victim.read_bytes()
+    assert script(small_settings(), run_dir) == 2
+    assert f"error: --run_dir={run_dir} has a link named {name}: " in capsys.readouterr().err
+    assert (tree(victim) if victim.is_dir() else victim.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ("new/" + "x" * 300, "cannot be used: .*File name too long"),
+        ("x" * 300, "cannot be used: .*File name too long"),
+        ("file/run", "cannot be used: .*Not a directory"),
+        ("run/checkpoints", "is inside of the run in "),
+        ("run/checkpoints/a/b", "is inside of the run in "),
+        ("run/policy/b", "is inside of the run in "),
+        ("link/a", "is inside of the run in "),
+    ],
+)
+def test_a_place_for_no_run_is_refused_and_nothing_is_left_there(done, tmp_path, place, complaint, capsys):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(done / "checkpoints")
+    before = tree(tmp_path)
+    try:
+        status: object = main(["train", f"--run_dir={tmp_path / place}", *SMALL_FLAGS])
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    err = capsys.readouterr().err
+    assert re.fullmatch(rf"error: --run_dir={re.escape(str(tmp_path / place))}:? {complaint}.*\n", err)
+    assert tree(tmp_path) == before
+
+
+def test_an_empty_run_dir_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "--run_dir=", *SMALL_FLAGS])
+    assert "error: --run_dir=: is empty: must name a file or folder" in capsys.readouterr().err
+    with pytest.raises(RunFolderError, match="must name a folder"):
+        train(small_settings(), "", quiet=True)
+    assert tree(tmp_path) == {}
+
+
+def test_a_run_whose_environments_cannot_be_made_leaves_nothing(light, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("no simulator")
+
+    monkeypatch.setattr(run.envs, "make", fail)
+    assert script(small_settings(), tmp_path / "new" / "run") == 1
+    assert tree(tmp_path) == {}
 
 
 def test_a_new_run_does_not_say_so(done, capsys):
@@ -363,6 +572,9 @@ def test_if_all_checkpoints_are_damaged_the_run_never_starts_over(stopped, capsy
         assert "error: all 2 checkpoints in" in err
         assert "Traceback" not in err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+    assert script(small_settings(), run_dir, repair=["restart"]) == 0
+    assert (run_dir / "checkpoints.damaged-1").is_dir() and (run_dir / "progress.csv.damaged-1").exists()
+    check_progress(run_dir, small_settings())
 
 
 def test_a_damaged_checkpoint_costs_the_steps_since_the_previous_one(stopped, capsys):

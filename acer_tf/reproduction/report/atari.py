@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from acer_tf.reproduction import atari5
 from acer_tf.reproduction.aggregation import (
     ATARI_WINDOW_STEPS,
     Axis,
@@ -28,15 +29,28 @@ from acer_tf.reproduction.published_medians import (
     figure1_by_hours,
 )
 from acer_tf.reproduction.published_scores import published_agents, published_scores
-from acer_tf.reproduction.report.figures import Axes, dots, draw_band, learning_curves, panels, shared_legend
+from acer_tf.reproduction.report.figures import (
+    Axes,
+    dots,
+    draw_band,
+    learning_curves,
+    panels,
+    place_axis,
+    shared_legend,
+)
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.scores import Protocol, atari_references, human_normalized
-from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.statistics import Estimate, mean_and_error
 
 _POINTS = 200
 _TABLE6_STEPS = 40_000_000 / FRAMES_PER_STEP
 _TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
+_ATARI5 = (
+    "Where the games are Atari-5's, the median over 57 games is estimated from them (Aitchison et al. 2022), with the "
+    "95 % range of the truth when the method is left out of the fit; the fit is of medians from "
+    f"{atari5.FITTED[0]:.2f} to {atari5.FITTED[1]:.0f}, and below that it is extrapolated."
+)
 # The published columns of the table by game.
 _PRIORITIZED = ("Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)")
 _COLUMNS: dict[Protocol, tuple[str, ...]] = {
@@ -53,29 +67,32 @@ def figure1(outcome: Outcome) -> Report:
     for name, method in outcome.methods.items():
         runs, row = outcome.by_env(name), [method.label, outcome.finished(name)]
         if not runs:
-            rows.append([*row, "0", *[""] * 6])
+            rows.append([*row, "0 games", *[""] * 6])
             continue
-        steps, medians = _medians(runs, "steps")
-        frames, highest = FRAMES_PER_STEP * steps[-1], float(cumulative_maximum(medians)[-1])
+        median = medians(runs, "steps")
+        frames, highest = FRAMES_PER_STEP * median.points[-1], float(cumulative_maximum(median.values)[-1])
         published = figure1_by_frames()[FIGURE1[name]].at(frames)
         hours = np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds])
         rows.append(
             [
                 *row,
-                str(len(runs)),
+                median.games,
                 number(frames / 1e6, 1),
-                number(float(medians[-1])),
-                number(highest),
+                number(float(median.values[-1])),
+                str(Estimate(highest, *(bound * highest for bound in median.interval))),
                 number(published),
-                difference(highest, published) if len(runs) == len(ATARI57) else "",
+                difference(highest, published) if median.of_57 else "",
                 number(float(hours), 1),
             ]
         )
-    head = "method, cells finished, games, frames (M), median, cumulative maximum, published, difference, hours per run"
+    head = (
+        "method, cells finished, median over, frames (M), median, cumulative maximum, published, difference, "
+        "hours per run"
+    )
     table = Table(
         f"Median over games of the human-normalised {_TRAINING}, at the frames that all games have reached. Published: "
         "the cumulative maximum of the median over 57 games at the same frames, read off the figure; a difference is "
-        "given where ours is over 57 games too.",
+        f"given where ours is of 57 games too. {_ATARI5}",
         head.split(", "),
         rows,
     )
@@ -87,7 +104,7 @@ def figure1(outcome: Outcome) -> Report:
     caption = (
         "Ours (lines) and the paper's (pale), over the games that have begun and as far as all of them have come. "
         "Left: cumulative maximum, as in the paper; middle: without it; right: hours of the machine that ran them, the "
-        "paper's on its own. Solid: with trust region; dotted: without."
+        f"paper's on its own. Solid: with trust region; dotted: without. {_ATARI5}"
     )
     return Report({"table": table}, {"figure": Drawing(caption, figure)})
 
@@ -213,8 +230,9 @@ def table1(outcome: Outcome) -> Report:
     figure, (axes,) = panels(1)
     for place, (name, label) in enumerate(labels.items()):
         if runs := outcome.by_env(name):
-            steps, medians = _medians(runs, "steps")
-            axes.plot(FRAMES_PER_STEP * steps / 1e6, medians, color=f"C{place}", label=f"{label}, {len(runs)} games")
+            median = medians(runs, "steps")
+            x = FRAMES_PER_STEP * median.points / 1e6
+            axes.plot(x, median.values, color=f"C{place}", label=f"{label}, {median.games}")
     limit = axes.get_xlim()[1] if axes.lines else 200.0
     for colour, agent in (("C5", "DQN"), ("C6", "Double DQN"), ("C7", "Prioritized DQN")):
         curve = dqn_zoo_medians()[agent]
@@ -252,38 +270,59 @@ def _frames(outcome: Outcome, name: str) -> str:
     return number(FRAMES_PER_STEP * reached(runs) / 1e6, 1) if runs else ""
 
 
-def _normalize(env: str, score: float) -> float:
+def normalize(env: str, score: float) -> float:
+    """The human-normalised training score: 0 is random play, 1 is human; `env` as in "atari/Pong"."""
     return human_normalized(env, score, protocol="training")
 
 
-def _medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
-    """(points, medians over games), up to the end of the shortest run."""
+class Medians(NamedTuple):
+    """The median over 57 games, estimated if the games are Atari-5's; else over the games there are."""
+
+    points: np.ndarray  # [G] steps or seconds, up to the end of the shortest run
+    values: np.ndarray  # [G]
+    games: str  # "3 games", or "57 games estimated from 5"
+    of_57: bool  # whether it is the paper's quantity
+    interval: tuple[float, float]  # that of an estimate, as multiples of it; else NaN
+
+
+def medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> Medians:
+    """The median over the games of `runs`, which are by environment, against steps or seconds."""
     points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
-    return points, median_over_tasks(task_scores(runs, points, ATARI_WINDOW_STEPS, _normalize, axis))
+    scores = task_scores(runs, points, ATARI_WINDOW_STEPS, normalize, axis)
+    if atari5.applies(runs):
+        estimate = atari5.estimate(list(runs), scores)
+        return Medians(points, estimate, f"57 games estimated from {len(runs)}", True, atari5.INTERVAL)
+    whole = len(runs) == len(ATARI57)
+    return Medians(points, median_over_tasks(scores), f"{len(runs)} games", whole, (np.nan, np.nan))
 
 
 def _draw_medians(axes: Axes, outcome: Outcome, axis: Axis, *, largest: bool) -> None:
     limit = 0.0
     for name, method in outcome.methods.items():
         if runs := outcome.by_env(name):
-            points, medians = _medians(runs, axis)
-            x = points * FRAMES_PER_STEP / 1e6 if axis == "steps" else points / 3600
+            median = medians(runs, axis)
+            x = median.points * FRAMES_PER_STEP / 1e6 if axis == "steps" else median.points / 3600
             limit = max(limit, float(x[-1]))
-            values = cumulative_maximum(medians) if largest else medians
-            axes.plot(x, values, **_style(FIGURE1[name]), linewidth=1.8, label=f"{method.label}, {len(runs)} games")
+            values = cumulative_maximum(median.values) if largest else median.values
+            style = _style(FIGURE1[name])
+            axes.plot(x, values, **style, linewidth=1.8, label=f"{method.label}, {median.games}")
+            low, high = median.interval
+            draw_band(axes, x, low * values, high * values, style["color"])
+    end = 0.0
     for shown in (FIGURE1[name] for name in outcome.methods):
         if axis == "steps":
-            by_frames = figure1_by_frames()[shown]
-            axes.plot(by_frames.frames / 1e6, by_frames.median, **_style(shown), linewidth=1, alpha=0.35)
+            x, published = figure1_by_frames()[shown].frames / 1e6, figure1_by_frames()[shown].median
         elif shown in figure1_by_hours():
-            by_hours = figure1_by_hours()[shown]
-            axes.plot(by_hours.hours, by_hours.median, **_style(shown), linewidth=1, alpha=0.35)
+            x, published = figure1_by_hours()[shown]
+        else:
+            continue
+        axes.plot(x, published, **_style(shown), linewidth=1, alpha=0.35)
+        end = max(end, float(x[-1]))
     unit = "frames (M)" if axis == "steps" else "hours"
     axes.set(
         xlabel=unit, ylabel="median human-normalised score", title="cumulative maximum" if largest else "plain median"
     )
-    if limit:
-        axes.set_xlim(0, 1.5 * limit)
+    place_axis(axes, limit, end)
     axes.grid(alpha=0.25)
 
 
@@ -318,7 +357,7 @@ def _normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, tuple[fl
     found = {}
     for game, (mean, error) in scores.items():
         random, human = atari_references("training")[game]
-        found[game] = _normalize(game, mean), error / abs(human - random)
+        found[game] = normalize(game, mean), error / abs(human - random)
     return found
 
 

@@ -21,7 +21,7 @@ from acer_tf.reproduction.published import (
 )
 from acer_tf.reproduction.report.figures import learning_curves, panels
 from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
+from acer_tf.reproduction.report.tables import Table, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 
 _OURS = "mean raw return of the episodes that ended in the last 10 % of the steps done, by the policy that explores"
@@ -175,14 +175,14 @@ def _curves(outcome: Outcome, published: Callable[[str], Sequence[PublishedCurve
         for name, method in outcome.methods.items():
             row = [env, method.label, outcome.finished(name, env)]
             if not (runs := equally_long(outcome.runs(name, env))):
-                rows.append([*row, *[""] * 5])
+                rows.append([*row, *[""] * 4])
                 continue
             steps = reached(runs)
             mean, error = mean_and_error([final_return(run) for run in runs])
             their = curves[method.published].at(steps)
-            row += [number(steps, 0), mean_with_error(mean, error), number(their), difference(mean, their)]
-            rows.append([*row, _at_end(curves[method.published])])
-    head = "task, method, cells finished, steps, return, paper at equal steps, difference, paper at its end"
+            row += [number(steps, 0), mean_with_error(mean, error), number(their), _at_end(curves[method.published])]
+            rows.append(row)
+    head = "task, method, cells finished, steps, return, paper at equal steps, paper at its end"
     caption = f"Return: {_OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {_CAVEAT}"
     figure = learning_curves(outcome.by_label(), published, labels=_labels(outcome.methods))
     drawn = f"Lines: ours, means over seeds with standard errors; dashed, with their bands: the paper's. {_CAVEAT}"

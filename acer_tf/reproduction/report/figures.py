@@ -18,6 +18,7 @@ from acer_tf.reproduction.published import PublishedCurve
 Groups = Mapping[str, Sequence[RunCurve]]
 
 MOST_LABELS_INSIDE = 5  # a longer legend would cover the curves
+_FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
@@ -63,12 +64,12 @@ def learning_curves(
         for label, runs in groups.items():
             counts[label].append(len(runs))
     colours = {label: f"C{number % 10}" for number, label in enumerate(counts)}
-    names = {label: _with_seeds(label, each) for label, each in counts.items()}
+    names = {label: _plain(_with_seeds(label, each)) for label, each in counts.items()}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
         draw_runs(ax, groups, curves, colours, names)
-        ax.set_title((titles or {}).get(env, env))
+        ax.set_title(_plain((titles or {}).get(env, env)))
         ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1 and len(axes[0].get_legend_handles_labels()[1]) <= MOST_LABELS_INSIDE:
         if axes[0].get_legend_handles_labels()[1]:
@@ -91,7 +92,9 @@ def draw_runs(
     others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
     for curve in published:
         plain = "0.45" if len(published) == 1 else None
-        _draw_published(axes, curve, longest, colours.get(curve.method) or plain or next(others))
+        colour = colours.get(curve.method) or plain or next(others)
+        draw_band(axes, curve.steps, curve.low, curve.high, colour)
+        axes.plot(curve.steps, curve.mean, "--", color=colour, linewidth=1.5, label=curve.label)
     for label, runs in groups.items():
         colour = colours[label]
         for run in runs:
@@ -104,7 +107,8 @@ def draw_runs(
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
             draw_band(axes, grid, mean - error, mean + error, colour)
         axes.plot(grid, mean, color=colour, linewidth=2, label=names[label])
-    dress(axes)
+    place_axis(axes, longest, max((curve.steps[-1] for curve in published), default=0.0))
+    dress(axes)  # after the scale, which brings its own formatter
 
 
 def dots(
@@ -159,15 +163,31 @@ def _with_seeds(label: str, counts: Sequence[int]) -> str:
     return f"{label} ({most} seeds)" if fewest == most else f"{label} ({fewest} to {most} seeds)"
 
 
+def _plain(text: str) -> str:
+    """Text that Matplotlib does not take for a formula."""
+    return text.replace("$", r"\$")
+
+
 def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
     known = ~np.isnan(run.mean_return)
     return np.interp(grid, run.steps[known], run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
 
 
-def _draw_published(axes: Axes, curve: PublishedCurve, longest: float, colour: str) -> None:
-    limit = 1.5 * longest if longest else curve.steps[-1]
-    # One point beyond the limit, so that the line reaches the edge of the figure.
-    shown = slice(0, np.searchsorted(curve.steps, limit) + 1)
-    axes.set_xlim(-0.02 * limit, limit)
-    draw_band(axes, curve.steps[shown], curve.low[shown], curve.high[shown], colour)
-    axes.plot(curve.steps[shown], curve.mean[shown], "--", color=colour, linewidth=1.5, label=curve.label)
+def place_axis(axes: Axes, ours: float, published: float) -> None:
+    """Sets the axis of steps so that all curves are seen, and marks where the published ones end.
+
+    The axis is logarithmic if ours end far before the published ones.
+
+    Args:
+        axes: whose horizontal axis is set.
+        ours: the last step of our curves; 0 if there are none.
+        published: the last step of the published ones, likewise.
+    """
+    if ours and published > _FAR * ours:
+        axes.set_xscale("log")
+        axes.set_xlim(ours / 50, 1.2 * published)
+    elif published:
+        end = max(ours, published)
+        axes.set_xlim(-0.02 * end, 1.02 * end)
+    if published:
+        axes.axvline(published, color="0.6", linestyle=":", linewidth=1, label="end of the published axis")

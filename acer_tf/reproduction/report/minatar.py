@@ -18,6 +18,7 @@ from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number
 from acer_tf.reproduction.statistics import (
+    Estimate,
     interquartile_mean,
     interquartile_mean_curve,
     mean_and_error,
@@ -56,30 +57,25 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         outcome: of the experiment.
         against: the method that a method is compared with, by name.
     """
-    finals = {name: _finals(outcome, name) for name in outcome.methods}
     labels = {name: method.label for name, method in outcome.methods.items()}
     rows = []
-    for name, scores in finals.items():
-        runs, row = outcome.by_env(name), [labels[name], outcome.finished(name)]
+    for name in outcome.methods:
+        scores, runs, row = finals(outcome, name), outcome.by_env(name), [labels[name], outcome.finished(name)]
         if not scores.size:
             rows.append([*row, str(len(runs)), *[""] * 7])
             continue
         compared = against.get(name, "")
-        other = finals.get(compared, np.empty((0, 0)))
-        steps = min(reached(seeds) for seeds in runs.values())
-        theirs = min((reached(seeds) for seeds in outcome.by_env(compared).values()), default=0.0)
-        whole = other.size and other.shape[1] == scores.shape[1] == len(outcome.envs)
-        comparable = whole and abs(steps - theirs) <= 0.02 * steps
+        gain = improvement(outcome, name, compared)
         rows.append(
             [
                 *row,
                 f"{scores.shape[1]} of {len(outcome.envs)}",
                 str(len(scores)),
-                f"{steps:,.0f}",
+                f"{_steps(outcome, name):,.0f}",
                 str(interquartile_mean(scores)),
                 str(median(scores)),
                 labels.get(compared, ""),
-                str(probability_of_improvement(scores, other)) if comparable else "",
+                "" if gain is None else str(gain),
                 number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
             ]
         )
@@ -129,7 +125,7 @@ def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
     return [[of[seed] for of in by_game] for seed in sorted(set.intersection(*map(set, by_game)))] if by_game else []
 
 
-def _finals(outcome: Outcome, name: str) -> np.ndarray:
+def finals(outcome: Outcome, name: str) -> np.ndarray:
     """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
     matrix = _matrix(outcome.by_env(name))
     steps = min((reached(row) for row in matrix), default=0.0)
@@ -137,6 +133,20 @@ def _finals(outcome: Outcome, name: str) -> np.ndarray:
         [[normalize(run.env, final_score(run.until(steps), WINDOW_STEPS)) for run in row] for row in matrix]
     )
     return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
+
+
+def improvement(outcome: Outcome, name: str, compared: str) -> Estimate | None:
+    """The probability that a run of one method beats one of another; None unless both are as long in all games."""
+    ours, theirs = finals(outcome, name), finals(outcome, compared)
+    whole = ours.size and theirs.size and ours.shape[1] == theirs.shape[1] == len(outcome.envs)
+    if not whole or abs(_steps(outcome, name) - _steps(outcome, compared)) > 0.02 * _steps(outcome, name):
+        return None
+    return probability_of_improvement(ours, theirs)
+
+
+def _steps(outcome: Outcome, name: str) -> float:
+    """Where the shortest run of a method ends."""
+    return min(reached(seeds) for seeds in outcome.by_env(name).values())
 
 
 def _game_row(outcome: Outcome, env: str) -> list[str]:

@@ -1,21 +1,26 @@
 """The results page: one static index.html over all experiments of a results folder.
 
-It is made from the folders alone (see evidence) and has no scripts, so that it opens from a disk, too.
+It is made from the folders alone (see evidence) and asks for nothing from elsewhere, so that it opens from a disk, too.
+Its script draws the curves anew by task and method; without scripts the images show them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import json
 import math
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import jinja2
 
+from acer_tf.files import write_whole
 from acer_tf.reproduction.evidence import (
     CellEvidence,
     CellState,
@@ -23,6 +28,8 @@ from acer_tf.reproduction.evidence import (
     EvidenceError,
     read_evidence,
 )
+from acer_tf.reproduction.report.page_curves import page_curves
+from acer_tf.reproduction.scope import scope
 from acer_tf.training.records import RECORDS
 
 # What needs attention comes first.
@@ -96,12 +103,29 @@ class SectionView:
     videos: Sequence[Link] = ()
     animations: Sequence[Link] = ()
     cells: Sequence[CellView] = ()
+    scope: str = ""  # how much of the paper's runs these are
+    curves: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see page_curves
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyView:
+    """A policy in <results>/policies, by its evaluation <name>.json."""
+
+    name: str
+    env: str
+    score: str
+    links: list[Link]
+    video: str | None  # href
 
 
 def require_page(results: Path) -> None:
     """Raises EvidenceError for an index.html that is not ours, and would be replaced."""
     page = results / "index.html"
-    if page.exists() and _MARK not in page.read_bytes()[:2_000]:
+    try:
+        ours = not page.exists() or _MARK in page.read_bytes()[:2_000]
+    except OSError:
+        ours = False
+    if not ours:
         raise EvidenceError(f"{page} is not a page of results, and would be replaced: choose an --output elsewhere")
 
 
@@ -109,7 +133,7 @@ def write_page(results: Path) -> Path:
     """Writes `results`/index.html, whole or not at all, and returns its path.
 
     It shows the folders with an experiment.json, at most two deep; a section whose experiment.json cannot be read says
-    so. The same files give the same bytes.
+    so. Files outside `results` are never shown, whatever a name or a link says. The same files give the same bytes.
 
     Raises:
         EvidenceError: see `require_page`.
@@ -124,16 +148,24 @@ def write_page(results: Path) -> Path:
     )
     require_page(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
-    sections = [_section(folder, results) for folder in folders]
+    sections = _with_own_titles([_section(folder, results) for folder in folders])
+    verdicts = _table("verdicts", "", results, results) if _is_shown(results / "verdicts.csv", results) else None
+    shown = environment.get_template("page.html").render(
+        sections=sections,
+        verdicts=verdicts,
+        anchors={section.path: section.anchor for section in sections},
+        policies=_policies(results / "policies", results),
+    )
     page = results / "index.html"
-    partial = page.with_name(page.name + ".partial")
-    partial.write_text(environment.get_template("page.html").render(sections=sections), encoding="utf-8")
-    return partial.replace(page)
+    write_whole(page, shown)
+    return page
 
 
 def _section(folder: Path, results: Path) -> SectionView:
     path = folder.relative_to(results).as_posix()
-    anchor = quote(path)
+    anchor = quote(os.fsencode(path))
+    if not _is_shown(folder / "experiment.json", results):
+        return SectionView(anchor, path, title=path, error="experiment.json is not a file in this folder")
     try:
         evidence = read_evidence(folder)
     except EvidenceError as error:
@@ -157,7 +189,40 @@ def _section(folder: Path, results: Path) -> SectionView:
         videos=_media(folder, results, {".mp4", ".webm"}),
         animations=_media(folder, results, {".gif"}),
         cells=[_cell(cell, folder, results) for cell in cells],
+        scope=str(scope(evidence.name, evidence.cells) or ""),
+        curves=page_curves(evidence, folder),
     )
+
+
+def _with_own_titles(sections: Sequence[SectionView]) -> list[SectionView]:
+    """The same; titles that several have are told apart by their folders."""
+    counts = Counter(section.title for section in sections)
+    return [
+        dataclasses.replace(section, title=f"{section.title} ({section.path})")
+        if counts[section.title] > 1
+        else section
+        for section in sections
+    ]
+
+
+def _policies(folder: Path, results: Path) -> list[PolicyView]:
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        if not _is_shown(path, results):
+            continue
+        try:
+            document = json.loads(path.read_text())
+            env, mean, error, episodes = (document[name] for name in ("env", "mean", "standard_error", "episodes"))
+            score = f"{mean:,.1f} ± {error:,.1f} over {episodes} episodes"
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue  # some other file
+        model, video = path.with_suffix(""), path.with_suffix(".mp4")
+        links = [Link(path.name, _href(path, results))]
+        if model.is_dir() and _is_shown(model / "saved_model.pb", results):
+            links.append(Link("SavedModel", _href(model, results) + "/"))
+        video_href = _href(video, results) if video.exists() and _is_shown(video, results) else None
+        found.append(PolicyView(path.stem, str(env), score, links, video_href))
+    return found
 
 
 def _figure(name: str, caption: str, evidence: Evidence, folder: Path, results: Path) -> FigureView:
@@ -171,15 +236,15 @@ def _table(name: str, caption: str, folder: Path, results: Path) -> TableView:
     head: list[str] = []
     rows: list[list[str]] = []
     problem = ""
+    source = folder / f"{_stem(name)}.csv"
     try:
-        with (folder / f"{_stem(name)}.csv").open(newline="", encoding="utf-8") as file:
-            head, *rows = list(csv.reader(file)) or [[]]
+        if source.name not in missing:
+            with source.open(newline="", encoding="utf-8") as file:
+                head, *rows = list(csv.reader(file)) or [[]]
         if uneven := [number for number, row in enumerate(rows, start=2) if len(row) != len(head)]:
             raise ValueError(f"row {uneven[0]} does not have the {len(head)} cells of the head")
-    except FileNotFoundError:
-        pass  # among the missing
     except (OSError, ValueError, csv.Error) as error:
-        head, rows, problem = [], [], f"{_stem(name)}.csv cannot be read: {error}"
+        head, rows, problem = [], [], f"{source.name} cannot be read: {error}"
     columns = [Column(text, _mostly_numbers([row[i] for row in rows])) for i, text in enumerate(head)]
     return TableView(caption, columns, rows, links, missing, problem)
 
@@ -195,7 +260,8 @@ def _cell(cell: CellEvidence, folder: Path, results: Path) -> CellView:
         hours=f"{cell.seconds / 3600:,.2f}" if cell.steps else _NONE,
         mean_return=f"{cell.mean_return:,.2f}" if known else _NONE,
         commit=_commit(cell.commit) if cell.commit else None,
-        links=[Link(p.name, _href(p, results)) for p in records if p.is_file()] + ([policy] if policy else []),
+        links=[Link(p.name, _href(p, results)) for p in records if _is_shown(p, results)]
+        + ([policy] if policy else []),
         place=cell.policy if cell.policy and not policy else "",
     )
 
@@ -212,22 +278,32 @@ def _policy(text: str, folder: Path, results: Path) -> Link | None:
     """
     inside = results.resolve()
     for start in (Path.cwd(), folder.resolve()):
-        path = (start / text).resolve()
-        if path.exists() and path.is_relative_to(inside):
-            return Link("policy", _href(path, inside) + ("/" if path.is_dir() else ""))
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a name that cannot be, or links in a circle
+            path = (start / text).resolve()
+            if path.exists() and path.is_relative_to(inside):
+                return Link("policy", _href(path, inside) + ("/" if path.is_dir() else ""))
     return None
+
+
+def _is_shown(path: Path, results: Path) -> bool:
+    """Whether `path` is a file that lies in `results`, also after all links."""
+    try:
+        return path.is_file() and path.resolve().is_relative_to(results.resolve())
+    except OSError:
+        return False
 
 
 def _media(folder: Path, results: Path, suffixes: set[str]) -> list[Link]:
     found = [path for place in (folder, folder / "videos") for path in place.glob("*") if path.suffix in suffixes]
-    return [Link(path.name, _href(path, results)) for path in sorted(found) if path.is_file()]
+    return [Link(path.name, _href(path, results)) for path in sorted(found) if _is_shown(path, results)]
 
 
 def _files(folder: Path, name: str, suffixes: Sequence[str], results: Path) -> tuple[list[Link], list[str]]:
     """Links to the files of a figure or table, and the names of those that are missing."""
     paths = [folder / f"{_stem(name)}{suffix}" for suffix in suffixes]
-    links = [Link(path.name, _href(path, results)) for path in paths if path.is_file()]
-    return links, [path.name for path in paths if not path.is_file()]
+    links = [Link(path.name, _href(path, results)) for path in paths if _is_shown(path, results)]
+    shown = [link.text for link in links]
+    return links, [path.name for path in paths if path.name not in shown]
 
 
 def _stem(name: str) -> str:
@@ -237,7 +313,7 @@ def _stem(name: str) -> str:
 
 
 def _href(path: Path, results: Path) -> str:
-    return quote(path.relative_to(results).as_posix())
+    return quote(os.fsencode(path.relative_to(results)))
 
 
 def _mostly_numbers(texts: Sequence[str]) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from acer_tf.files import missing_parts, read_json
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
 from acer_tf.settings import SettingsError
@@ -39,7 +39,7 @@ class CellFolder:
     def finished(self) -> bool:
         """Whether the run is complete and its policy exported."""
         try:
-            return read_record(self.run_dir).finished and (self.run_dir / "policy").is_dir()
+            return read_record(self.run_dir).finished and not missing_parts(self.run_dir / "policy")
         except RecordError:
             return False
 
@@ -82,7 +82,7 @@ class CellFolder:
         """The entries of attempts.json; a damaged file is set aside."""
         path = self.path / "attempts.json"
         try:
-            return [dict(entry) for entry in json.loads(path.read_text())["attempts"]]
+            return [dict(entry) for entry in read_json(path)["attempts"]]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError):
@@ -120,7 +120,7 @@ class CellFolder:
                 return None if read_progress(self.run_dir, size) else f"{curve} is missing or empty"
             if snapshot := Checkpoints(checkpoints).restore(None):
                 # The run continues after these bytes, whatever follows them.
-                read_progress(self.run_dir, snapshot.state["position"])
+                read_progress(self.run_dir, snapshot.state["position"], snapshot.state.get("progress_sha256"))
         except RecordError as error:
             return str(error)
         except CheckpointError:
@@ -208,7 +208,7 @@ def read_cells(path: Path) -> list[CellFolder]:
 
 def _read_document(path: Path) -> dict[str, Any] | None:
     try:
-        document = json.loads(path.read_text())
+        document = read_json(path)
         return {
             "format": int(document["format"]),
             "experiment": str(document["experiment"]),

@@ -57,7 +57,8 @@ def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
-    from acer_tf.training.build import require_effect, resolve
+    from acer_tf.training.build import require_effect
+    from acer_tf.training.resolve import resolve
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
     found = []

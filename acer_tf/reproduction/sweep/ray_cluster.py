@@ -31,7 +31,8 @@ class RayLauncher:
     """Each cell is a task; Ray runs as many at a time as the cluster can hold.
 
     Args:
-        address: of the cluster: "local" to start one on this machine, "auto" for the one it belongs to, or host:port.
+        address: of the cluster: "local" to start one that only this machine can reach, "auto" for that which it belongs
+            to, or host:port.
         threads: of each run; its task takes as many cores.
         executable: of the runs; must exist on every node.
         cwd: of the runs, likewise.
@@ -46,6 +47,9 @@ class RayLauncher:
         self._tasks: dict[Any, str] = {}
         self._probe = Path()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address == "local":
+            # Otherwise Ray's servers listen on all interfaces. Ray reads this when it is imported, in every process.
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         try:
             import ray
         except ImportError as error:

@@ -80,7 +80,8 @@ def run_sweep(
         folder = SweepFolder(sweep_dir.absolute(), experiment, cells)
         try:
             launcher.open(folder.path)
-            command = [*program, f"--threads={launcher.threads}", f"--checkpoint_minutes={checkpoint_minutes:g}"]
+            flags = f"--threads={launcher.threads}", f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
+            command = [*program, *flags]
             named = {cell_folder.cell.name: cell_folder for cell_folder in folder.cells}
             sweep = _Sweep(named, launcher, memory, command, cwd, retries, stall_minutes * 60.0)
             for note in folder.notes:

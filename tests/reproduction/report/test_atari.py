@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from acer_tf.reproduction import grids
+from acer_tf.reproduction.atari5 import WEIGHTS
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.published_medians import figure1_by_frames
 from acer_tf.reproduction.published_scores import published_scores
@@ -58,6 +59,21 @@ def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path
     assert ours.get_ydata()[-1] == pytest.approx(1.5)
     assert ours.get_xdata()[-1] == pytest.approx(40.0)
     assert (ours.get_linestyle(), lines["ACER, replay 4, no trust region, 3 games"].get_linestyle()) == ("-", ":")
+
+
+def test_figure1_of_atari5_estimates_the_median_over_57_games(tmp_path):
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
+    games = tuple(f"atari/{game}" for game in WEIGHTS)
+    cells = make_cells(methods, games, 1, total_steps=10_000_000)
+    report = atari.figure1(outcome(tmp_path, methods, cells, lambda cell: [raw(game_of(cell), 1.0)] * 10))
+    row = row_of(report.tables["table"], "ACER, replay 4")
+    # Human in all five: 101^(sum of the weights) - 1 per cent, and 0.79 and 1.33 times that.
+    assert (row["median over"], row["cumulative maximum"]) == ("57 games estimated from 5", "0.85 [0.67, 1.13]")
+    assert float(row["difference"]) == pytest.approx(0.85 - float(row["published"]), abs=0.011)
+    axes = report.figures["figure"].figure.axes[0]
+    assert [line.get_label() for line in axes.lines][0] == "ACER, replay 4, 57 games estimated from 5"
+    assert len(axes.collections) == 1  # the interval
+    assert "estimated" in report.tables["table"].caption
 
 
 def test_figure1_ends_where_the_shortest_run_ends(tmp_path):

@@ -32,7 +32,7 @@ def test_figure3_stands_beside_the_paper_at_equal_steps(tmp_path):
     paper = next(curve for curve in published_curves("control/reacher3") if curve.method == "ACER")
     assert (row["cells finished"], row["steps"], row["return"]) == ("2 of 2", "2,000,000", "305.00 ± 5.00")
     assert float(row["paper at equal steps"]) == pytest.approx(paper.at(2e6), abs=0.005)
-    assert float(row["difference"]) == pytest.approx(305 - paper.at(2e6), abs=0.01)
+    assert "difference" not in row  # the paper's model is another
     assert row_of(report.tables["table"], "control/walker2d", "TIS")["cells finished"] == "0 of 2"
     assert len(report.figures["figure"].figure.axes) == 2
 

@@ -15,17 +15,22 @@ def lines_of(axes):
     return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
 
 
-@pytest.mark.parametrize("steps", [4e4, 1e6])
-def test_the_published_curve_lies_behind_a_game_that_has_one(steps):
+MARK = "end of the published axis"
+
+
+@pytest.mark.parametrize(("steps", "scale"), [(4e4, "log"), (1e6, "log"), (4e6, "linear"), (2e7, "linear")])
+def test_the_published_curve_lies_behind_a_game_that_has_one(steps, scale):
     env = "atari/Pong"
     figure = learning_curves({env: {"ours": [curve(steps, -20, env)]}}, published_curves, titles={env: "Pong"})
     axes = figure.axes[0]
     assert axes.get_title() == "Pong"
     lines = lines_of(axes)
-    assert list(lines) == ["OpenAI baselines' ACER, published (6 runs)", "ours"]
-    # It goes on to the right edge, also where the next published point lies far beyond a short run.
+    assert list(lines) == ["OpenAI baselines' ACER, published (6 runs)", "ours", MARK]
+    # All of it is shown, whose end is marked; steps are logarithmic where ours end far before.
     published = next(iter(lines.values())).get_xdata()
-    assert published[0] < axes.get_xlim()[1] <= published[-1]
+    assert axes.get_xscale() == scale
+    assert axes.get_xlim()[1] > max(published[-1], steps)
+    assert lines[MARK].get_xdata() == [published[-1]] * 2
 
 
 def test_a_published_curve_has_the_colour_of_its_method():
@@ -64,7 +69,7 @@ def test_a_long_legend_of_one_panel_lies_below_its_curves(methods, inside):
 
 def test_a_task_without_runs_shows_what_was_published():
     (axes,) = learning_curves({"atari/Pong": {}}, published_curves).axes
-    assert list(lines_of(axes)) == ["OpenAI baselines' ACER, published (6 runs)"]
+    assert list(lines_of(axes)) == ["OpenAI baselines' ACER, published (6 runs)", MARK]
 
 
 def test_the_same_figure_is_the_same_file(tmp_path):

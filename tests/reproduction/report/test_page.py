@@ -1,3 +1,5 @@
+import dataclasses
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -5,7 +7,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from acer_tf.reproduction.evidence import Evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, write_evidence
 from acer_tf.reproduction.report.page import write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
 
@@ -65,8 +67,11 @@ def test_every_link_leads_to_a_file_or_a_section(page, results):
 
 
 def test_the_page_needs_nothing_but_its_folder(page):
-    assert not {"script", "iframe", "object"} & set(page.tags)
-    assert "http" not in page.html and "@import" not in page.html and "url(" not in page.html
+    assert not {"iframe", "object"} & set(page.tags)
+    assert re.findall("<link[^>]*>", page.html) == ['<link rel="icon" href="data:,">']
+    assert page.html.count("<script") == page.html.count("<script>") == 1  # its own, in the page
+    written = page.html.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
+    assert "http" not in written and "@import" not in written and "url(" not in written
 
 
 def test_the_same_files_give_the_same_page_wherever_they_are(tmp_path, results):
@@ -76,7 +81,7 @@ def test_the_same_files_give_the_same_page_wherever_they_are(tmp_path, results):
 
 
 def test_text_is_shown_as_it_is_written(page):
-    assert "<script" not in page.html and "& <b>" not in page.html
+    assert "<script>alert" not in page.html and "& <b>" not in page.html
     # The title thrice (contents, heading, labels), text, command, captions, a table's cell and a reason.
     assert page.html.count("&lt;script&gt;alert(") >= 8
 
@@ -142,6 +147,48 @@ def test_a_policy_is_linked_inside_the_results_and_named_outside(tmp_path, monke
     assert re.findall(r'<code class="place">(\w+)</code>', page.html) == ["out", "nowhere"]
 
 
+@pytest.mark.parametrize("policy", ["a\0b", "x" * 5000, "circle", "../../secret", "\ud800"])
+def test_a_policy_that_cannot_be_is_no_link(tmp_path, policy):
+    results = tmp_path / "results"
+    fill(results / "e", Evidence("e", "E", (), "c", (cell("c", policy=policy),)))
+    (results / "e" / "circle").symlink_to("circle")
+    assert not [link for link in Page(write_page(results)).links if "policy" in link]
+
+
+def test_links_out_of_the_results_are_not_followed(tmp_path, results):
+    secret = tmp_path / "secret"
+    fill(secret, Evidence("s", "Secret", (), "c", (cell("c"),), {"table": ""}, {"figure": ""}))
+    for name in ("table.csv", "figure.png"):
+        (results / "whole" / name.replace("table", "scores").replace("figure", "plot")).unlink()
+    (results / "whole" / "scores.csv").symlink_to(secret / "table.csv")
+    (results / "whole" / "plot.png").symlink_to(secret / "figure.png")
+    (results / "whole" / "film.mp4").symlink_to(secret / "figure.png")
+    (results / "whole" / "videos" / "film.gif").symlink_to("film.gif")
+    (results / "whole" / "runs" / "a" / "packages.txt").symlink_to(secret / "experiment.json")
+    (results / "linked").symlink_to(secret)
+    page = Page(write_page(results))
+    assert "Secret" not in page.html
+    assert "experiment.json is not a file in this folder" in page.section("linked")
+    assert "Missing: <code>plot.png</code>." in page.section("Whole")
+    assert "Missing: <code>scores.csv</code>." in page.section("Whole")
+    assert not [link for link in page.links if "film" in link or link.endswith("packages.txt")]
+
+
+def test_names_that_are_not_unicode_are_shown(tmp_path):
+    folder = tmp_path / "results" / "\udcff"
+    fill(folder, Evidence("e", "Title \ud800", (), "c"))
+    (folder / "\udcfe.mp4").touch()
+    page = Page(write_page(tmp_path / "results"))
+    assert [video["src"] for video in page.videos] == ["%FF/%FE.mp4"]
+    assert page.section("Title ?")
+
+
+def test_a_page_that_cannot_be_read_is_not_ours(tmp_path):
+    (tmp_path / "index.html").mkdir()
+    with pytest.raises(EvidenceError, match="is not a page of results"):
+        write_page(tmp_path)
+
+
 def test_figures_have_a_caption_an_alternative_text_and_an_svg(page):
     (image,) = (image for image in page.images if image["src"].endswith("/figure.png"))
     assert image["alt"] == f"Title {HOSTILE}: Curves {HOSTILE}"
@@ -193,3 +240,50 @@ def test_an_experiment_without_cells_counts_none(tmp_path):
 
 def test_a_folder_without_experiments_says_so(tmp_path):
     assert "No experiment has results here yet" in Page(write_page(tmp_path)).html
+
+
+def test_the_page_is_not_written_through_a_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in ("index.html.partial", "index.html"):
+        results = tmp_path / name
+        results.mkdir()
+        (results / name).symlink_to(victim)
+        if name == "index.html":
+            with pytest.raises(EvidenceError, match="is not a page of results"):
+                write_page(results)
+        else:
+            assert not write_page(results).is_symlink()
+        assert victim.read_text() == "mine"
+
+
+def test_sections_of_one_title_are_told_apart_by_their_folders(tmp_path):
+    for name, title in (("a", "Same"), ("b", "Same"), ("c", "Other")):
+        write_evidence(tmp_path / name, Evidence("x", title, (), "command"))
+    html = write_page(tmp_path).read_text()
+    assert re.findall(r"<h2[^>]*>([^<]*)", html) == ["Same (a)", "Same (b)", "Other"]
+
+
+def test_policies_are_shown_with_their_score_and_video(tmp_path):
+    folder = tmp_path / "policies"
+    (folder / "pong").mkdir(parents=True)
+    (folder / "pong" / "saved_model.pb").write_bytes(b"")
+    (folder / "pong.mp4").write_bytes(b"")
+    score = {"env": "atari/Pong", "mean": 19.6, "standard_error": 0.2, "episodes": 30}
+    (folder / "pong.json").write_text(json.dumps(score))
+    (folder / "torn.json").write_text("{")
+    (folder / "other.json").write_text('["not an evaluation"]')
+    (tmp_path / "elsewhere.mp4").write_bytes(b"")
+    page = Page(write_page(tmp_path))
+    assert "atari/Pong: 19.6 ± 0.2 over 30 episodes" in page.html
+    assert [video["src"] for video in page.videos] == ["policies/pong.mp4"]
+    assert {"policies/pong.json", "policies/pong/"} <= set(page.links)
+    assert "torn" not in page.html and "not an evaluation" not in page.html
+
+
+def test_of_how_much_of_the_paper_the_runs_are_is_said(tmp_path):
+    one = cell("a", steps=5_000_000)
+    settings = {**one.settings, "env": "atari/Pong", "seed": 0, "total_steps": 5_000_000}
+    evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="ACER", settings=settings),))
+    write_evidence(tmp_path / "x", evidence)
+    assert "1 of 1 cells finished; of the whole: 1 of 294 runs, 50 % of their steps" in write_page(tmp_path).read_text()

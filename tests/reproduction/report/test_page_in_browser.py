@@ -14,9 +14,13 @@ import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.support.ui import Select
 
+from acer_tf.reproduction.evidence import Evidence, describe, write_evidence
 from acer_tf.reproduction.report.page import write_page
 from tests.reproduction.report.example import build
+from tests.reproduction.report.synthetic import write_run
 
 ARGUMENTS = (
     "--headless=new",
@@ -37,15 +41,38 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = build(tmp_path_factory.mktemp("site"))
+@contextlib.contextmanager
+def served(folder):
+    """The address of the page of a results folder."""
     write_page(folder)
     handler = functools.partial(QuietHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    with served(build(tmp_path_factory.mktemp("site"))) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def site_with_curves(tmp_path_factory):
+    """Two methods in two tasks: "two" has twice the return of "one", and returns grow by 1 an interval."""
+    folder, cells = tmp_path_factory.mktemp("curves"), []
+    for env, first in (("minatar/breakout", 1.0), ("atari/Pong", -20.0)):
+        for method, factor in (("one", 1.0), ("two", 2.0)):
+            name = f"{method}-{env.split('/')[1]}"
+            settings = {"env": env, "seed": 0, "total_steps": 100_000}
+            returns = [factor * (first + interval) for interval in range(10)]
+            write_run(folder / "study" / "runs" / name, settings, returns)
+            cells.append(describe(folder / "study" / "runs" / name, name, method))
+    write_evidence(folder / "study", Evidence("study", "Study", (), "command", tuple(cells)))
+    (folder / "verdicts.csv").write_text("source,claim,verdict,records\nPaper,it learns,not run,study\n")
+    with served(folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +145,43 @@ def test_on_a_phone_wide_tables_scroll_and_the_page_does_not(opened):
     )
     assert page[1] == 360 and page[0] <= page[1]
     assert max(width - seen for width, seen in boxes) > 100
+
+
+def test_the_curves_are_drawn_by_task_and_method_with_the_values_under_the_pointer(chromium, site_with_curves):
+    chromium.get(site_with_curves)
+    chart = chromium.find_element("css selector", "#study .chart")
+    lines = "return [...document.querySelectorAll('#study .chart path[fill=none]')].map(path => path.getAttribute('d'))"
+    Select(chart.find_element("tag name", "select")).select_by_visible_text("minatar/breakout")
+    breakout = chromium.execute_script(lines)
+    assert len(breakout) == 2 and breakout[0] != breakout[1]
+    Select(chart.find_element("tag name", "select")).select_by_visible_text("atari/Pong")
+    pong = chromium.execute_script(lines)
+    assert len(pong) == 3 and not set(pong) & set(breakout)  # with the published curve
+    logarithmic, one, two, published = chart.find_elements("css selector", "input")
+    assert logarithmic.is_selected()  # the published curve is a hundred times as long
+    published.click()
+    assert len(chromium.execute_script(lines)) == 2
+    Select(chart.find_element("tag name", "select")).select_by_visible_text("minatar/breakout")
+    assert not chart.find_element("css selector", "input").is_selected()
+    ActionChains(chromium).move_to_element(chart.find_element("tag name", "svg")).perform()
+    says = chart.find_element("tag name", "output").text
+    steps, value, twice = re.fullmatch(r"([\d.]+) k steps · one: ([\d.]+) · two: ([\d.]+)", says).groups()
+    # The return is 1 at 10,000 steps and one more every 10,000.
+    assert float(value) == pytest.approx(float(steps) / 10, abs=0.1)
+    assert float(twice) == pytest.approx(2 * float(value), abs=0.1)
+    link = chromium.find_element("css selector", ".verdicts a")
+    assert link.get_attribute("href").endswith("#study")
+    assert chromium.get_log("browser") == []
+
+
+def test_without_scripts_the_page_shows_the_images(chromium, site):
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        chromium.get(site)
+        assert chromium.find_elements("css selector", ".chart") == []
+        assert len(chromium.find_elements("css selector", "figure img")) == 3
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def relative_luminance(colour):

@@ -53,5 +53,8 @@ with (run_dir / "progress.csv").open("a") as progress:
         end = time.monotonic() + options.row_seconds
         while not stopped and time.monotonic() < end:
             time.sleep(0.01)
-(run_dir / "policy").mkdir(exist_ok=True)
+for part in ("metadata.json", "saved_model.pb", "variables.index", "variables.data-00000-of-00001"):
+    path = run_dir / "policy" / ("variables" if part.startswith("variables") else "") / part
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
 (run_dir / "run.json").write_text(json.dumps({"settings": settings, "finished": True}))

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -64,7 +65,7 @@ def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, 
         check_progress(path / "run", tried.settings)
         if kinds[0] == "lost":
             lost += 1
-            assert (path / "logs" / "attempt-2.out").read_text().startswith("continuing ")
+            assert "\ncontinuing " in (path / "logs" / "attempt-2.out").read_text()
         assert sum("finished: " in log.read_text() for log in (path / "logs").glob("*.out")) == 1
     assert lost == 1
     assert not list(folder.glob("probe-*"))
@@ -128,3 +129,26 @@ def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp
     with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
         RayLauncher(address, executable=sys.executable, cwd=Path())
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+LISTENERS = """
+import sys
+from pathlib import Path
+import psutil
+from acer_tf.reproduction.sweep import RayLauncher
+
+launcher = RayLauncher("local", executable=sys.executable, cwd=Path())
+launcher.open(Path(sys.argv[1]))  # runs a task
+own = {process.pid for process in (psutil.Process(), *psutil.Process().children(recursive=True))}
+print(*{c.laddr.ip for c in psutil.net_connections("inet") if c.status == psutil.CONN_LISTEN and c.pid in own})
+launcher.close()
+"""
+
+
+def test_a_local_cluster_cannot_be_reached_from_other_machines(tmp_path):
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # A process of its own: Ray reads its configuration when it is imported.
+        command = [sys.executable, "-c", LISTENERS, str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert {address.removeprefix("::ffff:") for address in done.stdout.split()} == {"127.0.0.1"}, done.stdout

@@ -66,7 +66,7 @@ def test_what_was_run_can_be_run_by_hand(sweep):
     given = {}
     for word in flags:
         name, _, text = word.removeprefix("--").partition("=")
-        if name not in ("threads", "checkpoint_minutes", "run_dir"):
+        if name not in ("threads", "checkpoint_minutes", "repair", "run_dir"):
             kind = type(getattr(c.settings, name.removeprefix("no") if not text else name))
             given[name.removeprefix("no") if not text else name] = kind(text) if text else not name.startswith("no")
     assert make_settings(given) == c.settings
@@ -181,6 +181,10 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
     (run_dir / "progress.csv").open("a").write("10")  # part of a row after the checkpoint, as kill -9 leaves
     (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
     assert folder.set_aside_damaged() is None
+    curve = (run_dir / "progress.csv").read_bytes()
+    (run_dir / "progress.csv").write_bytes(curve.replace(b"\n1", b"\n2", 1))
+    assert "are not those of the last checkpoint" in folder.set_aside_damaged()
+    run_dir.with_name("run.damaged-1").rename(run_dir)
     (run_dir / "progress.csv").write_text("steps\n")
     assert "progress.csv cannot be read as a learning curve (it has 6 bytes, but had " in folder.set_aside_damaged()
     assert not run_dir.exists()

@@ -1,0 +1,54 @@
+"""Says which claims of the papers the records of a results folder show: verdicts.csv and .md, and index.html.
+
+python -m acer_tf verdicts --results=results
+
+If the folder has a README.md with a line <!-- verdicts -->, the table replaces what stands between it and <!-- end -->.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from absl import flags
+
+from acer_tf.commands import cli
+from acer_tf.reproduction.curves import CurveError
+from acer_tf.reproduction.evidence import EvidenceError, require_folder
+from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.report.tables import Table, markdown, write_table
+from acer_tf.reproduction.report.verdicts import verdicts
+
+FLAGS = cli.new_flags()
+flags.DEFINE_string("results", "results", "folder of the experiments' folders", flag_values=FLAGS)
+
+BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__)
+    results = Path(FLAGS.results)
+    if not results.is_dir():
+        return cli.fail(2, f"--results={results} is not a folder: give one that holds folders of experiments")
+    try:
+        require_page(results)
+        require_folder(results)
+        table = verdicts(results)
+        write_table(table, results, "verdicts")
+        readme = results / "README.md"
+        if readme.exists() and BEGIN in (text := readme.read_text(encoding="utf-8")):
+            readme.write_text(with_verdicts(text, table), encoding="utf-8")
+        write_page(results)
+    except (EvidenceError, CurveError) as error:
+        return cli.fail(2, error)
+    except OSError as error:
+        return cli.fail(1, error)
+    print(f"{markdown(table)}\n\n{table.caption}")
+    return 0
+
+
+def with_verdicts(text: str, table: Table) -> str:
+    """A README with the table between the two marks, its records as links."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    linked = [[*row[:-1], f"[{row[-1]}]({row[-1]})" if row[-1] else ""] for row in table.rows]
+    return f"{before}{BEGIN}{markdown(Table(table.caption, table.head, linked))}\n{END}{after}"

@@ -1,0 +1,50 @@
+"""Files that may be damaged, a stranger's or links: JSON, text written whole, and whether a policy is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+POLICY_METADATA = "metadata.json"
+POLICY_PARTS = (
+    POLICY_METADATA,
+    "saved_model.pb",
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON, or nested so deeply that Python does not read it.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all, and never through a link.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    # Text from elsewhere need not be valid Unicode.
+    partial.write_text(text, encoding="utf-8", errors="replace")
+    partial.replace(path)
+
+
+def missing_parts(policy: Path) -> list[str]:
+    """The files that the folder of a policy lacks; [] if it is whole.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return [name for name in POLICY_PARTS if not (policy / name).is_file()]

@@ -1,0 +1,369 @@
+"""The verdicts: what the papers claim, whether the records of a results folder show it, and of how much of it they are.
+
+Each claim is decided by its records alone. "Reproduced" wants the whole of the paper's runs; "partly" says that the
+claim holds in what was run; "undecided" that the runs do not separate it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, cumulative_maximum, final_return, final_score
+from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.cliffwalk import read_results
+from acer_tf.reproduction.curves import RunCurve, read_run
+from acer_tf.reproduction.evidence import EvidenceError, read_evidence
+from acer_tf.reproduction.grids import FIGURE1, FRAMES_PER_STEP, figure3_continuous
+from acer_tf.reproduction.methods import names_by_label
+from acer_tf.reproduction.outcome import Outcome
+from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves, published_search
+from acer_tf.reproduction.published_medians import figure1_by_frames
+from acer_tf.reproduction.published_scores import published_scores
+from acer_tf.reproduction.report import atari, minatar
+from acer_tf.reproduction.report.tables import Table, number
+from acer_tf.reproduction.scope import scope
+from acer_tf.reproduction.statistics import Estimate, interquartile_mean
+
+_RATIOS = (0, 1, 4, 8)
+_CLOSE = 0.1  # medians of human-normalised scores that count as the same
+_Updates = dict[tuple[str, int, str], list[int]]  # of the Blind Cliffwalk, by representation, states and replay
+
+
+class Finding(NamedTuple):
+    """What records say of a claim."""
+
+    holds: bool | None  # None: they do not decide it
+    ours: str
+    theirs: str
+
+
+class Claim(NamedTuple):
+    """One statement of a paper that records can support or contradict."""
+
+    source: str  # paper, and figure or table
+    text: str
+    folder: str  # of its records, in the folder of results
+    judge: Callable[[Any], Finding]  # given what `read` returns
+    read: Callable[[Path], tuple[Any, str, bool] | None]  # records, what was run, whether that is all; None: nothing
+
+
+def verdict(finding: Finding | None, whole: bool) -> str:
+    """The word for a finding that is of all of the paper's runs, or of a part."""
+    if finding is None:
+        return "not run"
+    if finding.holds is None:
+        return "undecided"
+    return ("reproduced" if whole else "partly") if finding.holds else "contradicted"
+
+
+def verdicts(results: Path) -> Table:
+    """The table of all claims.
+
+    Raises:
+        EvidenceError, CurveError, OSError: a record cannot be read.
+    """
+    rows = []
+    for claim in CLAIMS:
+        found = claim.read(results / claim.folder)
+        records, share, whole = found or (None, "none of it", False)
+        finding = claim.judge(records) if found else None
+        shown = (share, finding.ours, finding.theirs, claim.folder) if finding else (share, "", "", "")
+        rows.append([claim.source, claim.text, verdict(finding, whole), *shown])
+    head = ["source", "claim", "verdict", "what was run", "ours", "the paper's", "records"]
+    return Table(
+        "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
+        "does not. Undecided: our runs do not separate it. Derived from the records by `python -m acer_tf verdicts`.",
+        head,
+        rows,
+    )
+
+
+def _begun(folder: Path) -> tuple[str, Outcome] | None:
+    """The experiment of a folder, and those of its runs that have begun; None without any."""
+    evidence = read_evidence(folder)
+    if evidence is None:
+        return None
+    if evidence.name not in EXPERIMENTS:
+        raise EvidenceError(f"{folder} holds the evidence of {evidence.name}, not of a figure or table: move it away")
+    methods = EXPERIMENTS[evidence.name].methods
+    # Of a search, whose runs have other labels, nothing is judged here.
+    cells = [cell for cell in evidence.cells if cell.steps and cell.method in names_by_label(methods)]
+    return (evidence.name, Outcome(methods, cells, folder)) if cells else None
+
+
+def _of_paper(folder: Path) -> tuple[Outcome, str, bool] | None:
+    """Runs of the paper's own design."""
+    if not (begun := _begun(folder)):
+        return None
+    name, outcome = begun
+    found = scope(name, outcome.cells)
+    return outcome, str(found), found is not None and found.is_whole
+
+
+def _on_minatar(folder: Path) -> tuple[Outcome, str, bool] | None:
+    """Runs of the paper's design on other games."""
+    if not (begun := _begun(folder)):
+        return None
+    _, outcome = begun
+    seeds, steps = len({cell.seed for cell in outcome.cells}), max(cell.steps for cell in outcome.cells)
+    games = f"{len(outcome.envs)} MinAtar games, {seeds} seeds, {steps / 1e6:.1f}M steps"
+    return outcome, f"none of it on Atari; {games}", False
+
+
+def _longest_run(folder: Path) -> tuple[RunCurve, str, bool] | None:
+    """The longest run, in an environment of which a curve was published."""
+    evidence = read_evidence(folder)
+    if evidence is None or not (cells := [cell for cell in evidence.cells if cell.steps]):
+        return None
+    run = read_run(folder / "runs" / max(cells, key=lambda cell: cell.steps).name)
+    (curve, *_) = published_curves(run.env)
+    return run, f"one run, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps", False
+
+
+def _cliffwalk(folder: Path) -> tuple[_Updates, str, bool] | None:
+    """The updates that each run took."""
+    if not (folder / "results.csv").exists():
+        return None
+    groups: _Updates = {}
+    for result in read_results(folder / "results.csv"):
+        groups.setdefault((result.representation, result.states, result.replay), []).append(result.updates)
+    sizes, runs = {size for _, size, _ in groups}, min(map(len, groups.values()))
+    share = f"{min(sizes)} to {max(sizes)} states of 2 to 16, {runs} of 10 runs"
+    return groups, share, sizes >= set(range(2, 17)) and runs >= 10
+
+
+def _more_replay(outcome: Outcome) -> Finding:
+    names = [f"replay{ratio}_trust" for ratio in _RATIOS if outcome.by_env(f"replay{ratio}_trust")]
+    if len(names) < 2:
+        return Finding(None, "", "")
+    medians = [atari.medians(outcome.by_env(name), "steps") for name in names]
+    steps = min(float(median.points[-1]) for median in medians)
+    ours = [float(np.interp(steps, median.points, cumulative_maximum(median.values))) for median in medians]
+    theirs = [figure1_by_frames()[FIGURE1[name]].at(FRAMES_PER_STEP * steps) for name in names]
+    ratios = ", ".join(str(FIGURE1[name].replay_ratio) for name in names)
+    where = f"{medians[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {ratios}"
+    return Finding(bool((np.diff(ours) > 0).all()), f"{_list(ours)} ({where})", _list(theirs))
+
+
+def _more_replay_minatar(outcome: Outcome) -> Finding:
+    finals = {ratio: minatar.finals(outcome, f"replay{ratio}_trust") for ratio in _RATIOS}
+    known = [ratio for ratio, scores in finals.items() if scores.size]
+    gains = [
+        minatar.improvement(outcome, f"replay{more}_trust", f"replay{less}_trust")
+        for less, more in itertools.pairwise(known)
+    ]
+    ours = _list([interquartile_mean(finals[ratio]).value for ratio in known])
+    theirs = [figure1_by_frames()[FIGURE1[f"replay{ratio}_trust"]].at(100e6) for ratio in known]
+    ratios = ", ".join(map(str, known))
+    return Finding(
+        _all_above_half(gains),
+        f"{ours} (interquartile means, ratios {ratios})",
+        f"{_list(theirs)} on Atari at 100M frames",
+    )
+
+
+def _trust_region_minatar(outcome: Outcome) -> Finding:
+    found = {ratio: minatar.improvement(outcome, f"replay{ratio}_trust", f"replay{ratio}") for ratio in _RATIOS}
+    gains = {ratio: gain for ratio, gain in found.items() if gain is not None}
+    if len(gains) < 2:
+        return Finding(None, "", "")
+    first, *_, last = gains.values()
+    published = figure1_by_frames()
+    theirs = [
+        published[FIGURE1[f"replay{r}_trust"]].at(150e6) / published[FIGURE1[f"replay{r}"]].at(150e6) for r in gains
+    ]
+    apart = last.low > first.high or last.high < first.low
+    return Finding(
+        last.low > first.high if apart else None,
+        f"a run with it beats one without with probability {', '.join(map(str, gains.values()))}",
+        f"medians with it are {_list(theirs)} of those without, Atari at 150M frames",
+    )
+
+
+def _acer_leads(outcome: Outcome) -> Finding:
+    tasks = [env for env in outcome.envs if len(outcome.by_method(env)) == len(figure3_continuous())]
+    ours = [_best({name: _final(outcome, name, env) for name in outcome.methods}) == "acer_continuous" for env in tasks]
+    theirs = [_best(_at_end(published_curves(env))) == "ACER" for env in tasks]
+    decided = bool(tasks) and len(set(ours)) == 1
+    return Finding(
+        ours[0] if decided else None, f"first on {sum(ours)} of {len(tasks)} tasks", f"at its end on {sum(theirs)}"
+    )
+
+
+def _trust_region_control(outcome: Outcome) -> Finding:
+    ours, theirs = [], []
+    for env, name in itertools.product(outcome.envs, ("tis", "a3c")):
+        published = _at_end(published_curves(env))
+        if outcome.runs(name, env) and outcome.runs(f"trust_{name}", env):
+            ours.append(_final(outcome, f"trust_{name}", env) > _final(outcome, name, env))
+            theirs.append(published[f"Trust-{name.upper()}"] > published[name.upper()])
+    count = f"better in {sum(ours)} of {len(ours)} pairs of method and task"
+    return Finding(_most(ours), count, f"at its end in {sum(theirs)}")
+
+
+def _every_part(outcome: Outcome) -> Finding:
+    ours, theirs = [], []
+    for env, (name, method) in itertools.product(outcome.envs, outcome.methods.items()):
+        published = _at_end(published_ablations(env))
+        if name != "acer_continuous" and outcome.runs(name, env) and outcome.runs("acer_continuous", env):
+            ours.append(_final(outcome, name, env) < _final(outcome, "acer_continuous", env))
+            theirs.append(published[method.published] < published["ACER"])
+    return Finding(_most(ours), f"{sum(ours)} of {len(ours)} are lower", f"at its end {sum(theirs)}")
+
+
+def _settings_matter(outcome: Outcome) -> Finding:
+    names = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): n for n, m in outcome.methods.items()}
+    pairs = [
+        (_final(outcome, name, env), point.score)
+        for env in outcome.envs
+        for point in published_search(env)
+        if (name := names.get((point.learning_rate, point.delta))) and outcome.runs(name, env)
+    ]
+    if len(pairs) < 3:
+        return Finding(None, "", "")
+    found = spearmanr(*zip(*pairs, strict=True))
+    holds = None if found.pvalue > 0.05 else bool(found.statistic > 0)
+    return Finding(holds, f"rank correlation with the paper's returns {found.statistic:+.2f}", "")
+
+
+def _published_curve(run: RunCurve) -> Finding:
+    (curve, *_) = published_curves(run.env)
+    ours, theirs = float(run.mean_return[-1]), curve.at(run.steps[-1])
+    low = float(np.interp(run.steps[-1], curve.steps, curve.low))
+    return Finding(ours >= low, number(ours, 1), f"{number(theirs, 1)} there, the band from {number(low, 1)}")
+
+
+def _table6(outcome: Outcome) -> Finding:
+    published = published_scores("ACER", "training")
+    envs = [env for env in outcome.by_env("acer") if env.removeprefix("atari/") in published.scores]
+    if not envs:
+        return Finding(None, "", "")
+    ours, theirs = _normalized(outcome, "acer", envs), published.median(env.removeprefix("atari/") for env in envs)
+    holds = abs(ours - theirs) < _CLOSE if len(envs) == len(published.scores) else None
+    return Finding(holds, f"median {ours:.2f} over {len(envs)} games", f"{theirs:.2f} over the same")
+
+
+def _table1(outcome: Outcome) -> Finding:
+    names = [name for name in ("ddqn_tuned", "ddqn_rank", "ddqn_proportional") if outcome.by_env(name)]
+    games = [env for env in outcome.envs if all(outcome.runs(name, env) for name in names)]
+    if "ddqn_tuned" not in names or len(names) < 2 or not games:
+        return Finding(None, "", "")
+    uniform, *prioritized = ours = [_normalized(outcome, name, games) for name in names]
+    labels = ", ".join(outcome.methods[name].label for name in names)
+    theirs = [published_scores(outcome.methods[name].published, "human starts").median() for name in names]
+    holds = _most([score > uniform for score in prioritized])
+    return Finding(holds, f"{_list(ours)} over {len(games)} games ({labels})", f"{_list(theirs)} over 57")
+
+
+def _priorities(outcome: Outcome) -> Finding:
+    kinds = ("rank", "proportional")
+    gains = [minatar.improvement(outcome, f"ddqn_{kind}", "ddqn") for kind in kinds]
+    known = ", ".join(f"{gain} ({kind})" for kind, gain in zip(kinds, gains, strict=True) if gain is not None)
+    agents = ("Double DQN", *(f"Prioritized Double DQN ({kind})" for kind in kinds))
+    theirs = [published_scores(agent, "human starts").median() for agent in agents]
+    return Finding(
+        _all_above_half(gains),
+        f"a prioritized run beats a uniform one with probability {known}",
+        f"medians {_list(theirs)} on Atari: uniform, {', '.join(kinds)}",
+    )
+
+
+def _oracle(updates: _Updates) -> Finding:
+    sizes = sorted({size for kind, size, _ in updates if kind == "tabular"})
+    gains = [
+        np.median(updates["tabular", size, "uniform"]) / np.median(updates["tabular", size, "oracle"]) for size in sizes
+    ]
+    growth = 2 ** np.polyfit(sizes, np.log2(gains), 1)[0]
+    ours = f"{gains[-1]:,.0f} times fewer at {sizes[-1]} states; {growth:.2f} times as many with each state"
+    return Finding(bool(growth > 1), ours, "no numbers; the same by its figure")
+
+
+def _order(updates: _Updates) -> Finding:
+    largest = max(size for _, size, _ in updates)
+    names = ("uniform", "rank-based", "proportional", "oracle")
+    found = {
+        kind: [float(np.median(updates[kind, largest, name])) for name in names]
+        for kind in dict.fromkeys(kind for kind, _, _ in updates)
+    }
+    holds = all((np.diff(values) < 0).all() for values in found.values())
+    shown = "; ".join(f"{kind} {' > '.join(f'{value:,.0f}' for value in values)}" for kind, values in found.items())
+    return Finding(bool(holds), f"{shown} ({', '.join(names)})", "no numbers; the same by its figure")
+
+
+def _all_above_half(gains: Sequence[Estimate | None]) -> bool | None:
+    known = [gain for gain in gains if gain is not None]
+    if any(gain.high < 0.5 for gain in known):
+        return False
+    return True if known and len(known) == len(gains) and all(gain.low > 0.5 for gain in known) else None
+
+
+def _most(found: Sequence[bool]) -> bool | None:
+    return None if sum(found) * 2 == len(found) else sum(found) * 2 > len(found)
+
+
+def _final(outcome: Outcome, name: str, env: str, score: Callable[[RunCurve], float] = final_return) -> float:
+    """Mean over seeds."""
+    return float(np.mean([score(run) for run in outcome.runs(name, env)]))
+
+
+def _normalized(outcome: Outcome, name: str, envs: Iterable[str]) -> float:
+    """The median over Atari games of the human-normalised training score."""
+    window = functools.partial(final_score, window=ATARI_WINDOW_STEPS)
+    return float(np.median([atari.normalize(env, _final(outcome, name, env, window)) for env in envs]))
+
+
+def _at_end(curves: Iterable[PublishedCurve]) -> dict[str, float]:
+    return {curve.method: float(curve.mean[-1]) for curve in curves}
+
+
+def _best(scores: Mapping[str, float]) -> str:
+    return max(scores, key=lambda name: scores[name])
+
+
+def _list(values: Sequence[float]) -> str:
+    return ", ".join(number(value) for value in values)
+
+
+CLAIMS = (
+    Claim("ACER, Figure 1", "more replay learns more per frame", "figure1_atari57", _more_replay, _of_paper),
+    Claim("ACER, Figure 1, on MinAtar", "the same, other games", "figure1_minatar", _more_replay_minatar, _on_minatar),
+    Claim(
+        "ACER, Section 4, on MinAtar",
+        "the trust region gains more the more is replayed",
+        "figure1_minatar",
+        _trust_region_minatar,
+        _on_minatar,
+    ),
+    Claim(
+        "ACER, Figure 3", "ACER leads five methods on six control tasks", "figure3_continuous", _acer_leads, _of_paper
+    ),
+    Claim(
+        "ACER, Figure 3",
+        "TIS and A3C are better with the trust region",
+        "figure3_continuous",
+        _trust_region_control,
+        _of_paper,
+    ),
+    Claim("ACER, Figure 4", "without one of its parts ACER is worse", "figure4_ablation", _every_part, _of_paper),
+    Claim(
+        "ACER, Figures 5 and 6",
+        "which settings of learning rate and δ are good",
+        "figure5_sensitivity",
+        _settings_matter,
+        _of_paper,
+    ),
+    Claim("OpenAI baselines, Pong", "ACER's learning curve", "atari_pong", _published_curve, _longest_run),
+    Claim("OpenAI baselines, Breakout", "ACER's learning curve", "atari_breakout", _published_curve, _longest_run),
+    Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", _table6, _of_paper),
+    Claim("PER, Table 1", "priorities raise the median over 57 games", "table1_prioritized", _table1, _of_paper),
+    Claim("PER, Table 1, on MinAtar", "the same, other games", "table_minatar_priorities", _priorities, _on_minatar),
+    Claim("PER, Figure 1", "an oracle needs exponentially fewer updates", "cliffwalk", _oracle, _cliffwalk),
+    Claim("PER, Figure 2", "priorities lie between uniform replay and the oracle", "cliffwalk", _order, _cliffwalk),
+)

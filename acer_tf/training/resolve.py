@@ -1,0 +1,64 @@
+"""The values that "auto" stands for. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from acer_tf.envs import InvalidEnvironment
+from acer_tf.rules import rules_for
+from acer_tf.settings import Settings, SettingsError
+from acer_tf.torsos import default_network, require_channels_last, torso_of
+from acer_tf.types import EnvironmentSpec
+
+
+def require_actions(settings: Settings, spec: EnvironmentSpec) -> None:
+    """Checks that the agent supports the environment's kind of actions.
+
+    Raises:
+        InvalidEnvironment: it does not; names the agents that do.
+    """
+    if not settings.rule.accepts(continuous=spec.continuous):
+        kind = "continuous" if spec.continuous else "discrete"
+        size = f"[-1, 1]^{spec.action_size}" if spec.continuous else f"{spec.num_actions} actions"
+        raise InvalidEnvironment(
+            f"{settings.env} has a {kind} action space ({size}), for which --agent={settings.agent} is not made; "
+            f"it takes --agent={', '.join(rules_for(continuous=spec.continuous))}"
+        )
+
+
+def resolve(settings: Settings, spec: EnvironmentSpec, recorded: Mapping[str, Any] | None = None) -> Settings:
+    """`settings` with every "auto" replaced by its value for this environment and machine, for the run's record.
+
+    Args:
+        settings: of the run.
+        spec: of its environment.
+        recorded: the settings of a run to be continued, whose values "auto" keeps; another version or machine may
+            choose others.
+
+    Raises:
+        InvalidEnvironment: the agent does not support the environment's kind of actions.
+        SettingsError: no network accepts the observations.
+    """
+    require_actions(settings, spec)
+    kept = {name: (recorded or {}).get(name, "auto") for name in ("network", "precision")}
+    network, precision = (kept[name] if getattr(settings, name) == "auto" else getattr(settings, name) for name in kept)
+    try:
+        if network == "auto":
+            network = default_network(spec)
+        if not recorded:
+            require_channels_last(network, spec)
+        if precision == "auto":
+            # Faster where large convolutions dominate and the processor multiplies bfloat16 in hardware; learning does
+            # not suffer (results/precision).
+            precision = "bfloat16" if torso_of(network).large and _has_fast_bfloat16() else "float32"
+    except ValueError as error:
+        raise SettingsError(f"--network={network}: {error}") from error
+    return dataclasses.replace(settings, network=network, precision=precision)
+
+
+def _has_fast_bfloat16() -> bool:
+    info = Path("/proc/cpuinfo")
+    return info.exists() and any(flag in info.read_text().split() for flag in ("amx_bf16", "avx512_bf16"))

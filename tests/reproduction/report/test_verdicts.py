@@ -1,0 +1,189 @@
+"""Verdicts of synthetic records whose answer is known; the committed table is that of the committed records."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acer_tf.commands.verdicts import main, with_verdicts
+from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
+from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.report.tables import Table
+from acer_tf.reproduction.report.verdicts import CLAIMS, Finding, verdict, verdicts
+from acer_tf.reproduction.scope import scope
+from acer_tf.reproduction.sweep import Cell
+from tests.reproduction.report.synthetic import outcome
+
+RESULTS = Path(__file__).resolve().parents[3] / "results"
+
+
+def record(
+    results: Path, name: str, envs: tuple[str, ...], value: Callable[[Cell], float | None], *, seeds: int = 1
+) -> None:
+    """Evidence of an experiment, each run at one return throughout."""
+    experiment = EXPERIMENTS[name]
+    cells = make_cells(experiment.methods, envs, seeds, total_steps=1_000_000)
+    made = outcome(results / name, experiment.methods, cells, lambda cell: _ten(value(cell)))
+    write_evidence(results / name, Evidence(name, experiment.title, (), "command", made.cells))
+
+
+def _ten(value: float | None) -> list[float] | None:
+    return None if value is None else [value] * 10
+
+
+def row(results: Path, source: str, text: str) -> dict[str, str]:
+    table = verdicts(results)
+    (found,) = [row for row in table.rows if row[0] == source and text in row[1]]
+    return dict(zip(table.head, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("finding", "whole", "word"),
+    [
+        (None, False, "not run"),
+        (Finding(None, "", ""), True, "undecided"),
+        (Finding(False, "", ""), True, "contradicted"),
+        (Finding(True, "", ""), False, "partly"),
+        (Finding(True, "", ""), True, "reproduced"),
+    ],
+)
+def test_a_verdict_is_of_what_was_found_and_of_how_much_was_run(
+    finding: Finding | None, whole: bool, word: str
+) -> None:
+    assert verdict(finding, whole) == word
+
+
+def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:
+    table = verdicts(tmp_path)
+    assert [row[2:] for row in table.rows] == [["not run", "none of it", "", "", ""]] * len(CLAIMS)
+
+
+@pytest.mark.parametrize(("better", "word"), [(1, "partly"), (-1, "contradicted")])
+def test_more_replay_on_atari(tmp_path: Path, better: int, word: str) -> None:
+    def value(cell: Cell) -> float | None:
+        ratio = cell.settings.replay_ratio
+        wanted = cell.settings.trust_region_delta == 1 and cell.settings.agent == "acer" and ratio in (0, 4)
+        return 100.0 + better * ratio if wanted else None
+
+    record(tmp_path, "figure1_atari57", ("atari/Breakout", "atari/Seaquest", "atari/Qbert"), value)
+    found = row(tmp_path, "ACER, Figure 1", "more replay")
+    assert found["verdict"] == word
+    assert "3 games, 4M frames, ratios 0, 4" in found["ours"]
+    assert found["what was run"].startswith("6 of 570 runs, 0.4 % to 1.5 % of their steps")
+
+
+@pytest.mark.parametrize(
+    ("leads", "word", "count"), [(2, "partly", "2 of 2"), (1, "undecided", "1 of 2"), (0, "contradicted", "0 of 2")]
+)
+def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str, count: str) -> None:
+    tasks = ("control/reacher3", "control/cheetah")
+
+    def value(cell: Cell) -> float:
+        is_acer = cell.method == "ACER"
+        return 50.0 if is_acer == (cell.settings.env in tasks[:leads]) else 10.0
+
+    record(tmp_path, "figure3_continuous", tasks, value)
+    found = row(tmp_path, "ACER, Figure 3", "leads")
+    assert (found["verdict"], found["ours"]) == (word, f"first on {count} tasks")
+
+
+def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
+    record(tmp_path, "figure3_continuous", ("control/cheetah",), lambda cell: 9.0 if "Trust" in cell.method else 1.0)
+    found = row(tmp_path, "ACER, Figure 3", "with the trust region")
+    assert (found["verdict"], found["ours"]) == ("partly", "better in 2 of 2 pairs of method and task")
+
+
+def test_priorities_on_minatar_are_undecided_when_the_seeds_mix(tmp_path: Path) -> None:
+    games = EXPERIMENTS["table_minatar_priorities"].envs
+
+    def value(cell: Cell) -> float:
+        return 10.0 + (cell.settings.seed if cell.method == "Double DQN" else 1.0)
+
+    record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
+    assert row(tmp_path, "PER, Table 1, on MinAtar", "")["verdict"] == "undecided"
+
+
+def test_games_that_only_some_methods_played_decide_nothing(tmp_path: Path) -> None:
+    games = EXPERIMENTS["figure1_minatar"].envs
+
+    def value(cell: Cell) -> float | None:
+        return 10.0 if cell.settings.env == games[0] or cell.settings.replay_ratio == 4 else None
+
+    for name in ("figure1_minatar", "table_minatar_priorities"):
+        record(tmp_path, name, games, value)
+    for source in ("ACER, Figure 1, on MinAtar", "ACER, Section 4, on MinAtar", "PER, Table 1, on MinAtar"):
+        assert row(tmp_path, source, "")["verdict"] == "undecided"
+
+
+def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tmp_path: Path) -> None:
+    games = ("atari/Phoenix", "atari/Pong")
+    record(tmp_path, "table_atari49", games, lambda cell: 1.0 if cell.method == "A3C" else None)
+    record(tmp_path, "table1_prioritized", games, lambda cell: 1.0 if cell.method == "DQN" else None)
+    for source in ("PPO, Table 6", "PER, Table 1"):
+        assert row(tmp_path, source, "")["verdict"] == "undecided"
+    record(tmp_path, "table_atari49", games, lambda cell: 1.0)
+    assert "over 1 games" in row(tmp_path, "PPO, Table 6", "")["ours"]
+
+
+def test_priorities_on_atari(tmp_path: Path) -> None:
+    values = {"Double DQN": 0.0, "Prioritized Double DQN (rank)": 5.0, "Prioritized Double DQN (proportional)": 9.0}
+    record(tmp_path, "table1_prioritized", ("atari/Pong",), lambda cell: values.get(cell.method))
+    assert row(tmp_path, "PER, Table 1", "")["verdict"] == "partly"
+
+
+def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["figure3_continuous"]
+    (cell, *_) = make_cells(experiment.methods, ("control/cheetah",), 1, total_steps=1_000_000)
+    made = outcome(tmp_path / "made", experiment.methods, [cell], lambda cell: _ten(1.0))
+    draw = dataclasses.replace(made.cells[0], method="ACER, draw 0")
+    write_evidence(tmp_path / experiment.name, Evidence(experiment.name, "", (), "", (draw,)))
+    assert row(tmp_path, "ACER, Figure 3", "leads")["verdict"] == "not run"
+
+
+def test_the_evidence_of_something_else_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_evidence(tmp_path / "figure1_minatar", Evidence("my_study", "", (), ""))
+    assert main(["verdicts", f"--results={tmp_path}"]) == 2
+    assert "figure1_minatar holds the evidence of my_study" in capsys.readouterr().err
+
+
+def test_scope_counts_runs_of_the_whole(tmp_path: Path) -> None:
+    record(tmp_path, "figure4_ablation", ("control/fish",), lambda cell: 1.0)
+    evidence = read_evidence(tmp_path / "figure4_ablation")
+    assert evidence is not None
+    found = scope("figure4_ablation", evidence.cells)
+    assert found is not None
+    assert (found.runs, found.whole_runs, found.is_whole) == (5, 45, False)
+    assert str(found) == "5 of 45 runs, 1.3 % of their steps"
+    whole = [dataclasses.replace(cell, steps=10**9) for cell in evidence.cells]
+    assert str(scope("figure4_ablation", whole)) == "5 of 45 runs, 100 % of their steps"
+    assert str(scope("figure4_ablation", [])) == "none of 45 runs"
+    assert scope("learning_curves", evidence.cells) is None
+
+
+def test_the_readme_gets_the_table_between_its_marks() -> None:
+    table = Table("", ["claim", "records"], [["a", "cliffwalk"], ["b", ""]])
+    text = "head\n<!-- verdicts -->\nold\n<!-- end -->\ntail\n"
+    lines = with_verdicts(text, table).splitlines()
+    assert lines[:2] == ["head", "<!-- verdicts -->"]
+    assert lines[4:] == ["| a | [cliffwalk](cliffwalk) |", "| b |  |", "<!-- end -->", "tail"]
+
+
+def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verdicts", f"--results={tmp_path}"]) == 0
+    assert (tmp_path / "verdicts.md").read_text() in capsys.readouterr().out
+    assert (tmp_path / "index.html").exists()
+    assert main(["verdicts", f"--results={tmp_path / 'nowhere'}"]) == 2
+    assert "--results=" in capsys.readouterr().err
+
+
+def test_the_committed_verdicts_are_those_of_the_committed_records() -> None:
+    table = verdicts(RESULTS)
+    with (RESULTS / "verdicts.csv").open(newline="") as file:
+        assert [list(map(str, row)) for row in [table.head, *table.rows]] == list(csv.reader(file))
+    readme = (RESULTS / "README.md").read_text(encoding="utf-8")
+    assert with_verdicts(readme, table) == readme
