@@ -1,33 +1,39 @@
-# Set-up, tests and the demonstration. Everything is installed into .venv; needs Python 3.11, pip, bash and make.
+# Set-up, tests and the demonstration. Everything is installed into .venv; needs Python 3.11, 3.12 or 3.13, pip,
+# bash and make.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
 PYTHON ?=
-VENV := .venv
+VENV ?= .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/installed
+LOCK ?=# that of the Python in VENV
 SEED ?= 0
-EXTRAS := control,minatar,classic,ray,reproduction,dev
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: help install demo test learning torture lint benchmark docs lock clean distclean
+.PHONY: help install demo test test-lowest learning torture lint benchmark docs lock clean distclean
 
 help:  ## this list
-	@echo 'usage: make TARGET [PYTHON=/path/to/python3.11]'
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do \
-		printf '  make %-10s %s\n' "$$target" "$$text"; \
+	@echo 'usage: make TARGET [PYTHON=/path/to/python3.12]'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do \
+		printf '  make %-12s %s\n' "$$target" "$$text"; \
 	done
 
-install: $(STAMP)  ## set up .venv from requirements.lock, if that or setup.py has changed
+install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/, if that or setup.py has changed
 
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: at most 8 minutes on 2 cores
 	$(RUN) -m acer_tf demo
 
 test: $(STAMP)  ## all tests except the long ones: 13 minutes on 2 cores
 	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+test-lowest:  ## the tests of agents, replay, environments and runs with the lowest versions, in .venv-lowest
+	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
+	.venv-lowest/bin/python -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
+		tests/agents tests/replay tests/envs tests/training tests/reproduction tests/test_policy.py tests/test_networks.py
 
 learning: $(STAMP)  ## the tests of learning, with several seeds: hours
 	$(RUN) -m pytest -q -m learning --durations=0
@@ -50,38 +56,39 @@ clean:  ## remove caches, build files and demo_output; keeps .venv and runs/
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## clean, and remove .venv too
-	rm -rf $(VENV) acer_tf.egg-info
+	rm -rf $(VENV) .venv-lowest acer_tf.egg-info
 
-# Sets `python` to a Python 3.11: $(PYTHON) if given, else the first of the usual names that is one.
+# Sets `python` to a Python that has a lock: $(PYTHON) if given, else the first of the usual names that is one.
 define find_python
 python=; seen=; \
-for name in $(or $(PYTHON),python3.11 python3 python); do \
+for name in $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python); do \
 	version=$$("$$name" -c 'import platform; print(platform.python_version())' 2>/dev/null) || version=; \
 	case "$$version" in \
-		3.11.*) python=$$name; break;; \
+		3.11.*|3.12.*|3.13.*) python=$$name; break;; \
 		'') seen="$$seen, no $$name";; \
 		*) seen="$$seen, $$name is $$version";; \
 	esac; \
 done; \
 if [ -z "$$python" ]; then \
-	echo "error: acer_tf needs Python 3.11 (found: $${seen#, }); install it, or give its path: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; \
+	echo "error: acer_tf needs Python 3.11, 3.12 or 3.13 (found: $${seen#, }); install one, or give its path: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
 	exit 1; \
 fi
 endef
 
 # A .venv made by hand, or left incomplete by an interrupted set-up, is completed.
-$(STAMP): requirements.lock setup.py
-	@if [ -x $(RUN) ] && ! $(RUN) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then \
-		echo "error: $(VENV) is not a working Python 3.11 environment: run 'make distclean', then again" >&2; exit 1; \
+$(STAMP): $(wildcard requirements/*.lock) setup.py
+	@if [ -x $(RUN) ] && ! $(RUN) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; then \
+		echo "error: $(VENV) is not a working environment of Python 3.11, 3.12 or 3.13: run 'make distclean', then again" >&2; exit 1; \
 	fi; \
 	if ! $(RUN) -m pip --version >/dev/null 2>&1; then \
 		$(find_python); \
 		echo "Making $(VENV) with $$python ($$version)"; \
 		"$$python" -m venv $(VENV); \
 	fi; \
-	total=$$(grep -c '==' requirements.lock); count=0; \
-	echo "Installing $$total packages from requirements.lock into $(VENV): downloads 1 GB the first time; takes some minutes"; \
-	$(RUN) -m pip install --no-deps --progress-bar off -r requirements.lock 2>&1 | tee $(VENV)/install.log | \
+	lock=$(or $(LOCK),requirements/py$$($(RUN) -c 'import sys; print("%d%d" % sys.version_info[:2])').lock); \
+	total=$$(grep -c '==' $$lock); count=0; \
+	echo "Installing $$total packages from $$lock into $(VENV): downloads 1 GB the first time; takes some minutes"; \
+	$(RUN) -m pip install --no-deps --progress-bar off -r $$lock 2>&1 | tee $(VENV)/install.log | \
 	while read -r word name _; do \
 		case "$$word" in \
 			Collecting|Processing|Requirement) count=$$((count + 1)); name=$${name##*/}; \
@@ -94,18 +101,22 @@ $(STAMP): requirements.lock setup.py
 		{ tail -n 15 $(VENV)/install.log; exit 1; } >&2
 	@touch $(STAMP); echo "Installed: $(RUN) has acer_tf and all its extras"
 
-lock:  ## regenerate requirements.lock with the newest versions that setup.py allows
+lock:  ## regenerate requirements/ with the newest versions that setup.py allows, and with the lowest
 	@$(find_python); \
 	work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	echo "Resolving acer_tf[$(EXTRAS)] in a new environment: some minutes"; \
 	"$$python" -m venv "$$work/venv"; \
-	"$$work/venv/bin/python" -m pip install --quiet --upgrade setuptools wheel; \
-	"$$work/venv/bin/python" -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'; \
-	"$$work/venv/bin/python" -m pip check; \
-	{ \
-		echo '# Every package of the environment that `make install` sets up, at the version that the tests pass with'; \
-		echo '# (Linux x86-64, Python 3.11). Generated by `make lock` from the ranges in setup.py; do not edit.'; \
-		"$$work/venv/bin/python" -m pip freeze --all --exclude pip --exclude-editable; \
-	} >"$$work/lock"; \
-	mv "$$work/lock" requirements.lock; \
-	echo "requirements.lock: $$(grep -c '==' requirements.lock) packages"
+	"$$work/venv/bin/python" -m pip install --quiet uv; \
+	for name in py311 py312 py313 lowest; do \
+		case $$name in \
+			lowest) version=3.11 options='--resolution lowest-direct';; \
+			*) version=3.$${name#py3} options='';; \
+		esac; \
+		{ \
+			echo "# Every package of the environment that acer_tf is tested in (Linux x86-64, Python $$version)."; \
+			echo '# Generated by `make lock` from the ranges in setup.py; do not edit.'; \
+			"$$work/venv/bin/uv" pip compile --quiet setup.py requirements/also.in --all-extras $$options \
+				--override requirements/override.in --python-version $$version --no-annotate --no-header --upgrade; \
+		} >"$$work/lock"; \
+		mv "$$work/lock" requirements/$$name.lock; \
+		echo "requirements/$$name.lock: $$(grep -c '==' requirements/$$name.lock) packages"; \
+	done

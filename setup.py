@@ -1,4 +1,4 @@
-"""Packaging of acer_tf. Tool settings are in pyproject.toml, the tested versions in requirements.lock."""
+"""Packaging of acer_tf. Tool settings are in pyproject.toml, the tested versions in requirements/."""
 
 import pathlib
 import re
@@ -46,38 +46,44 @@ class SourcesWithCommit(sdist):
         write_commit(pathlib.Path(base_dir))
 
 
-# Lower bounds: the oldest versions that the tests have passed with. Upper bounds: the next that may break.
+# Lower bounds: `make test-lowest` tests them (requirements/lowest.lock). Upper bounds: the next that may break.
 INSTALL_REQUIRES = [
-    "tensorflow>=2.21,<2.22",
-    "keras>=3.15,<4",
-    "tf_keras>=2.21,<2.22",  # TensorFlow Probability does not import without it
+    "tensorflow>=2.18.1,<2.22",
+    "keras>=3.8,<4",
+    "tf_keras>=2.18,<2.22",  # TensorFlow Probability does not import without it
     "tensorflow-probability>=0.25,<0.26",
-    "tensorboard>=2.21,<2.22",  # tf.summary; no longer a dependency of TensorFlow
-    "numpy>=2.4,<3",
-    "gymnasium>=1.4,<2",
-    "ale-py>=0.12.1,<0.13",  # includes the ROMs of all 57 games
-    "absl-py>=2.3,<3",
-    "psutil>=7,<8",
-    "matplotlib>=3.10,<4",
-    "imageio>=2.37,<3",
-    "imageio-ffmpeg>=0.6,<1",  # mp4 videos without a system ffmpeg
+    "tensorboard>=2.18,<2.22",  # tf.summary; no longer a dependency of TensorFlow
+    "numpy>=2.0.2,<3",
+    "gymnasium>=1.1,<2",
+    "ale-py>=0.12,<0.13",  # includes the ROMs of all 57 games
+    "absl-py>=2.1,<3",
+    "psutil>=5.9.8,<8",
+    "matplotlib>=3.9,<4",
+    "imageio>=2.35,<3",
+    "imageio-ffmpeg>=0.5.1,<1",  # mp4 videos without a system ffmpeg
 ]
 
 EXTRAS_REQUIRE = {
-    # MuJoCo and the DeepMind Control Suite. MuJoCo 4 breaks dm_control 1.0.50.
+    # MuJoCo and the DeepMind Control Suite. MuJoCo 4 breaks dm_control 1.0.50. On Python 3.13 labmaze, which dm_control
+    # requires and only its mazes use, has no wheel and does not build: there the extra brings what else it requires,
+    # and `pip install --no-deps "dm_control>=1.0.50,<2"` completes it.
     "control": [
-        "gymnasium[mujoco]>=1.4,<2",
+        "gymnasium[mujoco]>=1.1,<2",
         "mujoco>=3.17,<4",
-        "dm_control>=1.0.50,<2",
-        "shimmy[dm-control]>=2.0.1,<3",
+        "shimmy>=2.0.1,<3",
+        'dm_control>=1.0.50,<2; python_version < "3.13"',
+        *(
+            f'{name}; python_version >= "3.13"'
+            for name in ("dm-env", "dm-tree", "lxml", "pyparsing", "requests", "scipy", "tqdm")
+        ),
     ],
     "minatar": ["minatar>=1.0.15,<2"],
-    "classic": ["gymnasium[classic-control]>=1.4,<2"],  # draws gymnasium's classic control
-    "ray": ["ray>=2.60,<3"],
+    "classic": ["gymnasium[classic-control]>=1.1,<2"],  # draws gymnasium's classic control
+    "ray": ["ray>=2.40,<3"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
-    "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8", "jinja2>=3.1,<4"],
+    "reproduction": ["rliable>=1.2,<2", "pandas>=2.2.2,<3", "arch>=7,<8", "jinja2>=3.1,<4"],
     "dev": [
-        "cpprb>=11,<12",  # compared with our priorities in benchmarks/
+        'cpprb>=11,<12; python_version < "3.13"',  # compared with our priorities in benchmarks/; does not build on 3.13
         "selenium>=4.30,<5",
         "pytest>=9,<10",
         "pytest-xdist>=3.8,<4",
@@ -96,7 +102,7 @@ setup(
     author="The acer_tf authors",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.11,<3.12",
+    python_requires=">=3.11,<3.14",
     # Without experiments/ and benchmarks/, which belong to the repository.
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
     package_data={
@@ -111,7 +117,11 @@ setup(
     extras_require=EXTRAS_REQUIRE,
     classifiers=[
         "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

@@ -63,7 +63,7 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVe
     )
 
 
-class _WithScreen(VectorWrapper[Any, Any, Any, Any, Any]):
+class _WithScreen(VectorWrapper):
     """A vector environment and a twin of its first environment, which renders the screen.
 
     ALE's vector environment cannot render, but a twin with the same seed and actions has the same episodes.
