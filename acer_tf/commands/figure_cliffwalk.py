@@ -30,6 +30,7 @@ from acer_tf.reproduction.cliffwalk import (
     write_results,
 )
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence
+from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report
 from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.tables import markdown
@@ -50,7 +51,7 @@ flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n,
 flags.DEFINE_integer("runs", 10, "per point", 1, 100_000, flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string("output", "runs/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
+flags.DEFINE_string("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
 flags.DEFINE_bool("report_only", False, "make table and figure again from results.csv", flag_values=FLAGS)
 
 

@@ -29,6 +29,7 @@ from acer_tf.reproduction.evidence import (
     own_evidence,
     require_folder,
 )
+from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report, write_report
@@ -45,7 +46,7 @@ flags.DEFINE_multi_integer(
 )
 flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
 flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
-flags.DEFINE_string("page", "results", "folder of the page, written if --output lies in it", flag_values=FLAGS)
+flags.DEFINE_string("page", RESULTS, "folder of the page, written if --output lies in it", flag_values=FLAGS)
 
 _LONGEST_LABEL = 150
 

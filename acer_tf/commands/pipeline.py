@@ -24,7 +24,7 @@ from acer_tf.reproduction.evidence import (
     own_evidence,
     require_folder,
 )
-from acer_tf.reproduction.experiment import Experiment
+from acer_tf.reproduction.experiment import RESULTS, Experiment
 from acer_tf.reproduction.game_sets import atari_games
 from acer_tf.reproduction.methods import make_cells, names_by_label, variants
 from acer_tf.reproduction.outcome import Outcome
@@ -54,7 +54,7 @@ def define(experiment: Experiment) -> flags.FlagValues:
     flags.DEFINE_bool(
         "report_only", False, "make tables, figures and page again from --output and --sweep_dir", flag_values=values
     )
-    flags.DEFINE_string("output", f"results/{experiment.name}", "folder of the evidence", flag_values=values)
+    flags.DEFINE_string("output", f"{RESULTS}/{experiment.name}", "folder of the evidence", flag_values=values)
     experiment.flags(values)
     sweep_flags.define(values, experiment.sweep)
     return values

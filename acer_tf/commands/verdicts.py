@@ -14,12 +14,13 @@ from absl import flags
 from acer_tf.commands import cli
 from acer_tf.reproduction.curves import CurveError
 from acer_tf.reproduction.evidence import EvidenceError, require_folder
+from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import Table, markdown, write_table
 from acer_tf.reproduction.report.verdicts import verdicts
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("results", "results", "folder of the experiments' folders", flag_values=FLAGS)
+flags.DEFINE_string("results", RESULTS, "folder of the experiments' folders", flag_values=FLAGS)
 
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
 

@@ -8,7 +8,7 @@ import functools
 from absl import flags
 
 from acer_tf.reproduction import draws, grids
-from acer_tf.reproduction.experiment import Experiment
+from acer_tf.reproduction.experiment import RESULTS, Experiment
 from acer_tf.reproduction.game_sets import GAME_SETS
 from acer_tf.reproduction.report import atari, control, minatar
 
@@ -38,7 +38,7 @@ def _with_preset(experiment: Experiment, values: flags.FlagValues) -> Experiment
     if preset == "baselines":
         return experiment
     if not values["output"].present:
-        values["output"].value = f"results/figure1_minatar_{preset}"
+        values["output"].value = f"{RESULTS}/figure1_minatar_{preset}"
     title, methods = f"{experiment.title}, preset {preset}", grids.figure1_minatar(preset)
     return dataclasses.replace(experiment, title=title, text=_minatar_text(preset), methods=methods)
 
@@ -188,8 +188,8 @@ _EXPERIMENTS = (
             "--processes=2 --output=runs/figure3",
             "--tasks=walker2d --seeds=1 --total_steps=3_000_000 --skip_recorded \\\n    --setting=log_interval=30_000",
             "--tasks=reacher3 --draws=30 --best=5 --total_steps=1_000_000",
-            "--tasks=reacher3 --draws=30 --best=5 --best_of=results/figure3_draws \\\n"
-            "    --total_steps=3_000_000 --output=results/figure3_best",
+            "--tasks=reacher3 --draws=30 --best=5 --best_of=my_results/figure3_draws \\\n"
+            "    --total_steps=3_000_000 --output=my_results/figure3_best",
         ),
         sweep="control",
         text=(

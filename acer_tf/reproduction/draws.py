@@ -10,7 +10,7 @@ from absl import flags
 
 from acer_tf.reproduction import grids
 from acer_tf.reproduction.evidence import own_evidence
-from acer_tf.reproduction.experiment import Experiment
+from acer_tf.reproduction.experiment import RESULTS, Experiment
 from acer_tf.reproduction.methods import names_by_label, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report import control
@@ -46,7 +46,7 @@ def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
         raise SettingsError(f"--seeds={values.seeds}: not with --draws, each of which has its own seed")
     values["seeds"].value = 1
     if not values["output"].present:
-        values["output"].value = "results/figure3_draws"
+        values["output"].value = f"{RESULTS}/figure3_draws"
     methods = grids.figure3_draws(values.draws)
     text = (
         f"Figure 3 of Wang et al. 2017 by its protocol: of {values.draws} draws per method (learning rate log-uniform "

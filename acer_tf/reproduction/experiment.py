@@ -12,6 +12,8 @@ from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import Report
 from acer_tf.reproduction.sweep import Cell
 
+RESULTS = "my_results"  # default folder of results; results/ of the repository is the shipped evidence
+
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:

@@ -51,6 +51,21 @@ def test_every_experiment_is_here_and_has_a_command_and_a_page():
         assert page.__doc__ == experiment.usage() + "\n"
 
 
+def test_what_a_user_makes_goes_by_default_where_no_shipped_evidence_is(tmp_path, monkeypatch, capsys):
+    (tmp_path / "results").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
+    part = ["--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000"]
+    for flags in ([], ["--preset=paper"]):
+        assert pipeline.main(["figure1_minatar", *part, *flags]) == 0
+    made = {str(path.parent) for path in Path("my_results").glob("*/table.md")}
+    assert made == {"my_results/figure1_minatar", "my_results/figure1_minatar_paper"}
+    assert Path("my_results/index.html").is_file() and not list(Path("results").iterdir())
+    assert {pipeline.define(experiment)["output"].default for experiment in EXPERIMENTS.values()} == {
+        f"my_results/{name}" for name in EXPERIMENTS
+    }
+
+
 @pytest.mark.parametrize("change", [{"name": "../../secret"}, {"steps": "many"}, {"settings": {}}])
 def test_hostile_evidence_is_refused_in_a_line(change, script, tmp_path, capsys):
     path = tmp_path / "results" / "figure1_minatar" / "experiment.json"
