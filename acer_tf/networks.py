@@ -25,7 +25,7 @@ from acer_tf.torsos import ARCHITECTURES, PATCH, TORSOS, Torso, architecture_of,
 from acer_tf.types import EnvironmentSpec, RecurrentContext
 
 Initialization = Literal["orthogonal", "fan_in"]
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "tf32"]
 Policy = Literal["softmax", "epsilon_greedy"]
 Critic = Literal["dueling", "separate", "none"]
 
@@ -70,7 +70,7 @@ class Network:
         self.architecture = architecture
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
         layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
-        planes = keras.Input(_plane_shape(self.torso, spec), dtype=precision, name="planes")
+        planes = keras.Input(_plane_shape(self.torso, spec), dtype=layers.compute_dtype, name="planes")
         features = self.torso.build(layers, planes)
         self.exploration: EpsilonGreedy | None = None
         self.model = self._assemble(layers, planes, features)
@@ -308,6 +308,7 @@ class Layers:
     def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
         self._initialization = initialization
         self._policy = _dtype_policy(precision)
+        self.compute_dtype = "bfloat16" if precision == "bfloat16" else "float32"
         self._scale = scale
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
 

@@ -101,8 +101,8 @@ class Settings:
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
         "module:NAME of your own torso, or auto, which depends on the observations", speed=True)
     precision: str = setting(
-        "auto", d.one_of("auto", "float32", "bfloat16"), "of the torso: float32, bfloat16, or auto, which depends on "
-        "the processor", speed=True)
+        "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "of the torso: float32, bfloat16, tf32 (float32 that "
+        "GPUs multiply with 10 bits), or auto, which depends on the device", speed=True)
     initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
 
     learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")

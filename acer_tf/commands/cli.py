@@ -19,6 +19,10 @@ def new_flags() -> flags.FlagValues:
     return values
 
 
+def define_device(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("device", "auto", "auto: the first GPU, or else the CPU; cpu; or gpu:N", flag_values=values)
+
+
 def parse(
     values: flags.FlagValues,
     argv: list[str],

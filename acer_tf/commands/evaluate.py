@@ -35,6 +35,7 @@ flags.DEFINE_integer("episodes", 30, "number of whole episodes", 1, 1_000_000, f
 flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
 flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000, flag_values=FLAGS)
+cli.define_device(FLAGS)
 flags.DEFINE_string("video", None, ".mp4 file for the first episode of the first environment", flag_values=FLAGS)
 flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
 
@@ -53,9 +54,11 @@ def _evaluate(args: flags.FlagValues) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
+    from acer_tf.training.device import DeviceError, find_device, use_device
     from acer_tf.training.evaluation import EvaluationError, evaluate
 
     try:
+        use_device(find_device(args.device))
         policy = load_policy(args.policy)
         result = evaluate(
             policy,
@@ -67,7 +70,7 @@ def _evaluate(args: flags.FlagValues) -> int:
             env=args.env,
             report=lambda line: print(line, file=sys.stderr, flush=True),
         )
-    except (PolicyError, InvalidEnvironment, EvaluationError) as error:
+    except (PolicyError, InvalidEnvironment, EvaluationError, DeviceError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)

@@ -19,6 +19,7 @@ from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
 from acer_tf.rules import RULES, Rule
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
+from acer_tf.training.device import DeviceError, find_device
 from acer_tf.training.resolve import resolve
 
 _DEFINE: dict[type, Any] = {
@@ -58,6 +59,14 @@ flags.DEFINE_string("run_dir", None, "folder of this run; the same command conti
 flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0, flag_values=FLAGS)
 _threads = "threads of TensorFlow and of ALE; 0 for what fits the machine"
 flags.DEFINE_integer("threads", 0, _threads, 0, cli.MOST_THREADS, flag_values=FLAGS)
+cli.define_device(FLAGS)
+flags.DEFINE_float(
+    "gpu_memory_gb",
+    0.0,
+    "most memory of the GPU to take, for runs that share it; 0 for what it needs",
+    0.0,
+    flag_values=FLAGS,
+)
 flags.DEFINE_string(
     "replay_file",
     None,
@@ -92,6 +101,8 @@ def main(argv: list[str]) -> int:
         run_dir,
         checkpoint_minutes=FLAGS.checkpoint_minutes,
         threads=FLAGS.threads,
+        device=FLAGS.device,
+        gpu_memory_gb=FLAGS.gpu_memory_gb,
         replay_file=Path(FLAGS.replay_file) if FLAGS.replay_file else None,
         repair=FLAGS.repair,
     )
@@ -115,12 +126,13 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     """
     try:
         spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
-        known = resolve(settings, spec, _recorded(run_dir))
-    except (InvalidEnvironment, SettingsError) as error:
+        device = find_device(options.get("device", "auto"))
+        known = resolve(settings, spec, _recorded(run_dir), device)
+    except (InvalidEnvironment, SettingsError, DeviceError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
-    how = f"network {known.network}, precision {known.precision}"
+    how = f"network {known.network}, precision {known.precision}, on {device}"
     print(f"{known.agent} on {known.env}, preset {known.preset}, {how}, in {run_dir}", flush=True)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from acer_tf.envs import InvalidEnvironment
 from acer_tf.rules import rules_for
 from acer_tf.settings import Settings, SettingsError
 from acer_tf.torsos import default_network, require_channels_last, torso_of
+from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec
 
 
@@ -29,14 +29,17 @@ def require_actions(settings: Settings, spec: EnvironmentSpec) -> None:
         )
 
 
-def resolve(settings: Settings, spec: EnvironmentSpec, recorded: Mapping[str, Any] | None = None) -> Settings:
-    """`settings` with every "auto" replaced by its value for this environment and machine, for the run's record.
+def resolve(
+    settings: Settings, spec: EnvironmentSpec, recorded: Mapping[str, Any] | None = None, device: Device = CPU
+) -> Settings:
+    """`settings` with every "auto" replaced by its value for this environment and device, for the run's record.
 
     Args:
         settings: of the run.
         spec: of its environment.
         recorded: the settings of a run to be continued, whose values "auto" keeps; another version or machine may
             choose others.
+        device: that will compute.
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
@@ -51,14 +54,9 @@ def resolve(settings: Settings, spec: EnvironmentSpec, recorded: Mapping[str, An
         if not recorded:
             require_channels_last(network, spec)
         if precision == "auto":
-            # Faster where large convolutions dominate and the processor multiplies bfloat16 in hardware; learning does
-            # not suffer (results/precision).
-            precision = "bfloat16" if torso_of(network).large and _has_fast_bfloat16() else "float32"
+            # Faster where large convolutions dominate and the device multiplies bfloat16 in hardware; learning does not
+            # suffer (results/precision).
+            precision = "bfloat16" if torso_of(network).large and device.fast_bfloat16 else "float32"
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error
     return dataclasses.replace(settings, network=network, precision=precision)
-
-
-def _has_fast_bfloat16() -> bool:
-    info = Path("/proc/cpuinfo")
-    return info.exists() and any(flag in info.read_text().split() for flag in ("amx_bf16", "avx512_bf16"))

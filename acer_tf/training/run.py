@@ -37,6 +37,7 @@ from acer_tf.training.build import (
 )
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.commit import code_version
+from acer_tf.training.device import CPU, Device, find_device, use_device
 from acer_tf.training.export import exporting
 from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.progress import Progress, progress_line
@@ -65,6 +66,8 @@ def train(
     *,
     checkpoint_minutes: float = 10.0,
     threads: int = 0,
+    device: str = "auto",
+    gpu_memory_gb: float = 0.0,
     replay_file: str | Path | None = None,
     repair: Collection[str] = (),
     quiet: bool = False,
@@ -82,6 +85,8 @@ def train(
         run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
         threads: of TensorFlow and of ALE's emulators, see `use_threads`; 0 for what suits the machine.
+        device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
+        gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `resume.REPAIRS`.
         quiet: print no progress lines.
@@ -94,7 +99,7 @@ def train(
         The folder of the exported policy.
 
     Raises:
-        InvalidEnvironment, SettingsError: bad input; nothing was started or written.
+        InvalidEnvironment, SettingsError, DeviceError: bad input; nothing was started or written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
         Interrupted: by a signal; a checkpoint was written.
@@ -111,10 +116,14 @@ def train(
     run_dir = Path(run_dir)
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
     known = record_in(run_dir)
-    settings = resolve(settings, spec, known.settings if known else None)
+    where = find_device(device)
+    settings = resolve(settings, spec, known.settings if known else None, where)
+    if settings.precision == "tf32" and where == CPU and not known:
+        raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     # A run that an older version accepted may continue.
     if not require_same_run(settings, run_dir)[0]:
         require_effect(settings, spec)
+    use_device(where, tf32=settings.precision == "tf32", memory_gb=gpu_memory_gb)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
     replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
@@ -127,7 +136,7 @@ def train(
             _say(quiet, f"{run_dir} holds this run, already finished")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
-        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, env)
+        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, env)
         try:
             with StopRequest("writing a checkpoint, then stopping") as stop:
                 run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
@@ -183,6 +192,7 @@ class _Run:
         changes: Collection[str],
         repair: Collection[str],
         threads: dict[str, int],
+        device: Device,
         factory: envs.EnvFactory | None,
     ) -> None:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
@@ -209,7 +219,11 @@ class _Run:
             actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
             self._loop = make_loop(settings, actor, agent, replay)
             if snapshot is None:
-                details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
+                details: dict[str, Any] = {
+                    "environment": dataclasses.asdict(agent.network.spec),
+                    "threads": threads,
+                    "device": dataclasses.asdict(device),
+                }
                 if settings.family.atari:
                     details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
                 if notes:

@@ -1,6 +1,7 @@
 import dataclasses
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.rules import RULES
 from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training import build
-from acer_tf.training import resolve as resolve_module
+from acer_tf.training.device import CPU, Device
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
 
@@ -25,10 +26,26 @@ def settings_of(env="CartPole-v1", **given):
     return make_settings({"env": env, **given})
 
 
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        (Device("gpu:0", "NVIDIA H200", (9, 0)), "bfloat16"),
+        (Device("gpu:1", "NVIDIA A100", (8, 0)), "bfloat16"),
+        (Device("gpu:0", "Tesla T4", (7, 5)), "float32"),
+        (Device("gpu:0", "no NVIDIA"), "float32"),
+    ],
+)
+def test_precision_is_that_of_the_gpu_that_computes_whatever_the_processor_has(device, precision, monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda self: "flags : amx_bf16")
+    assert CPU.fast_bfloat16
+    assert resolve(settings_of(), PONG, None, device).precision == precision
+    assert resolve(settings_of(), BREAKOUT, None, device).precision == "float32"
+
+
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(("spec", "network"), [(PONG, "nature"), (BREAKOUT, "small"), (CARTPOLE, "mlp")])
 def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
-    monkeypatch.setattr(resolve_module, "_has_fast_bfloat16", lambda: fast)
+    monkeypatch.setattr(Device, "fast_bfloat16", fast)
     resolved = resolve(settings_of(), spec)
     precision = "bfloat16" if fast and network == "nature" else "float32"
     assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
@@ -42,7 +59,7 @@ def test_channels_first_are_refused_by_the_flag_but_a_run_that_has_begun_continu
 
 
 def test_given_values_are_kept(monkeypatch):
-    monkeypatch.setattr(resolve_module, "_has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(Device, "fast_bfloat16", True)
     given = settings_of(network="mlp", precision="bfloat16")
     assert resolve(given, BREAKOUT) == given
     assert resolve(settings_of(network="nature", precision="float32"), PONG).precision == "float32"

@@ -19,6 +19,7 @@ from acer_tf.commands.train import run as run_script
 from acer_tf.settings import SettingsError
 from acer_tf.training import build, resolve, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
+from acer_tf.training.device import Device
 from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.resume import REPAIRS
 from acer_tf.training.run import Interrupted, export_run, train
@@ -205,7 +206,7 @@ def test_a_run_older_than_a_setting_continues_and_one_with_a_removed_setting_doe
 
 def test_auto_keeps_what_the_run_has_where_another_version_or_machine_chooses_otherwise(done, capsys, monkeypatch):
     monkeypatch.setattr(resolve, "default_network", lambda spec: "image")
-    monkeypatch.setattr(resolve, "_has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(Device, "fast_bfloat16", True)
     assert script(small_settings(), done) == 0
     assert script(small_settings(precision="bfloat16"), done) == 2
     assert "precision: float32 there, bfloat16 here" in capsys.readouterr().err

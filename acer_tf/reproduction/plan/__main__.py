@@ -18,6 +18,7 @@ from acer_tf.torsos import torso_of
 from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_loop, make_replay
 from acer_tf.training.checkpoint import Checkpoints, Snapshot
+from acer_tf.training.device import find_device, use_device
 from acer_tf.training.export import export_policy
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import policy_metadata
@@ -32,6 +33,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     request = json.loads(sys.stdin.readline())
     settings = settings_from(request["settings"])
+    use_device(find_device())
     emulators = use_threads(request["threads"], settings.network)["emulators"]
     small = dataclasses.replace(
         settings,

@@ -1,0 +1,104 @@
+"""The choice of a device, with TensorFlow's answers about GPUs replaced: this project's machines have none."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from acer_tf import make_settings
+from acer_tf.settings import SettingsError
+from acer_tf.training.device import CPU, Device, DeviceError, find_device, use_device
+from acer_tf.training.run import train
+
+H200 = Device("gpu:0", "NVIDIA H200", (9, 0))
+T4 = Device("gpu:1", "Tesla T4", (7, 5))
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Two GPUs; the list of what TensorFlow was told about them."""
+    details = {"first": H200, "second": T4}
+    told = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(details))
+    monkeypatch.setattr(
+        tf.config.experimental,
+        "get_device_details",
+        lambda gpu: {"device_name": details[gpu].model, "compute_capability": details[gpu].compute_capability},
+    )
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda devices, kind: told.append(("visible", *devices)))
+    monkeypatch.setattr(
+        tf.config.experimental, "set_memory_growth", lambda gpu, grow: told.append(("growth", gpu, grow))
+    )
+    monkeypatch.setattr(
+        tf.config,
+        "set_logical_device_configuration",
+        lambda gpu, parts: told.append(("limit", gpu, *(round(part.memory_limit) for part in parts))),
+    )
+    monkeypatch.setattr(
+        tf.config.experimental, "enable_tensor_float_32_execution", lambda enabled: told.append(("tf32", enabled))
+    )
+    return told
+
+
+@pytest.fixture
+def drivers(tmp_path):
+    """What stands for /dev."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidia0").touch()
+    return tmp_path / "dev"
+
+
+def test_the_first_gpu_is_used_unless_another_device_is_named(gpus, drivers):
+    assert [find_device(name, drivers) for name in ("auto", "gpu:0", "gpu:1", "cpu")] == [H200, H200, T4, CPU]
+    assert (str(H200), str(CPU)) == ("gpu:0 (NVIDIA H200)", "cpu")
+    with pytest.raises(DeviceError, match=r"^--device=gpu:2: TensorFlow sees 2 GPUs here; .* auto, cpu, gpu:0, gpu:1$"):
+        find_device("gpu:2", drivers)
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "GPU:0", "gpu:-1", "gpu:1e3", "cuda:0", "cpu:0"])
+def test_an_unknown_name_is_refused(name):
+    with pytest.raises(DeviceError, match="must be auto, cpu or gpu:N"):
+        find_device(name)
+
+
+def test_a_gpu_that_tensorflow_cannot_use_is_said(drivers, monkeypatch, capsys):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    assert find_device("auto", drivers) == CPU
+    assert "tensorflow[and-cuda]" in capsys.readouterr().err
+    assert find_device("auto", drivers / "none") == CPU
+    assert capsys.readouterr().err == ""
+
+
+def test_one_gpu_is_visible_and_its_memory_grows_or_is_bounded(gpus):
+    use_device(T4)
+    assert gpus == [("visible", "second"), ("tf32", False), ("growth", "second", True)]
+    gpus.clear()
+    use_device(H200, tf32=True, memory_gb=2**20 / 1e6)
+    assert gpus == [("visible", "first"), ("tf32", True), ("limit", "first", 1000)]
+    gpus.clear()
+    use_device(CPU)
+    assert gpus == [("visible",)]
+
+
+def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
+    program = (
+        "import pathlib, sys; from acer_tf.training.device import find_device;"
+        f"print(find_device('auto', pathlib.Path({str(tmp_path)!r})), 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "cpu False\n"
+
+
+def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
+    with pytest.raises(DeviceError, match="^--device=gpu:7: TensorFlow sees 0 GPUs here"):
+        train(settings, tmp_path / "run", device="gpu:7", quiet=True)
+    with pytest.raises(SettingsError, match="^--precision=tf32: only GPUs have it"):
+        train(make_settings(env="CartPole-v1", precision="tf32"), tmp_path / "run", device="cpu", quiet=True)
+    assert not (tmp_path / "run").exists()
+    train(settings, tmp_path / "run", device="cpu", quiet=True)
+    record = json.loads(Path(tmp_path / "run/run.json").read_text())
+    assert record["device"] == {"name": "cpu", "model": "", "compute_capability": None}
