@@ -14,6 +14,7 @@ Leave the machine alone meanwhile: whatever else runs is measured too. At most 1
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -131,7 +132,9 @@ def _measure(name: str) -> dict[str, Any]:
     """One group, in a process of its own: a process has one setting of threads."""
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=FLAGS.scratch) as scratch:
         command = [sys.executable, "-m", "benchmarks.child", name, str(FLAGS.repetitions), scratch]
-        answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        # Else the first group to compute would take all of a GPU's memory.
+        env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **os.environ}
+        answer = subprocess.run(command, stdout=subprocess.PIPE, env=env, check=True)
     return dict(json.loads(answer.stdout))
 
 

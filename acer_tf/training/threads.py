@@ -17,7 +17,7 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
     Two operations at once suffice: the forward passes of the online and the average policy network.
 
     Args:
-        threads: the most to use; 0 for one per core. With 1, runs of the same seed are identical.
+        threads: the most to use; 0 for one per core. With 1, runs of the same seed on a CPU are identical.
         network: the run's `--network`.
 
     Returns:
