@@ -11,6 +11,19 @@ from absl import flags, logging
 
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
+# What other projects call our flags.
+_OTHERS = {
+    "algo": "agent",
+    "batch_size": "replay_batch",
+    "buffer_size": "replay_capacity",
+    "env_id": "env",
+    "lr": "learning_rate",
+    "n_envs": "num_envs",
+    "n_steps": "unroll_length",
+    "num_steps": "unroll_length",
+    "total_timesteps": "total_steps",
+}
+
 
 def new_flags() -> flags.FlagValues:
     """An empty set with --help. absl's global set takes each name once, but tests import all commands at once."""
@@ -61,6 +74,9 @@ def parse(
             low = getattr(values[name].parser, "lower_bound", None)
             if low is not None and values[name].value != values[name].value:
                 raise flags.Error(f"--{name}=nan: must be at least {low:g}")
+    except flags.UnrecognizedFlagError as error:
+        ours = _OTHERS.get(error.flagname, "")
+        sys.exit(fail(2, f"{error}: use --{ours}" if ours in values else error))
     except flags.Error as error:
         sys.exit(fail(2, error))
 

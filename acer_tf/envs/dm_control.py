@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
@@ -22,7 +25,8 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int,
     """
     env_id = f"dm_control/{name}"
     try:
-        with without_gl():
+        # Without labmaze, shimmy prints that it registers no mazes; standard output belongs to the program.
+        with without_gl(), contextlib.redirect_stdout(io.StringIO()):
             import dm_control.suite
             import shimmy  # its import registers the ids
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 
 # The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
 _ROMS = """
@@ -88,6 +89,17 @@ def missing_control(env_id: str, error: ImportError) -> InvalidEnvironment:
     return InvalidEnvironment(
         f"{env_id} needs MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
     )
+
+
+def refuse_raw_atari(env_id: str) -> None:
+    """Refuses other projects' ids of Atari games ("ALE/Pong-v5", "PongNoFrameskip-v4"), which would be raw RGB here.
+
+    Raises:
+        InvalidEnvironment: it is one; names ours.
+    """
+    game = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", env_id)
+    if game != env_id and game in ATARI_GAMES:
+        raise InvalidEnvironment(f"{env_id} would be raw RGB frames, without preprocessing: use atari/{game}")
 
 
 def unknown(env_id: str) -> InvalidEnvironment:

@@ -14,7 +14,7 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.families import EnvironmentFailure, InvalidEnvironment, unknown
+from acer_tf.envs.families import EnvironmentFailure, InvalidEnvironment, refuse_raw_atari, unknown
 from acer_tf.envs.headless import Screen, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, check_action_space
 
@@ -174,6 +174,8 @@ def _check(
         view: as in `make_gym`; None to skip the check of rendering.
         registered: whether `env_id` is an id of gymnasium's registry.
     """
+    if registered:
+        refuse_raw_atari(env_id)
     try:
         known = gymnasium.registry.get(env_id)
         if registered and known is not None and isinstance(known.entry_point, str):

@@ -17,6 +17,9 @@ from tests.training.scripted import timeless
 ROOT = Path(__file__).resolve().parents[2]
 
 
+DEVICE = {"device": "auto", "gpu_memory_gb": 0.0}  # defaults
+
+
 @pytest.fixture(autouse=True)
 def _flags_as_they_were():
     saved = flagsaver.save_flag_values(train.FLAGS)
@@ -92,6 +95,8 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--gamma=high"], "--gamma=high: could not convert string to float"),
         (["--entropy_in_trust_region=maybe"], "entropy_in_trust_region"),
         (["--learning_rat=1"], "Unknown command line flag 'learning_rat'"),
+        (["--lr=1e-3"], "Unknown command line flag 'lr': use --learning_rate"),
+        (["--n_envs=4"], "Unknown command line flag 'n_envs': use --num_envs"),
         (["replay_ratio=4"], "not a flag: replay_ratio=4"),
         (["--replay_ratio=-1"], "--replay_ratio=-1.0: must be at least 0"),
         (["--trust_region_delta=0"], "--trust_region_delta=0.0: must be above 0"),
@@ -185,7 +190,7 @@ def test_the_flags_become_the_settings(ran):
     assert [n for n, v in given.items() if getattr(plain, n) == v] == ["agent", "preset"]
     flags = [f"--{name}={value}" for name, value in given.items()]
     assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3", "--replay_file=/x/y") == 0
-    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y"), "repair": []}
+    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y"), "repair": []} | DEVICE
     assert ran == [(Settings(**given), Path("runs/x"), options)]
 
 
@@ -193,7 +198,7 @@ def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
     flags = ("--env=atari/Pong", "--run_dir=r", "--preset=paper", "--agent=a3c", "--total_steps=10_000_000")
     assert main(*flags, "--noentropy_in_trust_region", "--gamma=0.9") == 0
     given = {"env": "atari/Pong", "preset": "paper", "agent": "a3c", "entropy_in_trust_region": False, "gamma": 0.9}
-    options = {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None, "repair": []}
+    options = {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None, "repair": []} | DEVICE
     assert ran == [(make_settings(given), Path("r"), options)]
 
 
@@ -216,7 +221,7 @@ def test_a_small_run_trains_and_says_where_the_policy_is(capsys, tmp_path):
     flags = ("--env=CartPole-v1", "--num_envs=2", "--unroll_length=5", "--total_steps=100", "--log_interval=50")
     assert main(*flags, "--replay_start=0", f"--run_dir={tmp_path}/run") == 0
     begin, first, *_, last = capsys.readouterr().out.splitlines()
-    assert begin == f"acer on CartPole-v1, preset classic, network mlp, precision float32, in {tmp_path}/run"
+    assert begin == f"acer on CartPole-v1, preset classic, network mlp, precision float32, on cpu, in {tmp_path}/run"
     assert 50 <= float(first.split("%")[0]) < 70  # the first iteration beyond 50 steps
     assert last == f"finished: policy in {tmp_path}/run/policy"
     assert load_policy(tmp_path / "run" / "policy").metadata["env"] == "CartPole-v1"
@@ -249,7 +254,10 @@ def test_the_first_line_says_what_runs_before_tensorflow_is_imported(tmp_path):
         f"import sys; sys.modules['tensorflow'] = None; from acer_tf.commands import train; train.main(['', {flags}])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == f"acer on CartPole-v1, preset classic, network mlp, precision float32, in {tmp_path}/run\n"
+    assert (
+        done.stdout
+        == f"acer on CartPole-v1, preset classic, network mlp, precision float32, on cpu, in {tmp_path}/run\n"
+    )
     assert "tensorflow" in done.stderr and list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,6 @@
 """DeepMind Control Suite ids are dm_control's environments, flattened."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -60,6 +61,15 @@ def test_every_task_of_the_suite_has_a_camera():
 def test_an_unknown_name_names_the_nearest():
     with pytest.raises(envs.InvalidEnvironment, match="did you mean dm_control/cheetah-run-v0"):
         envs.make("dm_control/cheeta-run-v0", 1, 0)
+
+
+def test_standard_output_stays_clean_where_labmaze_is_missing():
+    program = (
+        "import sys; sys.modules['labmaze'] = None; from acer_tf import envs;"
+        "envs.make('dm_control/cheetah-run-v0', 1, 0).close()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("package", ["dm_control", "shimmy"])

@@ -163,3 +163,12 @@ def test_pendulums_time_limit_is_not_a_termination():
     steps = [env.step(np.zeros((1, 1), np.float32)) for _ in range(202)]
     assert np.flatnonzero([s.last.item() for s in steps]).tolist() == [199]
     assert all(s.discount.all() for s in steps)
+
+
+@pytest.mark.parametrize(
+    "env_id", ["ALE/Pong-v5", "PongNoFrameskip-v4", "PongDeterministic-v4", "Pong-v0", "ALE/MsPacman-v5"]
+)
+def test_other_projects_ids_of_atari_games_name_ours(env_id):
+    game = "MsPacman" if "MsPacman" in env_id else "Pong"
+    with pytest.raises(envs.InvalidEnvironment, match=f"^{env_id} would be raw RGB .*: use atari/{game}$"):
+        envs.spec(env_id)
