@@ -59,10 +59,9 @@ def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device
         raise DeviceError(f"--device={requested}: must be auto, cpu or gpu:N")
     if requested == "cpu":
         return CPU
-    driver = any(next(drivers.glob(pattern), None) for pattern in _DRIVERS)
-    found = _gpus() if driver else []
+    found = _gpus() if _has_driver(drivers) else []
     if requested == "auto":
-        if driver and not found:
+        if _has_driver(drivers) and not found:
             print("TensorFlow cannot use this machine's GPU: pip install 'tensorflow[and-cuda]'", file=sys.stderr)
         return _described(0, found[0]) if found else CPU
     number = int(requested.removeprefix("gpu:"))
@@ -70,6 +69,11 @@ def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device
         known = ", ".join(["auto", "cpu", *(f"gpu:{n}" for n in range(len(found)))])
         raise DeviceError(f"--device={requested}: TensorFlow sees {len(found)} GPUs here; must be of {known}")
     return _described(number, found[number])
+
+
+def gpu_count() -> int:
+    """How many GPUs TensorFlow can use here."""
+    return len(_gpus()) if _has_driver() else 0
 
 
 def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) -> None:
@@ -96,6 +100,10 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) ->
                 tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
         print(f"TensorFlow has already started: --device={device.name} has no effect", file=sys.stderr)
+
+
+def _has_driver(drivers: Path = Path("/dev")) -> bool:
+    return any(next(drivers.glob(pattern), None) for pattern in _DRIVERS)
 
 
 def _gpus() -> list[Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
+from acer_tf.training.device import gpu_count
 
 
 class LocalLauncher:
@@ -17,17 +20,37 @@ class LocalLauncher:
         processes: at least 1.
         threads: of each; 0 for an equal share of the cores.
         available: bytes of memory; None for the machine's free memory.
+        gpus_per_cell: of each run, at most 1; 0 leaves the device to the run.
+        gpus: of this machine; None for what TensorFlow sees.
     """
 
-    def __init__(self, processes: int = 1, threads: int = 0, available: int | None = None) -> None:
+    def __init__(
+        self,
+        processes: int = 1,
+        threads: int = 0,
+        available: int | None = None,
+        *,
+        gpus_per_cell: float = 0.0,
+        gpus: int | None = None,
+    ) -> None:
         self.threads = threads or max(1, len(os.sched_getaffinity(0)) // processes)
         self._processes = processes
         self._available = available
         self._attempts: dict[str, Attempt] = {}
+        self._share = gpus_per_cell
+        self._gpus = gpu_count() if gpus is None and gpus_per_cell else gpus or 0
+        self._gpu_of: dict[str, int] = {}
 
     def check(self, memory: Sequence[int]) -> None:
         from acer_tf.training.build import available_memory  # see launcher.resolved
 
+        side_by_side = min(self._processes, len(memory))
+        fits = self._gpus * int(1 / self._share + 1e-9) if self._share else side_by_side
+        if fits < side_by_side:
+            raise SweepError(
+                f"--gpus_per_cell={self._share:g}: {side_by_side} cells at a time do not fit on the {self._gpus} GPUs "
+                f"that TensorFlow sees here; {f'at most --processes={fits} fits' if fits else 'leave it out'}"
+            )
         available = available_memory() if self._available is None else self._available
         # Any cells may run together, so the largest ones must fit.
         largest = sorted(memory, reverse=True)[: self._processes]
@@ -47,6 +70,10 @@ class LocalLauncher:
         return self._processes - len(self._attempts)
 
     def start(self, job: Job) -> None:
+        if self._share:
+            taken = collections.Counter(self._gpu_of[name] for name in self._attempts)
+            gpu = self._gpu_of[job.name] = min(range(self._gpus), key=lambda n: taken[n])
+            job = dataclasses.replace(job, command=(*job.command, f"--device=gpu:{gpu}"))
         self._attempts[job.name] = Attempt(job)
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
