@@ -104,13 +104,13 @@ def metadata_of(file: Path) -> Any:
 
 
 def played(policy: Policy) -> np.ndarray:
-    """1,000 observations of the policy's own play."""
+    """1,000 observations of the policy's own play, the same in every run."""
     made = policy.metadata
     world = envs.make(made["env"], 8, seed=1, atari_preset=made["atari_preset"] or "acer2016", threads=1)
     try:
         observations = [world.reset().observation]
         while len(observations) < 125:
-            observations.append(world.step(policy(observations[-1])).observation)
+            observations.append(world.step(policy(observations[-1], greedy=True)).observation)
     finally:
         world.close()
     return np.concatenate(observations)
