@@ -79,11 +79,14 @@ EXTRAS_REQUIRE = {
     ],
     "minatar": ["minatar>=1.0.15,<2"],
     "classic": ["gymnasium[classic-control]>=1.1,<2"],  # draws gymnasium's classic control
+    "formats": ["tf2onnx>=1.17,<2", "onnx>=1.17,<2"],  # policies as ONNX files
     "ray": ["ray>=2.40,<3"],
+    "slurm": ["submitit>=1.5,<2"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.2.2,<3", "arch>=7,<8", "jinja2>=3.1,<4"],
     "dev": [
         'cpprb>=11,<12; python_version < "3.13"',  # compared with our priorities in benchmarks/; does not build on 3.13
+        "onnxruntime>=1.20,<2",  # runs the ONNX files in tests
         "selenium>=4.30,<5",
         "pytest>=9,<10",
         "pytest-xdist>=3.8,<4",

@@ -1,4 +1,4 @@
-"""Files that may be damaged, a stranger's or links: JSON, text written whole, and whether a policy is whole."""
+"""Files that may be damaged, a stranger's or links: JSON, files written whole, and whether a policy is whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_json(path: Path) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all, and never through a link.
 
     Raises:
@@ -37,7 +37,7 @@ def write_whole(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
     # Text from elsewhere need not be valid Unicode.
-    partial.write_text(text, encoding="utf-8", errors="replace")
+    partial.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
     partial.replace(path)
 
 

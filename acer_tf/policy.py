@@ -61,6 +61,7 @@ class Policy:
         metadata: the content of metadata.json.
         spec: observations and actions of the environment, from the metadata.
         state_size: U, the length of the recurrent state; 0 if the policy is not recurrent.
+        signature: the function `serving_default` of the SavedModel, from tensors to tensors by name.
     """
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
@@ -71,9 +72,9 @@ class Policy:
         self.spec = EnvironmentSpec(**of_spec)
         self.state_size = int(metadata.get("state_size", 0))  # absent in policies of earlier versions
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
-        self._signature = saved_model.signatures[SIGNATURE]
+        self.signature = saved_model.signatures[SIGNATURE]
         want = input_signature(self.spec, self.state_size)
-        have = sorted(self._signature.structured_input_signature[1].values(), key=lambda tensor: tensor.name)
+        have = sorted(self.signature.structured_input_signature[1].values(), key=lambda tensor: tensor.name)
         if have != want:
             took, said = (", ".join(map(str, tensors)) for tensors in (have, want))
             raise PolicyError(f"the SavedModel takes {took}, but {POLICY_METADATA} says {said}")
@@ -127,7 +128,7 @@ class Policy:
                     "the first, `answer` the next one"
                 )
             inputs["state"] = tf.constant(state, tf.float32)
-        answers = self._signature(**inputs)
+        answers = self.signature(**inputs)
         return {name: tensor.numpy() for name, tensor in answers.items()}
 
 

@@ -1,10 +1,14 @@
-"""Exports the policy of a run's newest checkpoint as a SavedModel, also while the run goes on.
+"""Exports the policy of a run's newest checkpoint, also while the run goes on, or converts an exported policy.
 
 python -m acer_tf export --run_dir=runs/pong --output=pong_policy
+python -m acer_tf export --policy=results/policies/pong --format=onnx --output=pong.onnx
+
+A SavedModel is a folder, which a newer export replaces. ONNX and TFLite are single files, which are not replaced.
 """
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from absl import flags
@@ -13,24 +17,41 @@ from acer_tf.commands import cli
 
 FLAGS = cli.new_flags()
 flags.DEFINE_string("run_dir", None, "folder of the run", flag_values=FLAGS)
-flags.DEFINE_string("output", None, "folder for the policy; by default RUN_DIR/policy", flag_values=FLAGS)
+flags.DEFINE_string("policy", None, "folder of an exported policy, instead of --run_dir", flag_values=FLAGS)
+flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to write", flag_values=FLAGS)
+flags.DEFINE_string(
+    "output", None, "folder or file for the policy; by default the folder RUN_DIR/policy", flag_values=FLAGS
+)
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("run_dir",), paths=("run_dir", "output"))
+    cli.parse(FLAGS, argv, __doc__, paths=("run_dir", "policy", "output"))
+    if wrong := _wrong_combination():
+        return cli.fail(2, wrong)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
+    from acer_tf.policy import PolicyError, load_policy
     from acer_tf.settings import SettingsError
     from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.export import PolicyFolderError
+    from acer_tf.training.formats import FormatError, convert, require_convertible
     from acer_tf.training.lock import RunFolderError
     from acer_tf.training.run import export_run
 
-    run_dir = Path(FLAGS.run_dir)
-    output = Path(FLAGS.output) if FLAGS.output else run_dir / "policy"
+    output = Path(FLAGS.output) if FLAGS.output else Path(FLAGS.run_dir) / "policy"
     try:
-        steps = export_run(run_dir, output)
-    except (RunFolderError, SettingsError, InvalidEnvironment) as error:
+        if FLAGS.format == "savedmodel":
+            steps = export_run(Path(FLAGS.run_dir), output)
+        else:
+            require_convertible(output, FLAGS.format)
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = Path(FLAGS.policy or f"{scratch}/policy")
+                if FLAGS.run_dir:
+                    export_run(Path(FLAGS.run_dir), folder)
+                policy = load_policy(folder)
+                convert(policy, output, FLAGS.format)
+            steps = policy.metadata["steps"]
+    except (RunFolderError, SettingsError, InvalidEnvironment, PolicyError, FormatError) as error:
         return cli.fail(2, error)
     except PolicyFolderError as error:
         return cli.fail(2, f"--output={output}: {error}")
@@ -38,3 +59,16 @@ def main(argv: list[str]) -> int:
         return cli.fail(1, error)
     print(f"policy of step {steps:,} in {output}")
     return 0
+
+
+def _wrong_combination() -> str | None:
+    """What is wrong with the flags together; None if nothing is."""
+    if not FLAGS.run_dir and not FLAGS.policy:
+        return "--run_dir or --policy is required; --help says what they take"
+    if FLAGS.run_dir and FLAGS.policy:
+        return f"--policy={FLAGS.policy}: has no effect with --run_dir={FLAGS.run_dir}; give one of them"
+    if FLAGS.policy and FLAGS.format == "savedmodel":
+        return f"--format=savedmodel: --policy={FLAGS.policy} is one already; must be onnx or tflite"
+    if FLAGS.format != "savedmodel" and not FLAGS.output:
+        return f"--output is required with --format={FLAGS.format}: the file to write"
+    return None

@@ -7,13 +7,22 @@ from acer_tf.commands import export
 from acer_tf.policy import load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training import run as training_run
+from acer_tf.training.formats import FORMATS
 from acer_tf.training.run import train
+from tests.training.test_formats import metadata_of
 
 
-def test_a_policy_of_the_newest_checkpoint_is_exported(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A finished run, which tests only read."""
     settings = make_settings({"env": "CartPole-v1", "total_steps": 200, "num_envs": 2, "replay_ratio": 0.0})
-    train(settings, tmp_path / "run", quiet=True)
-    assert export.main(["export", f"--run_dir={tmp_path / 'run'}", f"--output={tmp_path / 'policy'}"]) == 0
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(settings, folder, quiet=True)
+    return folder
+
+
+def test_a_policy_of_the_newest_checkpoint_is_exported(run_dir, tmp_path, capsys):
+    assert export.main(["export", f"--run_dir={run_dir}", f"--output={tmp_path / 'policy'}"]) == 0
     steps = load_policy(tmp_path / "policy").metadata["steps"]
     assert steps >= 200
     assert f"policy of step {steps}" in capsys.readouterr().out
@@ -24,13 +33,58 @@ def test_what_holds_no_run_is_refused(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
 
 
-def test_another_folder_than_a_policy_is_not_replaced(tmp_path, capsys):
-    settings = make_settings({"env": "CartPole-v1", "total_steps": 20, "num_envs": 2, "replay_ratio": 0.0})
-    train(settings, tmp_path / "run", quiet=True)
+def test_another_folder_than_a_policy_is_not_replaced(run_dir, tmp_path, capsys):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    assert export.main(["export", f"--run_dir={tmp_path / 'run'}", f"--output={tmp_path / 'thesis'}"]) == 2
+    assert export.main(["export", f"--run_dir={run_dir}", f"--output={tmp_path / 'thesis'}"]) == 2
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+
+
+def test_the_policy_of_a_run_or_a_folder_is_written_in_another_format(run_dir, tmp_path, capsys):
+    for name in FORMATS:
+        for flag, source in (("run_dir", run_dir), ("policy", run_dir / "policy")):
+            file = tmp_path / f"{flag}.{name}"
+            given = ["export", f"--{flag}={source}", f"--format={name}", f"--output={file}"]
+            assert export.main(given) == 0
+            assert f"in {file}" in capsys.readouterr().out
+            assert metadata_of(file) == load_policy(run_dir / "policy").metadata
+            assert export.main(given) == 2
+            assert capsys.readouterr().err.startswith(f"error: --output={file} exists: not replaced")
+    assert len(os.listdir(tmp_path)) == 2 * len(FORMATS)
+
+
+def test_what_is_no_policy_is_not_converted(tmp_path, capsys):
+    given = ["export", f"--policy={tmp_path}", "--format=tflite", f"--output={tmp_path / 'policy.tflite'}"]
+    assert export.main(given) == 2
+    assert f"error: {tmp_path} is not a policy" in capsys.readouterr().err
+
+
+def test_every_format_is_one_of_the_flag():
+    assert export.FLAGS["format"].parser.enum_values == ["savedmodel", *FORMATS]
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ([], "--run_dir or --policy is required"),
+        (["--output=o"], "--run_dir or --policy is required"),
+        (["--run_dir=r", "--policy=p"], "--policy=p: has no effect with --run_dir=r"),
+        (["--policy=p"], "--format=savedmodel: --policy=p is one already; must be onnx or tflite"),
+        (["--policy=p", "--format=onnx"], "--output is required with --format=onnx"),
+        (["--run_dir=r", "--format=tflite"], "--output is required with --format=tflite"),
+        (["--policy=p", "--format=tf", "--output=o"], "--format=tf: value should be one of <savedmodel|onnx|tflite>"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(tmp_path, monkeypatch, capsys, flags, complaint):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = export.main(["export", *flags])
+    except SystemExit as ended:
+        status = ended.code
+    said = capsys.readouterr().err
+    assert (status, said.count("\n")) == (2, 1)
+    assert complaint in said
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.fixture
@@ -48,7 +102,7 @@ def refused(capsys):
     return run
 
 
-@pytest.mark.parametrize("flag", ["run_dir", "output"])
+@pytest.mark.parametrize("flag", ["run_dir", "policy", "output"])
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

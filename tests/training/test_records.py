@@ -91,13 +91,13 @@ def test_a_document_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         write_json(path, {"a": object()})
 
-    def full(self, text, **_):
-        with self.open("w") as file:
-            file.write(text[:3])
+    def full(self, content):
+        with self.open("wb") as file:
+            file.write(content[:3])
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="No space"):
             write_json(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1}
