@@ -104,15 +104,20 @@ def metadata_of(file: Path) -> Any:
 
 
 def played(policy: Policy) -> np.ndarray:
-    """1,000 observations of the policy's own play, the same in every run."""
-    made = policy.metadata
+    """1,000 observations of the policy's own play, with some random actions: the same in every run, and different."""
+    made, rng = policy.metadata, np.random.default_rng(4)
     world = envs.make(made["env"], 8, seed=1, atari_preset=made["atari_preset"] or "acer2016", threads=1)
     try:
         observations = [world.reset().observation]
         while len(observations) < 125:
-            observations.append(world.step(policy(observations[-1], greedy=True)).observation)
+            action = policy(observations[-1], greedy=True)
+            if not policy.spec.continuous:
+                random = rng.integers(policy.spec.num_actions, size=8, dtype=np.int32)
+                action = np.where(rng.random(8) < 0.5, random, action)
+            observations.append(world.step(action).observation)
     finally:
         world.close()
+    assert len({observation.tobytes() for observation in np.concatenate(observations)}) > 900
     return np.concatenate(observations)
 
 
