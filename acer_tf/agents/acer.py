@@ -10,6 +10,7 @@ from acer_tf import equations
 from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
+from acer_tf.networks import Network
 from acer_tf.types import Trajectory
 
 
@@ -22,7 +23,7 @@ class Gradients(NamedTuple):
     errors: tf.Tensor  # [B] the critic's mean |error|
 
 
-class Acer(Agent):
+class Acer(Agent[Network]):
     """ACER on a `Network` or a `RecurrentNetwork`; on-policy and replayed trajectories are treated alike."""
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:

@@ -10,6 +10,7 @@ from acer_tf import equations
 from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
+from acer_tf.networks import ContinuousNetwork
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
@@ -24,7 +25,7 @@ class Gradients(NamedTuple):
     errors: tf.Tensor  # [B] the critic's mean |error|
 
 
-class AcerContinuous(Agent):
+class AcerContinuous(Agent[ContinuousNetwork]):
     """ACER on a `networks.ContinuousNetwork` with a critic of actions."""
 
     @classmethod

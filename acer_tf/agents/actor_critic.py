@@ -23,7 +23,7 @@ class Gradients(NamedTuple):
     errors: tf.Tensor  # [B] the critic's mean |error|
 
 
-class ActorCritic(Agent):
+class ActorCritic(Agent[Any]):
     """A3C or TIS on a `networks.ContinuousNetwork` without a critic of actions."""
 
     @classmethod

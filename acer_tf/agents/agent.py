@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import keras
 import numpy as np
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.averaging import copy_weights, update_average
+from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
@@ -95,7 +96,10 @@ def actor_critic_diagnostics(
     }
 
 
-class Agent:
+N = TypeVar("N", bound=Network | ContinuousNetwork)
+
+
+class Agent(Generic[N]):
     """Acts by f(·|φ_θ(x)) and improves θ from trajectories.
 
     A subclass defines `parameter_gradients`, and overrides `network_options` if it needs a special network.
@@ -107,7 +111,7 @@ class Agent:
         settings: of the run, resolved.
     """
 
-    def __init__(self, network: Any, average: Any, optimizer: keras.optimizers.Optimizer, settings: Settings) -> None:
+    def __init__(self, network: N, average: N, optimizer: keras.optimizers.Optimizer, settings: Settings) -> None:
         self.network = network
         self.average = average
         self.optimizer = optimizer

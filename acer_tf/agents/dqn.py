@@ -17,7 +17,7 @@ from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
 
-class Dqn(Agent):
+class Dqn(Agent[Network]):
     """Q-learning on a `networks.Network` with an ε-greedy policy."""
 
     _steps: int | None = None  # in the last call of `schedule`; None in a new or restored agent
@@ -39,6 +39,7 @@ class Dqn(Agent):
         """Sets ε, and updates the target network if a period has ended since the previous call."""
         h = self.settings
         share = min(max(0, steps - h.exploration_start) / max(1, h.exploration_steps), 1.0)
+        assert self.network.exploration is not None  # see network_options
         self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
         if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
             copy_weights(self.network.model, self.target.model)
