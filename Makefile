@@ -8,7 +8,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/installed
 SEED ?= 0
-EXTRAS := control,minatar,classic,ray,reproduction,dev
+EXTRAS := control,minatar,classic,ray,slurm,reproduction,dev
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1

@@ -74,6 +74,7 @@ EXTRAS_REQUIRE = {
     "minatar": ["minatar>=1.0.15,<2"],
     "classic": ["gymnasium[classic-control]>=1.4,<2"],  # draws gymnasium's classic control
     "ray": ["ray>=2.60,<3"],
+    "slurm": ["submitit>=1.5,<2"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.3.3,<3", "arch>=7.2,<8", "jinja2>=3.1,<4"],
     "dev": [

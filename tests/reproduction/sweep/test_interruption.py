@@ -70,6 +70,8 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
     [
         (["--launcher=ray", "--processes=2"], "--processes=2: it goes with --launcher=local"),
         (["--ray_address=auto"], "--ray_address=auto: it goes with --launcher=ray"),
+        (["--slurm_gpus=0"], "--slurm_gpus=0: it goes with --launcher=slurm"),
+        (["--launcher=ray", "--slurm_time=60"], "--slurm_time=60: it goes with --launcher=slurm"),
         (["--stall_minutes=5"], "--stall_minutes=5.0: must be above --checkpoint_minutes=10.0"),
         (["--processes=1000"], "--processes=1000: 1000 cells at a time need up to"),
     ],
