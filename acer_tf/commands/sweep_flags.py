@@ -5,12 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
 from acer_tf.commands import cli
-from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SweepError, run_sweep
+from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SlurmLauncher, SweepError, run_sweep
+from acer_tf.reproduction.sweep.launcher import Launcher
 
+_LAUNCHERS = {  # and the flags of each alone
+    "local": ("processes",),
+    "ray": ("ray_address",),
+    "slurm": ("slurm_partition", "slurm_time"),
+}
 PROGRAM = (sys.executable, "-m", "acer_tf", "train")
 
 
@@ -20,7 +27,11 @@ def define(values: flags.FlagValues, sweep: str) -> None:
         "sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them", flag_values=values
     )
     flags.DEFINE_enum(
-        "launcher", "local", ["local", "ray"], "processes on this machine, or Ray tasks", flag_values=values
+        "launcher",
+        "local",
+        list(_LAUNCHERS),
+        "processes on this machine, Ray tasks, or tasks of Slurm arrays",
+        flag_values=values,
     )
     flags.DEFINE_integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1, flag_values=values)
     flags.DEFINE_string(
@@ -29,7 +40,24 @@ def define(values: flags.FlagValues, sweep: str) -> None:
         "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)",
         flag_values=values,
     )
-    share = "of each cell; 0 for an even share of the machine's (local), or one (ray)"
+    flags.DEFINE_string("slurm_partition", None, "slurm: of the cells (default: the cluster's)", flag_values=values)
+    flags.DEFINE_integer(
+        "slurm_time",
+        None,
+        "slurm: minutes after which a cell is requeued from a checkpoint (default: the partition's)",
+        lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "gpus_per_cell",
+        0.0,
+        "share of a GPU for each cell (slurm: 0 or 1); 0: none (ray, slurm), or what train --device=auto takes (local)",
+        0.0,
+        1.0,
+        flag_values=values,
+    )
+    flags.DEFINE_float("gpu_memory_gb", 0.0, "of each cell: see train", 0.0, flag_values=values)
+    share = "of each cell; 0 for an even share of the machine's (local), or one (ray, slurm)"
     flags.DEFINE_integer("threads", 0, share, 0, cli.MOST_THREADS, flag_values=values)
     flags.DEFINE_integer("retries", 2, "further attempts at a cell that failed", lower_bound=0, flag_values=values)
     flags.DEFINE_float(
@@ -65,7 +93,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
             cells,
             Path(values.sweep_dir),
             _launcher(values),
-            program=PROGRAM,
+            program=[*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])],
             cwd=Path.cwd(),
             retries=values.retries,
             stall_minutes=values.stall_minutes,
@@ -82,13 +110,20 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
         return cli.fail(130, "stopped; the same command continues"), {}
 
 
-def _launcher(values: flags.FlagValues) -> LocalLauncher | RayLauncher:
+def _launcher(values: flags.FlagValues) -> Launcher:
+    for launcher, names in _LAUNCHERS.items():
+        for name in names:
+            if values[name].value is not None and launcher != values.launcher:
+                what = "; a cluster runs what it has room for" if launcher == "local" else ""
+                raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
     if values.launcher == "local":
-        if values.ray_address is not None:
-            raise SweepError(f"--ray_address={values.ray_address}: it goes with --launcher=ray")
-        return LocalLauncher(values.processes or 1, values.threads)
-    if values.processes is not None:
-        raise SweepError(
-            f"--processes={values.processes}: it goes with --launcher=local; a Ray cluster runs what it has room for"
-        )
-    return RayLauncher(values.ray_address or "auto", threads=values.threads, executable=PROGRAM[0], cwd=Path.cwd())
+        return LocalLauncher(values.processes or 1, values.threads, gpus_per_cell=values.gpus_per_cell)
+    common: dict[str, Any] = {
+        "threads": values.threads,
+        "gpus_per_cell": values.gpus_per_cell,
+        "executable": PROGRAM[0],
+        "cwd": Path.cwd(),
+    }
+    if values.launcher == "ray":
+        return RayLauncher(values.ray_address or "auto", **common)
+    return SlurmLauncher(values.slurm_partition, values.slurm_time, **common)

@@ -1,9 +1,20 @@
-"""Sweeps: the cells of an experiment, each a run in its own folder, on this machine or on a Ray cluster."""
+"""Sweeps: the cells of an experiment, each a run in its own folder, on this machine or on a Ray or Slurm cluster."""
 
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder, read_cells
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.reproduction.sweep.ray_cluster import RayLauncher
 from acer_tf.reproduction.sweep.runner import SweepEnd, run_sweep
+from acer_tf.reproduction.sweep.slurm_cluster import SlurmLauncher
 
-__all__ = ["Cell", "CellFolder", "LocalLauncher", "RayLauncher", "SweepEnd", "SweepError", "read_cells", "run_sweep"]
+__all__ = [
+    "Cell",
+    "CellFolder",
+    "LocalLauncher",
+    "RayLauncher",
+    "SlurmLauncher",
+    "SweepEnd",
+    "SweepError",
+    "read_cells",
+    "run_sweep",
+]

@@ -16,12 +16,14 @@ from typing import Literal
 from acer_tf.training.lock import Lock, RunFolderError
 
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
-# process with threads, such as a Ray worker, can safely do almost nothing between fork and exec.
+# process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2
+# to every process of a task whose time is nearly over; only the one that watches the run answers it.
 _TIED_TO_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
 if os.getppid() != int(sys.argv[1]):
     sys.exit(128 + signal.SIGTERM)
+signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 os.execv(sys.argv[2], sys.argv[2:])
 """
 _STDERR_LINES = 20

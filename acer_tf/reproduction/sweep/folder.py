@@ -2,6 +2,7 @@
 
 <sweep_dir>/sweep.json                 the experiment and its cells
 <sweep_dir>/lock                       held by the sweep that uses the folder
+<sweep_dir>/slurm/                     scripts, calls, results and output of submitit's tasks
 <sweep_dir>/cells/<name>/run/          the run: see training.run
 <sweep_dir>/cells/<name>/attempts.json commands and ends of the attempts
 <sweep_dir>/cells/<name>/logs/         standard output and error of each attempt
@@ -171,7 +172,9 @@ class SweepFolder:
         """The recorded cells; None if sweep.json cannot be read."""
         if not (self.path / "sweep.json").exists():
             others = sorted(p.name for p in self.path.iterdir()) if self.path.exists() else []
-            others = [n for n in others if n not in ("lock", "cells") and not n.startswith(("sweep.json.", "probe"))]
+            others = [
+                n for n in others if n not in ("lock", "cells", "slurm") and not n.startswith(("sweep.json.", "probe"))
+            ]
             if others:
                 raise SweepError(
                     f"--sweep_dir={self.path} has a {others[0]} but no sweep.json, so it holds no sweep: choose another"

@@ -7,21 +7,17 @@ alive, so every node must first be seen to respect locks.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import signal
 import socket
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
+from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
+from acer_tf.reproduction.sweep.cluster import complaint, first_line, place_probe, run_task
 
-_POLL_SECONDS = 0.5
 _PROBE_SECONDS = 120.0
 _ANSWER_SECONDS = 10.0
 _RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
@@ -36,14 +32,18 @@ class RayLauncher:
         threads: of each run; its task takes as many cores.
         executable: of the runs; must exist on every node.
         cwd: of the runs, likewise.
+        gpus_per_cell: of each run, also a part of one.
 
     Raises:
         SweepError: Ray is not installed, or there is no cluster at `address`.
     """
 
-    def __init__(self, address: str, *, threads: int = 1, executable: str, cwd: Path) -> None:
+    def __init__(
+        self, address: str, *, threads: int = 1, executable: str, cwd: Path, gpus_per_cell: float = 0.0
+    ) -> None:
         self.threads = threads or 1
         self._needs = (executable, str(cwd))
+        self._gpus = gpus_per_cell
         self._tasks: dict[Any, str] = {}
         self._probe = Path()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -60,29 +60,26 @@ class RayLauncher:
         try:
             ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
         except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
-            raise SweepError(f"--ray_address={address}: {_first_line(error)}; {_RIGHT_ADDRESS}") from error
+            raise SweepError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
         finally:
             signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
         self._task = ray.remote(max_retries=0)(_run)
-        self._check_node = ray.remote(max_retries=0, num_cpus=0)(_complaint)
+        self._check_node = ray.remote(max_retries=0, num_cpus=0)(complaint)
 
     def check(self, memory: Sequence[int]) -> None:
         nodes = [node["Resources"] for node in self._nodes()]
-        fits = [n for n in nodes if n.get("CPU", 0) >= self.threads and n.get("memory", 0) >= max(memory)]
-        if not fits:
-            have = "; ".join(f"{n.get('CPU', 0):.0f} cores, {n.get('memory', 0) / 1e9:.1f} GB" for n in nodes)
+        needed = {"CPU": self.threads, "GPU": self._gpus, "memory": max(memory)}
+        if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
+            have = "; ".join(map(_resources, nodes))
             raise SweepError(
-                f"--launcher=ray: no node has the {self.threads} cores and {max(memory) / 1e9:.1f} GB of memory that a "
-                f"cell needs; the cluster's nodes have: {have}"
+                f"--launcher=ray: no node has the {_resources(needed)} of memory that a cell needs; the cluster's "
+                f"nodes have: {have}"
             )
 
     def open(self, sweep_dir: Path) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        for stale in sweep_dir.glob("probe-*"):
-            stale.unlink()
-        self._probe = sweep_dir / f"probe-{uuid4().hex}"
-        self._probe.write_text(self._probe.name)
+        self._probe = place_probe(sweep_dir)
         answers = {}
         for node in self._nodes():
             strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -90,18 +87,20 @@ class RayLauncher:
             answers[name] = self._check_node.options(scheduling_strategy=strategy).remote(self._probe, self._needs)
         for name, answer in answers.items():
             try:
-                complaint = self._ray.get(answer, timeout=_PROBE_SECONDS)
+                complained = self._ray.get(answer, timeout=_PROBE_SECONDS)
             except (self._ray.exceptions.RayError, TimeoutError) as error:
-                complaint = f"does not answer ({_first_line(error)})"
-            if complaint:
-                raise SweepError(f"node {name} cannot be used: {complaint}")
+                complained = f"does not answer ({first_line(error)})"
+            if complained:
+                raise SweepError(f"node {name} cannot be used: {complained}")
 
     def room(self) -> int:
         return 1  # Ray queues tasks that cannot run yet
 
     def start(self, job: Job) -> None:
-        options = {"num_cpus": job.threads, "memory": job.memory, "name": job.label, "scheduling_strategy": "SPREAD"}
-        task = self._task.options(**options).remote(job, self._probe, self._needs)
+        amounts = {"num_cpus": job.threads, "num_gpus": self._gpus, "memory": job.memory}
+        task = self._task.options(**amounts, name=job.label, scheduling_strategy="SPREAD").remote(
+            job, self._probe, self._needs
+        )
         self._tasks[task] = job.name
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
@@ -115,7 +114,7 @@ class RayLauncher:
             except self._ray.exceptions.TaskCancelledError:
                 outcome = AttemptEnd("stopped")
             except self._ray.exceptions.RayError as error:
-                outcome = AttemptEnd("lost", _first_line(error))
+                outcome = AttemptEnd("lost", first_line(error))
             ended.append((self._tasks.pop(task), outcome))
         return ended
 
@@ -144,46 +143,14 @@ def _require_answer(address: str) -> None:
         raise SweepError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
 
 
+def _resources(amounts: Mapping[str, float]) -> str:
+    """As text: "4 cores, 0.5 GPUs, 3.0 GB"; without GPUs if there are none."""
+    gpus = f"{amounts['GPU']:g} GPUs, " if amounts.get("GPU") else ""
+    return f"{amounts.get('CPU', 0):.0f} cores, {gpus}{amounts.get('memory', 0) / 1e9:.1f} GB"
+
+
 def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
-    """The task: one attempt, on the node that Ray chose."""
-    # ray.cancel sends SIGINT, which a node that was started in the background of a script ignores.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Also here: the node may have joined since the sweep began.
-    if complaint := _complaint(probe, needs):
-        return AttemptEnd("lost", f"the node cannot be used: {complaint}", host=socket.gethostname())
-    attempt = Attempt(job)
-    try:
-        while True:
-            # ray.cancel raises KeyboardInterrupt here. It is passed on to the run, and the task ends after the run.
-            try:
-                outcome = attempt.poll()
-                if outcome is not None:
-                    return outcome
-                time.sleep(_POLL_SECONDS)
-            except KeyboardInterrupt:
-                attempt.stop()
-    finally:
-        attempt.close()
-
-
-def _complaint(probe: Path, needs: tuple[str, str]) -> str:
-    """Why this node cannot use the folder of `probe`; empty if it can."""
-    try:
-        seen = probe.read_text() == probe.name
-    except OSError:
-        seen = False
-    if not seen:
-        return f"--sweep_dir={probe.parent} is not the same folder there: the nodes must share it"
-    with (probe.parent / "lock").open("rb") as file, contextlib.suppress(OSError):
-        # The sweep holds this lock. If this node can take it too, locks do not work across nodes.
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return f"locks in --sweep_dir={probe.parent} do not reach it: mount it with locks that all nodes share"
-    for path in needs:
-        if not os.path.exists(path):
-            return f"{path} does not exist there: every node needs the same installation"
-    return ""
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    """The task. ray.cancel sends SIGINT, which a node that was started in the background of a script ignores."""
+    noted: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    return run_task(job, probe, needs, lambda: bool(noted))

@@ -137,7 +137,7 @@ class _Sweep:
             for name, end in self._launcher.poll():
                 self._ended(name, end, retry=not stopping)
             for name, (_, job) in self._jobs.items():
-                # The log file appears when the attempt begins; until then it waits in Ray's queue.
+                # The log file appears when the attempt begins; until then it waits in the cluster's queue.
                 self._states[name] = "running" if job.log.with_suffix(".err").exists() else "waiting"
             if time.monotonic() - reported >= progress_seconds:
                 say(progress.line(self._states))

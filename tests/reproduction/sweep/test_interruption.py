@@ -70,6 +70,10 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
     [
         (["--launcher=ray", "--processes=2"], "--processes=2: it goes with --launcher=local"),
         (["--ray_address=auto"], "--ray_address=auto: it goes with --launcher=ray"),
+        (["--slurm_partition=gpu"], "--slurm_partition=gpu: it goes with --launcher=slurm"),
+        (["--launcher=slurm", "--gpus_per_cell=0.5"], "--gpus_per_cell=0.5: must be 0 or 1 with --launcher=slurm"),
+        (["--gpus_per_cell=0.5"], "--gpus_per_cell=0.5: 1 cells at a time do not fit on the 0 GPUs"),
+        (["--launcher=ray", "--slurm_time=60"], "--slurm_time=60: it goes with --launcher=slurm"),
         (["--stall_minutes=5"], "--stall_minutes=5.0: must be above --checkpoint_minutes=10.0"),
         (["--processes=1000"], "--processes=1000: 1000 cells at a time need up to"),
     ],

@@ -14,7 +14,8 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from acer_tf.commands.sweep_flags import PROGRAM
-from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, ray_cluster, run_sweep
+from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, run_sweep
+from acer_tf.reproduction.sweep.cluster import complaint
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
@@ -112,14 +113,14 @@ def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster,
 
 def test_a_node_is_checked_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
     probe = tmp_path / "probe-1"
-    assert "is not the same folder there" in ray_cluster._complaint(probe, ())
+    assert "is not the same folder there" in complaint(probe, ())
     probe.write_text("probe-1")
     (tmp_path / "lock").touch()
-    assert "locks in" in ray_cluster._complaint(probe, ())  # it seems to be free
+    assert "locks in" in complaint(probe, ())  # it seems to be free
     with (tmp_path / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert ray_cluster._complaint(probe, (sys.executable,)) == ""
-        assert "/nowhere does not exist there" in ray_cluster._complaint(probe, ("/nowhere",))
+        assert complaint(probe, (sys.executable,)) == ""
+        assert "/nowhere does not exist there" in complaint(probe, ("/nowhere",))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, read_cells, runner
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, local, read_cells, runner
+from acer_tf.reproduction.sweep.attempt import Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
 from acer_tf.settings import make_settings
@@ -200,3 +201,15 @@ def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(swe
         "1/4 done, 1 running, 1 failed, 1 waiting  30.0 %  120/400 steps  0 steps/s  ? left  "
         "ACER, CartPole-v1, seed 1: 8.25"
     )
+
+
+def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(local, "Attempt", lambda job: started.append(job.command[-1]))
+    launcher = LocalLauncher(4, available=10**12, gpus_per_cell=0.5, gpus=2)
+    launcher.check([10**9] * 9)
+    for number in range(4):
+        launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 1.0, 1.0, 1.0))
+    assert started == ["--device=gpu:0", "--device=gpu:1"] * 2
+    with pytest.raises(SweepError, match="--gpus_per_cell=0.5: 5 cells at a time do not fit on the 2 GPUs .*=4 fits"):
+        LocalLauncher(5, available=10**12, gpus_per_cell=0.5, gpus=2).check([10**9] * 9)

@@ -1,0 +1,71 @@
+"""What clusters have in common: a folder that all nodes share, and the task that runs one attempt on any of them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
+
+_POLL_SECONDS = 0.5
+
+
+def place_probe(sweep_dir: Path) -> Path:
+    """A new file in the sweep's folder, named by its content, in place of those of earlier calls."""
+    for stale in sweep_dir.glob("probe-*"):
+        stale.unlink()
+    probe = sweep_dir / f"probe-{uuid4().hex}"
+    probe.write_text(probe.name)
+    return probe
+
+
+def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
+    """One attempt, on the node that the cluster chose.
+
+    Args:
+        job: what to run.
+        probe: of the sweep, see `complaint`.
+        needs: paths that must exist on the node.
+        asked: whether the run shall write a checkpoint and stop.
+    """
+    # Also here: the node may have joined since the sweep began.
+    if complained := complaint(probe, needs):
+        return AttemptEnd("lost", f"the node cannot be used: {complained}", host=socket.gethostname())
+    attempt = Attempt(job)
+    try:
+        while (end := attempt.poll()) is None:
+            if asked():
+                attempt.stop()
+            time.sleep(_POLL_SECONDS)
+        return end
+    finally:
+        attempt.close()
+
+
+def complaint(probe: Path, needs: tuple[str, ...]) -> str:
+    """Why this node cannot use the folder of `probe`; empty if it can."""
+    try:
+        seen = probe.read_text() == probe.name
+    except OSError:
+        seen = False
+    if not seen:
+        return f"--sweep_dir={probe.parent} is not the same folder there: the nodes must share it"
+    with (probe.parent / "lock").open("rb") as file, contextlib.suppress(OSError):
+        # The sweep holds this lock. If this node can take it too, locks do not work across nodes.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return f"locks in --sweep_dir={probe.parent} do not reach it: mount it with locks that all nodes share"
+    for path in needs:
+        if not os.path.exists(path):
+            return f"{path} does not exist there: every node needs the same installation"
+    return ""
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

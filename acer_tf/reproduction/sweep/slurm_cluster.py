@@ -1,0 +1,229 @@
+"""Cells as tasks of Slurm arrays, submitted by submitit, on nodes that share the sweep's folder.
+
+A task that nears its time limit asks its run for a checkpoint and requeues itself; Slurm requeues those of lost nodes
+and of jobs with precedence. Both remain the same attempt. A task that Slurm drops without a result is reported as lost.
+What a task returns lies in a file, and squeue, not sacct, tells that it is gone: many clusters keep no accounts.
+
+A running task knows by the probe, a file in the sweep's folder, that it is still wanted. So it also stops when its
+sweep was killed and another has begun there.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
+from acer_tf.reproduction.sweep.cells import SweepError
+from acer_tf.reproduction.sweep.cluster import first_line, place_probe, run_task
+
+_LOOK_SECONDS = 2.0  # between looks at the folder of results
+_LIST_SECONDS = 30.0  # between calls of squeue, which clusters want to be rare; also before a failed sbatch's next
+_ANSWER_SECONDS = 60.0
+_REQUEUE_SECONDS = 30.0  # after a run has stopped, until its task is requeued
+_MEMORY_MIB = 256
+
+
+class SlurmLauncher:
+    """Each cell is a task; Slurm runs as many at a time as the cluster and its rules admit.
+
+    Args:
+        partition: of the cluster; None for its default.
+        minutes: the time limit of a task, which is requeued as often as its run needs; None for the partition's.
+        threads: of each run; its task takes as many cores.
+        gpus_per_cell: of each run, 0 or 1.
+        executable: of the runs; must exist on every node.
+        cwd: of the runs, likewise.
+
+    Raises:
+        SweepError: submitit or Slurm's commands are not installed, or a part of a GPU is asked for.
+    """
+
+    def __init__(
+        self,
+        partition: str | None = None,
+        minutes: int | None = None,
+        *,
+        threads: int = 1,
+        gpus_per_cell: float = 0.0,
+        executable: str,
+        cwd: Path,
+    ) -> None:
+        self.threads = threads or 1
+        self._needs = (executable, str(cwd))
+        self._minutes = minutes
+        if gpus_per_cell not in (0.0, 1.0):
+            raise SweepError(f"--gpus_per_cell={gpus_per_cell:g}: must be 0 or 1 with --launcher=slurm")
+        gpus = int(gpus_per_cell) or None
+        given = {"partition": partition, "time": minutes, "gpus-per-node": gpus, "cpus-per-task": self.threads}
+        self._options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        self._waiting: list[Job] = []  # until the next submission
+        self._tasks: dict[str, tuple[str, Any]] = {}  # name of the cell, and submitit's job, by Slurm's id
+        self._missing: set[str] = set()  # the ids that the last list did not have
+        self._looked = self._listed = self._refused = -math.inf
+        self._stopping = False
+        self._probe = Path()
+        # Else it configures logging when it is imported, which closes the handlers of others.
+        os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
+        try:
+            import submitit
+        except ImportError as error:
+            raise SweepError("--launcher=slurm needs submitit: pip install 'acer_tf[slurm]'") from error
+        if not all(map(shutil.which, ("sbatch", "srun", "squeue", "scancel"))):
+            raise SweepError("--launcher=slurm: sbatch is not found; run this on a machine that submits to the cluster")
+        self._submitit = submitit
+
+    def check(self, memory: Sequence[int]) -> None:
+        options = [f"--{name}={value}" for name, value in self._options_of(max(memory)).items()]
+        done = _slurm("sbatch", "--test-only", "--wrap=true", *options)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["no answer"])[0].removeprefix("sbatch: error: ")
+            raise SweepError(f"--launcher=slurm: sbatch {' '.join(options)}, which a cell needs, is refused: {said}")
+
+    def open(self, sweep_dir: Path) -> None:
+        self._probe = place_probe(sweep_dir)
+        python = shlex.quote(self._needs[0])
+        self._executor = self._submitit.SlurmExecutor(sweep_dir / "slurm" / self._probe.name, python=python)
+
+    def room(self) -> int:
+        return 1  # Slurm queues tasks that cannot run yet
+
+    def start(self, job: Job) -> None:
+        self._waiting.append(job)
+
+    def poll(self) -> list[tuple[str, AttemptEnd]]:
+        now = time.monotonic()
+        if self._stopping:
+            ended = [(job.name, AttemptEnd("stopped")) for job in self._waiting]
+            self._waiting = []
+        else:
+            ended = self._submit() if self._waiting and now - self._refused > _LIST_SECONDS else []
+        if not self._tasks or now - self._looked < _LOOK_SECONDS:
+            return ended
+        self._looked = now
+        gone = self._gone(now)  # before the results: a task that ends in between is not taken for lost
+        results = set(os.listdir(self._executor.folder))
+        for number, (name, task) in list(self._tasks.items()):
+            if task.paths.result_pickle.name in results:
+                end = _outcome(task)
+            elif number in gone:
+                end = AttemptEnd("lost", f"Slurm's task {number} is gone without a result: see {task.paths.stderr}")
+            else:
+                continue
+            del self._tasks[number]
+            ended.append((name, AttemptEnd("stopped") if self._stopping and end.kind == "lost" else end))
+        return ended
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._probe.unlink(missing_ok=True)  # which asks the running tasks
+        self._cancel("--state=PENDING")
+
+    def close(self) -> None:
+        self._cancel()
+        if self._probe.name:
+            self._probe.unlink(missing_ok=True)
+
+    def _options_of(self, memory: int) -> dict[str, Any]:
+        # In large units, so that cells of nearly the same size share an array.
+        return {**self._options, "mem": f"{_MEMORY_MIB * math.ceil(memory / 2**20 / _MEMORY_MIB)}M"}
+
+    def _submit(self) -> list[tuple[str, AttemptEnd]]:
+        """Submits what waits, in an array for each amount of memory; the cells that sbatch refuses are lost."""
+        arrays: dict[str, list[Job]] = collections.defaultdict(list)
+        for job in self._waiting:
+            arrays[self._options_of(job.memory)["mem"]].append(job)
+        self._waiting, refused = [], []
+        for jobs in arrays.values():
+            delay = jobs[0].stop_seconds + _REQUEUE_SECONDS
+            self._executor.update_parameters(
+                job_name="acer_tf",
+                time=None,  # else submitit's five minutes
+                array_parallelism=len(jobs),
+                # Less if the limit is short, or the run would be asked before it has begun.
+                signal_delay_s=math.ceil(min(delay, 6 * self._minutes) if self._minutes else delay),
+                srun_args=[f"--cpus-per-task={self.threads}"],  # which srun does not take over from sbatch
+                additional_parameters={**self._options_of(jobs[0].memory), "requeue": True},
+            )
+            try:
+                tasks = self._executor.map_array(
+                    _run, jobs, itertools.repeat(self._probe), itertools.repeat(self._needs)
+                )
+            except (RuntimeError, OSError) as error:
+                self._refused = time.monotonic()
+                refused += [(job.name, AttemptEnd("lost", f"not submitted: {first_line(error)}")) for job in jobs]
+            else:
+                self._tasks |= {task.job_id: (job.name, task) for task, job in zip(tasks, jobs, strict=True)}
+        return refused
+
+    def _gone(self, now: float) -> set[str]:
+        """Tasks that two lists in a row do not have: a file system may show a result later than its task's end."""
+        if now - self._listed < (_LOOK_SECONDS if self._stopping else _LIST_SECONDS):
+            return set()
+        self._listed = now
+        done = _slurm("squeue", "--me", "--noheader", "--array", "--format=%i")
+        if done.returncode:  # it does not answer now
+            return set()
+        before, self._missing = self._missing, self._tasks.keys() - set(done.stdout.split())
+        return before & self._missing
+
+    def _cancel(self, *which: str) -> None:
+        if self._tasks:
+            _slurm("scancel", *which, *self._tasks)
+
+
+def _outcome(task: Any) -> AttemptEnd:
+    try:
+        return task.result()
+    except (RuntimeError, OSError, EOFError):
+        return AttemptEnd("lost", f"Slurm's task {task.job_id} failed: see {task.paths.stderr}")
+
+
+def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
+    """The task. It ends without a result where Slurm will start it again, or may."""
+    noted: list[int] = []
+    for number in (signal.SIGUSR2, signal.SIGTERM):
+        signal.signal(number, lambda number, _: noted.append(number))
+    starts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
+    _keep_logs(job.log, starts)
+    end = run_task(job, probe, needs, lambda: signal.SIGUSR2 in noted or not os.path.exists(probe))
+    if signal.SIGTERM in noted and end.kind != "ended":
+        # Cancelled, or in the way of another job. Slurm has told the run too, which a second request would kill.
+        sys.exit("stopped by Slurm")
+    if signal.SIGUSR2 not in noted or end.kind != "stopped" or not os.path.exists(probe):
+        return end
+    if end.status != 128 + signal.SIGTERM:  # without a checkpoint it might be requeued for ever
+        return dataclasses.replace(end, kind="failed", reason="its time was over before it could write a checkpoint")
+    import submitit
+
+    _keep_logs(job.log, starts + 1)
+    done = _slurm("scontrol", "requeue", submitit.JobEnvironment().job_id)
+    if done.returncode:
+        return dataclasses.replace(end, kind="lost", reason=f"its time was over; not requeued: {done.stderr.strip()}")
+    sys.exit("requeued")
+
+
+def _keep_logs(log: Path, requeue: int) -> None:
+    """Renames what the attempt has written before that requeue; the next start would overwrite it."""
+    for suffix in (".out", ".err"):
+        if log.with_suffix(suffix).exists():
+            log.with_suffix(suffix).rename(log.with_suffix(f".requeue-{requeue}{suffix}"))
+
+
+def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))

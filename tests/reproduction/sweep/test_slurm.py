@@ -1,0 +1,170 @@
+"""Sweeps on a real Slurm cluster of one node with two cores, on this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from acer_tf.commands.sweep_flags import PROGRAM
+from acer_tf.reproduction.sweep import Cell, SlurmLauncher, SweepError, run_sweep, slurm_cluster
+from tests.reproduction.sweep import tiny_slurm
+from tests.reproduction.sweep.conftest import cell
+from tests.reproduction.sweep.test_interruption import under_way, wait_until
+from tests.reproduction.sweep.tiny_sweep import main
+from tests.training.scripted import check_progress, small_settings
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    if why := tiny_slurm.missing():
+        pytest.skip(why)
+    with tiny_slurm.cluster(tmp_path_factory.mktemp("slurm")):
+        yield
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Tasks that are gone are seen in seconds."""
+    monkeypatch.setattr(slurm_cluster, "_LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(slurm_cluster, "_LIST_SECONDS", 2.0)
+
+
+def launcher_of(**given):
+    return SlurmLauncher(**{"threads": 1, "executable": sys.executable, "cwd": ROOT, **given})
+
+
+def attempts(folder, cell):
+    return json.loads((folder / "cells" / cell.name / "attempts.json").read_text())["attempts"]
+
+
+def queued():
+    """Ids of the tasks that Slurm has, and their states."""
+    command = ["squeue", "--me", "--noheader", "--array", "--format=%i %t"]
+    return dict(line.split() for line in subprocess.check_output(command, text=True).splitlines())
+
+
+def test_a_cell_at_its_time_limit_is_requeued_from_a_checkpoint_and_all_finish_without_a_gap(cluster, tmp_path, capsys):
+    slow = Cell("ACER", small_settings(env="tests.reproduction.sweep.slow_world:SlowCartPole-v0", total_steps=2000))
+    fast = [Cell("ACER", small_settings(env="minatar/breakout", seed=seed, total_steps=300)) for seed in range(3)]
+    folder = tmp_path / "sweep"
+
+    def shorten():
+        """Lets the time of the slow cell be over soon: Slurm looks twice a minute for tasks to be warned."""
+        wait_until(lambda: under_way(folder / "cells" / slow.name / "run"), 600)
+        (task,) = (name for name in queued() if name.endswith("_0"))
+        command = ["squeue", "--noheader", f"--jobs={task}", "--format=%M"]
+        minutes = int(subprocess.check_output(command, text=True).split(":")[0])
+        subprocess.run(["scontrol", "update", f"JobId={task}", f"TimeLimit={minutes + 3}"], check=True)
+
+    shortener = threading.Thread(target=shorten)
+    shortener.start()
+    options = {"checkpoint_minutes": 0.05, "program": PROGRAM, "cwd": ROOT}
+    report = run_sweep("tiny", [slow, *fast], folder, launcher_of(partition="main", minutes=25), **options)
+    shortener.join()
+    assert report.exit_code == 0, (report, capsys.readouterr())
+    for tried in (slow, *fast):
+        check_progress(folder / "cells" / tried.name / "run", tried.settings)
+        assert attempts(folder, tried)[0]["kind"] == "ended"
+        assert len(attempts(folder, tried)) == 1  # a requeue is no new attempt
+    logs = folder / "cells" / slow.name / "logs"
+    assert "SIGTERM: writing a checkpoint, then stopping" in (logs / "attempt-1.requeue-1.err").read_text()
+    assert "\ncontinuing " in (logs / "attempt-1.out").read_text()
+    assert len({path.name.partition("_")[0] for path in folder.glob("slurm/*/*_submitted.pkl")}) == 1  # one array
+    assert not list(folder.glob("probe-*"))
+    assert queued() == {}
+
+
+@pytest.mark.parametrize("how", [[], ["--signal=KILL"]])
+def test_a_task_that_another_cancels_is_lost_and_its_cell_continues_in_a_new_one(how, cluster, quick, sweep, capsys):
+    def cancel():
+        wait_until(lambda: list(sweep.folder.glob("cells/*/run/steps")))
+        subprocess.run(["scancel", *how, *queued()], check=True)
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    report = sweep([cell(0)], "--row_seconds=0.5", launcher=launcher_of())
+    canceller.join()
+    assert report.exit_code == 0
+    first, second = attempts(sweep.folder, cell(0))
+    assert (first["kind"], second["kind"]) == ("lost", "ended")
+    assert "is gone without a result" in first["reason"]
+    rows = (sweep.folder / "cells" / cell(0).name / "run" / "progress.csv").read_text().split()
+    assert rows == ["steps,mean_return", *(f"{n},{n / 10}" for n in range(10, 101, 10))]
+
+
+def test_failures_are_those_of_the_run(cluster, quick, sweep):
+    report = sweep([cell(0), cell(1)], "--crash=1", launcher=launcher_of())
+    assert report.reasons == {cell(1).name: "exit status 1: the simulator is upside down"}
+    (end,) = attempts(sweep.folder, cell(0))
+    assert (end["kind"], end["status"]) == ("ended", 0)
+    assert end["host"]
+
+
+def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(cluster, quick, sweep):
+    cells = [cell(0), cell(1)]
+
+    def interrupt():
+        wait_until(lambda: list(sweep.folder.glob("cells/*/run/steps")))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    report = sweep(cells, "--row_seconds=10", launcher=launcher_of(threads=2))
+    interrupter.join()
+    assert report.exit_code == 130
+    assert report.reasons == {}
+    ends = [attempts(sweep.folder, c)[0] for c in cells]
+    assert [end["kind"] for end in ends] == ["stopped", "stopped"]
+    assert sorted(str(end["status"]) for end in ends) == ["143", "None"]  # one was still waiting for cores
+    wait_until(lambda: not queued())
+    assert sweep(cells, launcher=launcher_of()).exit_code == 0
+
+
+def test_the_tasks_of_a_sweep_that_was_killed_make_way_for_those_of_the_next(cluster, quick, tmp_path):
+    folder = tmp_path / "sweep"
+    flags = ["--launcher=slurm", "--slurm_partition=main", "--slurm_time=10", f"--sweep_dir={folder}", "--seeds=1"]
+    flags += ["--total_steps=20000", "--checkpoint_minutes=0.002", "--stall_minutes=5"]
+    command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", *flags]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        wait_until(lambda: process.poll() is not None or any(map(under_way, folder.glob("cells/*/run"))), 600)
+        process.kill()
+    (old,) = queued()  # it goes on
+    assert main(["tiny", *flags]) == 0
+    assert old not in queued()
+    (path,) = (folder / "cells").iterdir()
+    assert [a.get("kind") for a in json.loads((path / "attempts.json").read_text())["attempts"]] == [None, "ended"]
+    assert "SIGTERM: writing a checkpoint, then stopping" in (path / "logs" / "attempt-1.err").read_text()
+    assert "\ncontinuing " in (path / "logs" / "attempt-2.out").read_text()
+    check_progress(path / "run", small_settings(total_steps=20000))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (
+            {"partition": "nights"},
+            r"--partition=nights .*, which a cell needs, is refused: invalid partition specified",
+        ),
+        ({"threads": 3}, r"--cpus-per-task=3 --mem=\d+M, which a cell needs, is refused: .*is not available"),
+    ],
+)
+def test_what_the_cluster_cannot_run_is_refused_before_anything_is_written(given, complaint, cluster, tmp_path):
+    with pytest.raises(SweepError, match=rf"^--launcher=slurm: sbatch {complaint}"):
+        run_sweep("tiny", [cell(0)], tmp_path / "sweep", launcher_of(**given), program=PROGRAM, cwd=ROOT)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_without_submitit_or_slurm_a_sweep_is_refused_in_a_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SweepError, match=r"^--launcher=slurm: sbatch is not found"):
+        launcher_of()
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(SweepError, match=r"^--launcher=slurm needs submitit: pip install 'acer_tf\[slurm\]'"):
+        launcher_of()
