@@ -57,11 +57,16 @@ def test_a_cell_at_its_time_limit_is_requeued_from_a_checkpoint_and_all_finish_w
 
     def shorten():
         """Lets the time of the slow cell be over soon: Slurm looks twice a minute for tasks to be warned."""
-        wait_until(lambda: under_way(folder / "cells" / slow.name / "run"), 600)
+        path = folder / "cells" / slow.name
+        wait_until(lambda: under_way(path / "run"), 600)
         (task,) = (name for name in queued() if name.endswith("_0"))
-        command = ["squeue", "--noheader", f"--jobs={task}", "--format=%M"]
-        minutes = int(subprocess.check_output(command, text=True).split(":")[0])
-        subprocess.run(["scontrol", "update", f"JobId={task}", f"TimeLimit={minutes + 3}"], check=True)
+        passed = subprocess.check_output(["squeue", "--noheader", f"--jobs={task}", "--format=%M"], text=True)
+        limit(task, int(passed.split(":")[0]) + 3)
+        wait_until((path / "logs" / "attempt-1.requeue-1.err").exists, 600)
+        limit(task, 25)
+
+    def limit(task, minutes):
+        subprocess.run(["scontrol", "update", f"JobId={task}", f"TimeLimit={minutes}"], check=True)
 
     shortener = threading.Thread(target=shorten)
     shortener.start()
