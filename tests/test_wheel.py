@@ -90,7 +90,7 @@ def test_it_makes_a_figure(installed):
     done = installed.python("-m", "acer_tf", "figure1_minatar", *which)
     assert done.returncode == 0, done.stderr
     assert "2 of 2 cells are finished" in done.stdout
-    output = installed.folder / "results" / "figure1_minatar"
+    output = installed.folder / "my_results" / "figure1_minatar"
     assert {"experiment.json", "figure.png", "figure.svg"} <= {path.name for path in output.iterdir()}
     assert EXPERIMENTS["figure1_minatar"].title in html.unescape((output.parent / "index.html").read_text())
 

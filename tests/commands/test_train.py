@@ -54,7 +54,8 @@ def refused(capsys, *flags):
 
 def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
     settings = {field.name for field in dataclasses.fields(Settings)}
-    assert set(train.FLAGS) == settings | {"run_dir", "checkpoint_minutes", "threads", "replay_file", "repair", "help"}
+    others = {"run_dir", "checkpoint_minutes", "threads", "device", "gpu_memory_gb", "replay_file", "repair", "help"}
+    assert set(train.FLAGS) == settings | others
     for name in train.FLAGS:
         assert len(train.FLAGS[name].help) >= 10, name
 

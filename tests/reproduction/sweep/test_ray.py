@@ -101,7 +101,7 @@ def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(c
 def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster, tmp_path):
     cells = [Cell("ACER", small_settings())]
     options = {"program": PROGRAM, "cwd": ROOT}
-    with pytest.raises(SweepError, match=r"no node has the 1 cores and 1.5 GB of memory that a cell needs"):
+    with pytest.raises(SweepError, match=r"no node has the 1 cores, 1.5 GB of memory that a cell needs"):
         run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), **options)
     assert not (tmp_path / "sweep").exists()
     cluster.add_node(num_cpus=1, memory=MEMORY)
