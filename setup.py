@@ -52,6 +52,7 @@ INSTALL_REQUIRES = [
     "keras>=3.8,<4",
     "tf_keras>=2.18,<2.22",  # TensorFlow Probability does not import without it
     "tensorflow-probability>=0.25,<0.26",
+    'setuptools; python_version >= "3.12"',  # distutils, which TensorFlow Probability imports
     "tensorboard>=2.18,<2.22",  # tf.summary; no longer a dependency of TensorFlow
     "numpy>=2.0.2,<3",
     "gymnasium>=1.1,<2",

@@ -51,6 +51,12 @@ class Settings:
     atari_preset: str = setting(
         "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI, speed=True)
     num_envs: int = setting(16, d.between(1, 100_000), "environments that step together", speed=True)
+    actors: int = setting(
+        0, d.between(0, 100_000), "actors, which share the environments evenly and collect while the networks learn, "
+        "with the weights from before; a divisor of num_envs, or 0 for one actor that waits", speed=True)
+    acting_lag: int = setting(
+        0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
+        "with --actors=1; 0: with the newest ones", speed=True)
     unroll_length: int = setting(20, d.at_least(1), "k: steps per environment between on-policy updates", speed=True)
     trajectories_per_update: int = setting(
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
@@ -186,6 +192,8 @@ class Settings:
                 f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}, or "
                 "be 0 for all environments"
             )
+        if self.num_envs % self.groups:
+            raise SettingsError(f"--actors={self.actors}: must divide --num_envs={self.num_envs}, or be 0")
         if self.preset not in (fitting := fitting_presets(self.agent)):
             raise SettingsError(f"--preset={self.preset}: --agent={self.agent} takes one of {', '.join(fitting)}")
         if not self.replay_poisson and self.replay_ratio % 1:
@@ -218,6 +226,16 @@ class Settings:
     def family(self) -> Family:
         """The environment's family."""
         return family_of(self.env)
+
+    @property
+    def groups(self) -> int:
+        """How many actors share the environments."""
+        return max(1, self.actors)
+
+    @property
+    def lagging(self) -> bool:
+        """Whether an unroll is collected with the weights from before the last iteration's updates."""
+        return self.actors > 0 or self.acting_lag == 1
 
     @property
     def trust_region(self) -> bool:

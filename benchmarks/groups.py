@@ -73,8 +73,8 @@ def control(repetitions: int, scratch: Path) -> Group:
     """Continuous ACER on the paper's cheetah, as preset `paper_continuous` has it."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
-    from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop, make_replay
+    from acer_tf.training.collector import collector_of
     from acer_tf.training.resolve import resolve
     from acer_tf.training.threads import use_threads
 
@@ -85,8 +85,8 @@ def control(repetitions: int, scratch: Path) -> Group:
     threads = use_threads(0, settings.network)
     agent, ring = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(settings.env, settings.num_envs, 0, threads=threads["emulators"])
-    actor = Actor(env, agent.act, ring, seed=0)
-    loop = make_loop(settings, actor, agent, ring)
+    collector = collector_of(env, agent.act, ring, seed=0)
+    loop = make_loop(settings, collector, agent, ring)
     loop.iterate()
     seed = np.zeros(2, np.int32)
     turns = np.arange(settings.num_envs).reshape(-1, settings.trajectories_per_update)
@@ -158,8 +158,8 @@ def _learning(
     """One game's figures; `updates` and, by ratio, `iterations` are how many are timed together."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
-    from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop
+    from acer_tf.training.collector import collector_of
     from acer_tf.training.resolve import resolve
     from acer_tf.training.threads import use_threads
     from benchmarks.operations import step_operations
@@ -178,11 +178,11 @@ def _learning(
 
     env = envs.make(env_id, _NUM_ENVS, 0, threads=threads["emulators"])
     acting = agents["float32"]  # of the loop that runs
-    actor = Actor(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
+    collector = collector_of(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
 
     def loop(precision: str, ratio: int, trajectories: int = 0) -> Workload:
         sizes = {"replay_ratio": ratio, "trajectories_per_update": trajectories}
-        this = make_loop(settings[precision], actor, agents[precision], ring, **sizes)
+        this = make_loop(settings[precision], collector, agents[precision], ring, **sizes)
 
         def run() -> float:
             nonlocal acting

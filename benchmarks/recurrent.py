@@ -42,8 +42,8 @@ def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
-    from acer_tf.training.actor import Actor
     from acer_tf.training.build import make_agent, make_loop, make_replay
+    from acer_tf.training.collector import collector_of
     from acer_tf.training.resolve import resolve
 
     # Nothing is to be learned here, and nothing may diverge.
@@ -54,7 +54,7 @@ def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any
     settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(env_id, settings.num_envs, 0, threads=emulators)
-    loop = make_loop(settings, Actor(env, agent.act, replay, seed=0), agent, replay)
+    loop = make_loop(settings, collector_of(env, agent.act, replay, seed=0), agent, replay)
     while not replay.can_sample:
         loop.iterate()
     return env, agent, loop, replay.sample()

@@ -75,10 +75,10 @@ def rate(call: Callable[[], Any], calls: int, amount: float, unit: str) -> Workl
 
 def steps_per_second(loop: Any, iterations: int) -> float:
     """Environment steps per second of so many iterations of a `training.loop.Loop`."""
-    steps, began = loop.actor.steps, time.perf_counter()
+    steps, began = loop.collector.steps, time.perf_counter()
     for _ in range(iterations):
         loop.iterate()
-    return (loop.actor.steps - steps) / (time.perf_counter() - began)
+    return (loop.collector.steps - steps) / (time.perf_counter() - began)
 
 
 def _seconds(call: Callable[[], Any], calls: int) -> float:

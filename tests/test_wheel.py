@@ -52,7 +52,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     # Folders named in a .pth file come after the environment's own, and .pth files in them, as of an editable install,
     # are not read.
     dependencies = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    (packages / "dependencies.pth").write_text("\n".join(dependencies) + "\n")
+    # TensorFlow Probability imports distutils, which from Python 3.12 on comes from setuptools by such a file.
+    shim = ["import _distutils_hack; _distutils_hack.add_shim()"] if sys.version_info >= (3, 12) else []
+    (packages / "dependencies.pth").write_text("\n".join([*dependencies, *shim]) + "\n")
     yield Installed(wheel, environment, folder)
     shutil.rmtree(place)
 

@@ -73,6 +73,20 @@ flags.DEFINE_string(
     "new file that holds the replay, for one larger than memory; it is deleted at the end",
     flag_values=FLAGS,
 )
+flags.DEFINE_string(
+    "ray_address",
+    None,
+    "where the actors of --actors run: local for a Ray cluster of this machine alone, auto for the cluster that it "
+    "belongs to, or host:port; if not given, in this process, in turn",
+    flag_values=FLAGS,
+)
+flags.DEFINE_float(
+    "actor_timeout",
+    300.0,
+    "seconds without an unroll after which an actor on Ray is replaced by another",
+    1.0,
+    flag_values=FLAGS,
+)
 flags.DEFINE_multi_enum(
     "repair",
     [],
@@ -104,6 +118,8 @@ def main(argv: list[str]) -> int:
         device=FLAGS.device,
         gpu_memory_gb=FLAGS.gpu_memory_gb,
         replay_file=Path(FLAGS.replay_file) if FLAGS.replay_file else None,
+        ray_address=FLAGS.ray_address or "",
+        actor_timeout=FLAGS.actor_timeout,
         repair=FLAGS.repair,
     )
 
@@ -138,11 +154,12 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.lock import RunFolderError
+    from acer_tf.training.ray_connection import ClusterError
     from acer_tf.training.run import Interrupted, train
 
     try:
         policy = train(settings, run_dir, **options)
-    except (InvalidEnvironment, SettingsError, RunFolderError) as error:
+    except (InvalidEnvironment, SettingsError, RunFolderError, ClusterError) as error:
         return cli.fail(2, error)
     except NonFiniteError as error:
         return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")

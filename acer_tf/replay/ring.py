@@ -73,6 +73,10 @@ class Ring:
         return num_envs * (capacity + 1) * row_bytes(spec) + states
 
     @property
+    def spec(self) -> EnvironmentSpec:
+        return self._spec
+
+    @property
     def num_envs(self) -> int:
         return self._num_envs
 

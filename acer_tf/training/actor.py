@@ -1,109 +1,158 @@
-"""The actor: steps the environments with the current policy, fills the replay, and counts whole episodes."""
+"""Actors: each steps some of the environments with a policy, an unroll of k rows at a time."""
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from acer_tf.envs import VectorEnvironment
-from acer_tf.replay import TrajectoryReplay
+from acer_tf.types import TimeStep
 
 # (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N], statistics of the behaviour policy
 # [N, A], next recurrent states [N, U]).
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-
-RECENT_EPISODES = 100  # in the running mean return
 
 
 class NonFiniteError(ArithmeticError):
     """A quantity became NaN or infinite: the message names the first one in the order of computation."""
 
 
-class Actor:
-    """Collects rows from N environments that step in lockstep.
+class Unroll(NamedTuple):
+    """k consecutive rows of N environments, in the terms of `acer_tf.types`; row 0 follows those of the last unroll."""
 
-    Args:
-        env: not yet reset.
-        act: the current policy.
-        replay: receives every row. If it already holds rows (a resumed run), a masked row separates them from the new
-            episodes, so that the interruption looks like a truncation.
-        seed: of the sampled actions; a row's sample depends only on this and the row's number.
-    """
+    frame: np.ndarray  # [k + 1, N, *frame_shape]: the newest frames of x_0 to x_k
+    age: np.ndarray  # [k + 1, N] uint8
+    action: np.ndarray  # [k, N] int32 or [k, N, d] float32
+    behaviour: np.ndarray  # [k, N, A or d] float32
+    reward: np.ndarray  # [k, N] float32
+    discount: np.ndarray  # [k, N] float32
+    mask: np.ndarray  # [k, N] bool
+    last: np.ndarray  # [k, N] bool
+    state: np.ndarray  # [2, N, U] float32: the recurrent states before row 0 and after row k - 1
 
-    def __init__(self, env: VectorEnvironment, act: Act, replay: TrajectoryReplay, seed: int) -> None:
-        self._env, self._act, self._replay, self._seed = env, act, replay, seed
-        self.steps = 0
-        self.games = 0
-        self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_EPISODES)
-        self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_EPISODES)
-        self._new_returns: list[float] = []
-        self._return = np.zeros(env.num_envs, np.float64)
-        self._length = np.zeros(env.num_envs, np.int64)
-        self._observation: np.ndarray | None = None
-        self._state = np.zeros((env.num_envs, replay.state_size), np.float32)
+    @classmethod
+    def joined(cls, unrolls: Sequence[Unroll]) -> Unroll:
+        """The unrolls of several actors as one, their environments in this order."""
+        return (
+            unrolls[0] if len(unrolls) == 1 else cls(*(np.concatenate(x, axis=1) for x in zip(*unrolls, strict=True)))
+        )
 
-    def collect(self, rows: int) -> None:
-        """Appends `rows` rows of every environment to replay, as one segment.
+
+class Request(NamedTuple):
+    """What the actors shall collect next."""
+
+    rows: int  # k
+    first_row: int  # the number of row 0 in the replay, on which its sampled actions depend
+    steps: int  # of the run so far, for schedules and messages
+
+
+class Actors(Protocol):
+    """The actors of a run. `begin` and `take` are called in turn."""
+
+    def begin(self, request: Request) -> None:
+        """Begins to collect an unroll of every environment, with the weights that the policy has now."""
+
+    def take(self) -> Unroll:
+        """The unroll that was begun last, once it is complete.
 
         Raises:
             NonFiniteError: an observation, a reward or the policy is not finite.
+            EnvironmentFailure: an environment raised, or returned what its spaces do not promise.
         """
-        if self._observation is None:
-            first = self._env.reset()
-            begin = self._replay.seam if self._replay.started else self._replay.start
-            begin(first.observation, first.age)
-            self._observation = first.observation
-        self._replay.begin_segment(self._state)
-        for _ in range(rows):
-            seed = np.array([self._seed, self._replay.rows], np.int32)
-            self._require_finite("observation", self._observation)
-            action, behaviour, state = self._act(self._observation, seed, self._state)
-            self._require_finite("policy", behaviour)
-            step = self._env.step(action)
-            self._require_finite("reward", step.reward)
-            self._replay.append(action, behaviour, step)
-            self._observation = step.observation
+
+    def take_notes(self) -> list[str]:
+        """What happened since the last call that the run's record should have, in a line each."""
+
+    def close(self) -> None: ...
+
+
+class Actor:
+    """Steps N environments in lockstep.
+
+    Args:
+        env: not yet reset.
+        act: the policy.
+        seed: of the sampled actions; a row's sample depends only on this and the row's number.
+        state_size: U.
+        truncates: the recurrent states [N, U] that another actor left. Row 0 is then a masked one, so that the
+            interruption of its episodes looks like a truncation.
+    """
+
+    def __init__(
+        self, env: VectorEnvironment, act: Act, seed: int, state_size: int = 0, truncates: np.ndarray | None = None
+    ) -> None:
+        self._env, self._act, self._seed, self._truncates = env, act, seed, truncates
+        self._state = np.zeros((env.num_envs, state_size), np.float32)
+        self._now: TimeStep | None = None  # its observation is that of the next row
+
+    def unroll(self, request: Request) -> Unroll:
+        """The next `request.rows` rows; the first call resets the environments.
+
+        Raises:
+            NonFiniteError, EnvironmentFailure: see `Actors.take`.
+        """
+        spec, steps = self._env.spec, request.steps
+        before, rows = self._state, list[tuple[np.ndarray, np.ndarray, TimeStep]]()
+        if self._now is None:
+            self._now = self._env.reset()
+            if self._truncates is not None:
+                before = self._truncates
+                action = np.zeros((self._env.num_envs, *spec.action_shape), spec.action_dtype)
+                behaviour = np.zeros((self._env.num_envs, spec.statistics_size), np.float32)
+                if not spec.continuous:
+                    behaviour += 1 / spec.num_actions
+                rows.append((action, behaviour, self._now))
+        first = self._now
+        for row in range(len(rows), request.rows):
+            now = self._now
+            seed = np.array([self._seed, request.first_row + row], np.int32)
+            _require_finite("observation", now.observation, steps)
+            action, behaviour, state = self._act(now.observation, seed, self._state)
+            _require_finite("policy", behaviour, steps)
+            self._now = step = self._env.step(action)
+            _require_finite("reward", step.reward, steps)
+            rows.append((action, behaviour, step))
             # The row after a masked row is the first of a new episode. A lost life does not end the episode.
             self._state = state if step.mask.all() else np.where(step.mask[:, None], state, np.float32(0))
-            self.steps += int(step.mask.sum())
-            self._return += step.reward
-            self._length += step.mask
-            if step.last.any():
-                self._finish_episodes(step.last)
+            steps += int(step.mask.sum())
+        actions, behaviours, answers = zip(*rows, strict=True)
+        shown = (first, *answers)
+        return Unroll(
+            frame=np.stack([step.observation[:, -1] if spec.stack > 1 else step.observation for step in shown]),
+            age=np.stack([step.age for step in shown]),
+            action=np.stack(actions),
+            behaviour=np.stack(behaviours),
+            **{name: np.stack([getattr(step, name) for step in answers]) for name in Unroll._fields[4:8]},
+            state=np.stack([before, self._state]),
+        )
 
-    def take_returns(self) -> list[float]:
-        """Returns of the episodes that ended since the last call."""
-        returns, self._new_returns = self._new_returns, []
-        return returns
+    def close(self) -> None:
+        self._env.close()
 
-    def state(self) -> dict[str, Any]:
-        """JSON-able counters, without unfinished episodes and recurrent states: a resumed run starts new episodes."""
-        return {
-            "steps": self.steps,
-            "games": self.games,
-            "recent_returns": list(self.recent_returns),
-            "recent_lengths": list(self.recent_lengths),
-            "new_returns": list(self._new_returns),
-        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.steps, self.games = state["steps"], state["games"]
-        self.recent_returns.extend(state["recent_returns"])
-        self.recent_lengths.extend(state["recent_lengths"])
-        self._new_returns.extend(state["new_returns"])
+class LocalActors:
+    """Actors in this process, which collect in turn as soon as they are asked to."""
 
-    def _require_finite(self, name: str, values: np.ndarray) -> None:
-        if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
-            raise NonFiniteError(f"{name} is {values[~finite][0]}, at step {self.steps:,}")
+    def __init__(self, actors: Sequence[Actor]) -> None:
+        self._actors = actors
+        self._begun: list[Unroll] = []
 
-    def _finish_episodes(self, last: np.ndarray) -> None:
-        for env in np.flatnonzero(last):
-            self.recent_returns.append(float(self._return[env]))
-            self._new_returns.append(float(self._return[env]))
-            self.recent_lengths.append(int(self._length[env]))
-        self.games += int(last.sum())
-        self._return[last] = 0.0
-        self._length[last] = 0
+    def begin(self, request: Request) -> None:
+        self._begun = [actor.unroll(request) for actor in self._actors]
+
+    def take(self) -> Unroll:
+        return Unroll.joined(self._begun)
+
+    def take_notes(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        for actor in self._actors:
+            actor.close()
+
+
+def _require_finite(name: str, values: np.ndarray, steps: int) -> None:
+    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+        raise NonFiniteError(f"{name} is {values[~finite][0]}, at step {steps:,}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.declaration import declarations
@@ -17,7 +18,8 @@ from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.settings import Settings, SettingsError, make_settings
-from acer_tf.training.actor import Actor
+from acer_tf.training.actor import Act, Actor, LocalActors
+from acer_tf.training.collector import Collector
 from acer_tf.training.loop import Loop
 from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
@@ -161,7 +163,56 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
         ) from error
 
 
-def make_loop(settings: Settings, actor: Actor, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
+def make_actor(
+    settings: Settings,
+    act: Act,
+    steps: int,
+    group: int = 0,
+    *,
+    emulators: int = 1,
+    factory: envs.EnvFactory | None = None,
+    truncates: np.ndarray | None = None,
+) -> Actor:
+    """The actor of one group of the environments of `settings`.
+
+    Args:
+        settings: resolved.
+        act: the policy.
+        steps: of the run so far, on which the environments' seeds depend.
+        group: from 0 on.
+        emulators: threads of the environments.
+        factory: see `envs.make`.
+        truncates: see `Actor`.
+
+    Raises:
+        InvalidEnvironment, EnvironmentFailure: see `envs.make`.
+    """
+    env = envs.make(
+        settings.env,
+        settings.num_envs // settings.groups,
+        (settings.seed, steps, group),
+        atari_preset=settings.atari_preset,
+        threads=emulators,
+        factory=factory,
+    )
+    seed = derive_seed(settings, f"actions {group}" if group else "actions")
+    return Actor(env, act, seed, _state_size(settings), truncates)
+
+
+def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) -> LocalActors:
+    """The actors of all environments in this process; arguments as in `make_actor`."""
+    actors: list[Actor] = []
+    try:
+        for group in range(settings.groups):
+            actors.append(make_actor(settings, act, steps, group, **options))
+    except BaseException:
+        for actor in actors:
+            actor.close()
+        raise
+    return LocalActors(actors)
+
+
+def make_loop(settings: Settings, collector: Collector, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
     """The loop of `settings`; `other` arguments of `Loop` override those of the settings."""
     arguments: dict[str, Any] = {
         "unroll_length": settings.unroll_length,
@@ -173,7 +224,7 @@ def make_loop(settings: Settings, actor: Actor, agent: Agent, replay: Trajectory
         "replay_start": settings.replay_start,
         "seed": derive_seed(settings, "poisson"),
     }
-    return Loop(actor, agent, replay, **arguments | other)
+    return Loop(collector, agent, replay, **arguments | other)
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:

@@ -16,7 +16,8 @@ import numpy as np
 
 from acer_tf.agents.agent import Agent
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training.actor import Actor, NonFiniteError
+from acer_tf.training.actor import NonFiniteError
+from acer_tf.training.collector import Collector
 from acer_tf.types import Draw
 
 MOST_TRAJECTORIES = 512  # in one call of `learn`: 90 MB for Atari
@@ -26,9 +27,9 @@ class Loop:
     """One iteration is one unroll of every environment and the updates that follow it.
 
     Args:
-        actor: collects the rows.
+        collector: of the rows.
         agent: learns from them.
-        replay: that of the actor.
+        replay: that of the collector.
         unroll_length: k, rows per environment in one iteration.
         trajectories_per_update: environments per group, a divisor of their number. With 1, every environment has
             its updates, as in the paper; with 0, all are one group.
@@ -43,7 +44,7 @@ class Loop:
 
     def __init__(
         self,
-        actor: Actor,
+        collector: Collector,
         agent: Agent,
         replay: TrajectoryReplay,
         *,
@@ -56,7 +57,7 @@ class Loop:
         total_steps: int = 0,
         seed: int,
     ) -> None:
-        self.actor, self.agent, self.replay = actor, agent, replay
+        self.collector, self.agent, self.replay = collector, agent, replay
         self._poisson, self._total_steps = poisson, total_steps
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
         self._on_policy_updates = on_policy_updates
@@ -78,13 +79,13 @@ class Loop:
         Raises:
             NonFiniteError: a quantity is not finite; the weights must be discarded.
         """
-        self.agent.schedule(self.actor.steps)
-        self.actor.collect(self._unroll_length)
+        self.agent.schedule(self.collector.steps)
+        self.collector.collect(self._unroll_length)
         for kinds, draw in self._draws():
             self.replay.refresh(draw, self._learn(kinds, draw))
         self.agent.note(self.replay.latest())
         # Again, so that nothing is due at a checkpoint: a restored agent does not know what was.
-        self.agent.schedule(self.actor.steps)
+        self.agent.schedule(self.collector.steps)
 
     def replays_due(self) -> int:
         """The number of updates from replay after an on-policy update, drawn anew at each call."""
@@ -94,7 +95,7 @@ class Loop:
 
     def _draws(self) -> Iterator[tuple[Sequence[str], Draw]]:
         """The iteration's updates in order, one call's at a time: their kinds, and the batches they learn from."""
-        progress = min(self.actor.steps / self._total_steps, 1.0) if self._total_steps else 0.0
+        progress = min(self.collector.steps / self._total_steps, 1.0) if self._total_steps else 0.0
         on_policy = ["on_policy"] * self._on_policy_updates
         updates = [(kind, group) for group in self._groups for kind in on_policy + ["replay"] * self.replays_due()]
         for first in range(0, len(updates), self._updates_per_call):
@@ -131,7 +132,7 @@ class Loop:
             for name, value in update.diagnostics.items():
                 if not math.isfinite(value):
                     raise NonFiniteError(
-                        f"{name} is {value} in {kind} update {self.updates[kind]:,}, at step {self.actor.steps:,}"
+                        f"{name} is {value} in {kind} update {self.updates[kind]:,}, at step {self.collector.steps:,}"
                     )
                 key = f"{kind}/{name}"
                 if name.endswith("_max"):

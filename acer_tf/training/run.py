@@ -26,22 +26,25 @@ from acer_tf.agents.agent import Agent
 from acer_tf.files import missing_parts
 from acer_tf.settings import Settings, SettingsError
 from acer_tf.settings_record import settings_document, settings_from
-from acer_tf.training.actor import Actor, NonFiniteError
+from acer_tf.training.actor import Actors, NonFiniteError
 from acer_tf.training.build import (
-    derive_seed,
     make_agent,
+    make_local_actors,
     make_loop,
     make_network,
     make_replay,
     require_effect,
 )
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.collector import Collector
 from acer_tf.training.commit import code_version
 from acer_tf.training.device import CPU, Device, find_device, use_device
 from acer_tf.training.export import exporting
 from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.progress import Progress, progress_line
 from acer_tf.training.provenance import package_versions
+from acer_tf.training.ray_actors import RayActors
+from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
 from acer_tf.training.resolve import resolve
 from acer_tf.training.resume import REPAIRS, resume
@@ -69,6 +72,8 @@ def train(
     device: str = "auto",
     gpu_memory_gb: float = 0.0,
     replay_file: str | Path | None = None,
+    ray_address: str = "",
+    actor_timeout: float = 300.0,
     repair: Collection[str] = (),
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
@@ -88,6 +93,9 @@ def train(
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
+        ray_address: of the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
+            reach), "auto" or host:port; "" for actors in this process, in turn, which gives the same rows.
+        actor_timeout: seconds without an unroll after which an actor on Ray is replaced.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `resume.REPAIRS`.
         quiet: print no progress lines.
         env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
@@ -99,7 +107,7 @@ def train(
         The folder of the exported policy.
 
     Raises:
-        InvalidEnvironment, SettingsError, DeviceError: bad input; nothing was started or written.
+        InvalidEnvironment, SettingsError, DeviceError, ClusterError: bad input; nothing was started or written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
         Interrupted: by a signal; a checkpoint was written.
@@ -126,6 +134,9 @@ def train(
     use_device(where, tf32=settings.precision == "tf32", memory_gb=gpu_memory_gb)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
+    if ray_address and not settings.actors:
+        raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
+    ray = connect(ray_address, settings.actors) if ray_address else None
     replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
     lock = Lock(run_dir)
     try:
@@ -136,7 +147,13 @@ def train(
             _say(quiet, f"{run_dir} holds this run, already finished")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
-        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, env)
+
+        def make_actors(steps: int) -> Actors:
+            if ray is None:
+                return make_local_actors(settings, agent.act, steps, emulators=in_use["emulators"], factory=env)
+            return RayActors(ray, settings, agent, steps, timeout=actor_timeout, factory=env)
+
+        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
         try:
             with StopRequest("writing a checkpoint, then stopping") as stop:
                 run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
@@ -193,7 +210,7 @@ class _Run:
         repair: Collection[str],
         threads: dict[str, int],
         device: Device,
-        factory: envs.EnvFactory | None,
+        make_actors: Callable[[int], Actors],
     ) -> None:
         self._settings, self._folder, self._agent, self._replay = settings, folder, agent, replay
         self._checkpoints = Checkpoints(folder / "checkpoints")
@@ -205,19 +222,11 @@ class _Run:
         notes = [*changes, *notes]
         if snapshot is not None and not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
-        for note in notes:
-            print(f"{folder}, step {steps:,}: {note}", file=sys.stderr)
-        self._env = envs.make(
-            settings.env,
-            settings.num_envs,
-            (settings.seed, steps),
-            atari_preset=settings.atari_preset,
-            threads=threads["emulators"],
-            factory=factory,
-        )
+        self._report(steps, notes)
+        self._actors = make_actors(steps)
         try:
-            actor = Actor(self._env, agent.act, replay, derive_seed(settings, "actions"))
-            self._loop = make_loop(settings, actor, agent, replay)
+            collector = Collector(self._actors, replay, lagging=settings.lagging)
+            self._loop = make_loop(settings, collector, agent, replay)
             if snapshot is None:
                 details: dict[str, Any] = {
                     "environment": dataclasses.asdict(agent.network.spec),
@@ -230,13 +239,13 @@ class _Run:
                     details["history"] = [history_entry(0, notes)]
                 begin_record(folder, settings_document(settings), details)
             else:
-                actor.restore(snapshot.state["actor"])
+                collector.restore(snapshot.state["actor"])
                 self._loop.restore(snapshot.state["loop"])
                 if notes:
                     amend_record(folder, settings_document(settings), steps, notes)
             self._progress = Progress(folder, steps, state["position"])
         except BaseException:
-            self._env.close()
+            self._actors.close()
             raise
         self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
@@ -245,7 +254,7 @@ class _Run:
 
     @property
     def steps(self) -> int:
-        return self._loop.actor.steps
+        return self._loop.collector.steps
 
     def advance(
         self, stop: StopRequest, checkpoint_seconds: float, quiet: bool, on_row: Callable[[Row], None] | None
@@ -264,7 +273,15 @@ class _Run:
         saved = time.monotonic()
         while self.steps < settings.total_steps:
             interval = self.steps // settings.log_interval
-            self._loop.iterate()
+            try:
+                self._loop.iterate()
+            except ClusterLost:
+                self._save()
+                raise
+            finally:
+                if notes := self._actors.take_notes():
+                    self._report(self.steps, notes)
+                    amend_record(self._folder, settings_document(settings), self.steps, notes)
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 row = self._row()
                 self._progress.write(row)
@@ -292,12 +309,16 @@ class _Run:
         return policy
 
     def close(self) -> None:
-        self._env.close()
+        self._actors.close()
         self._progress.close()
+
+    def _report(self, steps: int, notes: Collection[str]) -> None:
+        for note in notes:
+            print(f"{self._folder}, step {steps:,}: {note}", file=sys.stderr)
 
     def _save(self, *, with_replay: bool = True) -> None:
         state = {
-            "actor": self._loop.actor.state(),
+            "actor": self._loop.collector.state(),
             "loop": self._loop.state(),
             "seconds": self._seconds(),
             **self._progress.state(),
@@ -309,19 +330,19 @@ class _Run:
         self._checkpoints.save(Snapshot(arrays, state), self._replay if with_replay else None, self.steps)
 
     def _row(self) -> Row:
-        actor, (steps, seconds) = self._loop.actor, self._logged
+        collector, (steps, seconds) = self._loop.collector, self._logged
         self._logged = (self.steps, self._seconds())
         diagnostics = self._loop.take_diagnostics()
-        new_returns = actor.take_returns()
+        new_returns = collector.take_returns()
         return {
             "steps": self.steps,
-            "frames": self.steps * self._env.spec.frames_per_step,
+            "frames": self.steps * self._agent.network.spec.frames_per_step,
             "seconds": round(self._logged[1], 3),
             "steps_per_second": round((self.steps - steps) / max(self._logged[1] - seconds, 1e-9), 1),
-            "games": actor.games,
-            "mean_return": float(np.mean(actor.recent_returns)) if actor.recent_returns else None,
+            "games": collector.games,
+            "mean_return": float(np.mean(collector.recent_returns)) if collector.recent_returns else None,
             "interval_return": float(np.mean(new_returns)) if new_returns else None,
-            "mean_length": float(np.mean(actor.recent_lengths)) if actor.recent_lengths else None,
+            "mean_length": float(np.mean(collector.recent_lengths)) if collector.recent_lengths else None,
             "on_policy_updates": self._loop.updates["on_policy"],
             "replay_updates": self._loop.updates["replay"],
             "stored_rows": self._replay.stored,

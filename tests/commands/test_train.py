@@ -17,7 +17,7 @@ from tests.training.scripted import timeless
 ROOT = Path(__file__).resolve().parents[2]
 
 
-DEVICE = {"device": "auto", "gpu_memory_gb": 0.0}  # defaults
+WHERE = {"device": "auto", "gpu_memory_gb": 0.0, "ray_address": "", "actor_timeout": 300.0}  # defaults
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +55,7 @@ def refused(capsys, *flags):
 def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
     settings = {field.name for field in dataclasses.fields(Settings)}
     others = {"run_dir", "checkpoint_minutes", "threads", "device", "gpu_memory_gb", "replay_file", "repair", "help"}
+    others |= {"ray_address", "actor_timeout"}
     assert set(train.FLAGS) == settings | others
     for name in train.FLAGS:
         assert len(train.FLAGS[name].help) >= 10, name
@@ -137,6 +138,8 @@ def test_the_flags_become_the_settings(ran):
         "log_interval": 500,
         "atari_preset": "machado2018",
         "num_envs": 8,
+        "actors": 4,
+        "acting_lag": 1,
         "unroll_length": 50,
         "replay_ratio": 8.0,
         "replay_start": 100,
@@ -191,7 +194,7 @@ def test_the_flags_become_the_settings(ran):
     assert [n for n, v in given.items() if getattr(plain, n) == v] == ["agent", "preset"]
     flags = [f"--{name}={value}" for name, value in given.items()]
     assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3", "--replay_file=/x/y") == 0
-    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y"), "repair": []} | DEVICE
+    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y"), "repair": []} | WHERE
     assert ran == [(Settings(**given), Path("runs/x"), options)]
 
 
@@ -199,7 +202,7 @@ def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
     flags = ("--env=atari/Pong", "--run_dir=r", "--preset=paper", "--agent=a3c", "--total_steps=10_000_000")
     assert main(*flags, "--noentropy_in_trust_region", "--gamma=0.9") == 0
     given = {"env": "atari/Pong", "preset": "paper", "agent": "a3c", "entropy_in_trust_region": False, "gamma": 0.9}
-    options = {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None, "repair": []} | DEVICE
+    options = {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None, "repair": []} | WHERE
     assert ran == [(make_settings(given), Path("r"), options)]
 
 
@@ -288,7 +291,7 @@ def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_pat
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("env", ["atari/Pong", "minatar/breakout"])
 def test_one_seed_on_one_thread_gives_one_progress_file(env, precision, tmp_path):
-    flags = [f"--env={env}", f"--precision={precision}", "--seed=5", "--threads=1", "--num_envs=2", "--total_steps=400"]
+    flags = [f"--env={env}", f"--precision={precision}", "--seed=5", "--threads=1", "--num_envs=2", "--total_steps=240"]
     flags += ["--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
     # A replay in a file changes nothing either.
     for name, place in (("one", []), ("two", [f"--replay_file={tmp_path}/replay"])):

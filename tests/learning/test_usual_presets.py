@@ -30,13 +30,18 @@ def score(env: str, seed: int, folder: Path) -> float:
     return result.mean
 
 
-@pytest.mark.parametrize("env", [*TASKS, *(pytest.param(env, marks=pytest.mark.learning) for env in BEGUN)])
+def test_the_usual_preset_solves_cartpole(tmp_path: Path) -> None:
+    assert score("CartPole-v1", 0, tmp_path) >= TASKS["CartPole-v1"]["at_least"]
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("env", BEGUN)
 def test_the_usual_preset_learns_it(env: str, tmp_path: Path) -> None:
-    assert score(env, 0, tmp_path) >= (TASKS | BEGUN)[env]["at_least"]
+    assert score(env, 0, tmp_path) >= BEGUN[env]["at_least"]
 
 
 @pytest.mark.learning
 @pytest.mark.parametrize("env", TASKS)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_it_solves_it_with_each_seed(env: str, seed: int, tmp_path: Path) -> None:
     assert score(env, seed, tmp_path) >= TASKS[env]["at_least"]

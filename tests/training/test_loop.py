@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.training.actor import Actor, NonFiniteError
+from acer_tf.training.actor import NonFiniteError
+from acer_tf.training.collector import collector_of
 from acer_tf.training.loop import Loop
 from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of, same
 
@@ -16,10 +17,10 @@ def loop_of(
     """Environment e's reward in row n is 1000 e + n."""
     replay = replay_of(num_envs, capacity, unroll_length)
     rows = [[Row(1000.0 * env + n) for n in range(500)] for env in range(num_envs)]
-    actor = Actor(ScriptedEnvironment(rows), act, replay, 0)
+    collector = collector_of(ScriptedEnvironment(rows), act, replay, 0)
     agent = agent or LightAgent(SPEC)
     return Loop(
-        actor,
+        collector,
         agent,
         replay,
         unroll_length=unroll_length,
@@ -185,7 +186,7 @@ def test_an_interrupted_interval_continues_where_it_stopped():
     state = whole.state()
     assert json.loads(json.dumps(state)) == state
     resumed = loop_of(ratio=2.0, seed=99, agent=whole.agent)
-    resumed.actor, resumed.replay = whole.actor, whole.replay
+    resumed.collector, resumed.replay = whole.collector, whole.replay
     resumed.restore(state)
     assert resumed.state() == whole.state()
     assert resumed.take_diagnostics() == whole.take_diagnostics()
@@ -212,7 +213,7 @@ def test_the_batches_of_an_iteration_are_those_drawn_one_after_the_other():
     expected = []
     alone = loop_of(ratio=4.0)
     for _ in range(20):
-        alone.actor.collect(4)
+        alone.collector.collect(4)
         due = alone.replays_due()
         expected += [alone.replay.latest(), *(alone.replay.sample() for _ in range(due))]
     assert len(expected) > 60

@@ -21,9 +21,9 @@ from acer_tf.recurrent import UNITS, RecurrentNetwork
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training import evaluation
-from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.collector import collector_of
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import export_policy
 from acer_tf.training.loop import Loop
@@ -68,10 +68,10 @@ def test_the_state_is_reset_after_a_masked_row_and_never_at_a_lost_life() -> Non
         [Row(), Row(0.0, "cut"), Row(), Row(), Row(), Row(), Row(1.0, "over")],
     ]
     replay = TrajectoryReplay(SPEC, 2, 40, 4, 0, state_size=1, burn_in=2)
-    actor = Actor(ScriptedEnvironment(scripts), counting, replay, seed=0)
-    actor.collect(4)
+    collector = collector_of(ScriptedEnvironment(scripts), counting, replay, seed=0)
+    collector.collect(4)
     first = replay.latest()
-    actor.collect(4)
+    collector.collect(4)
     assert [row[0] for row in seen] == [0, 1, 2, 3, 4, 0, 1, 2]
     assert [row[1] for row in seen] == [0, 1, 2, 0, 1, 2, 3, 4]
     assert first.memory.state[:, 0].tolist() == [0, 0]
@@ -79,7 +79,7 @@ def test_the_state_is_reset_after_a_masked_row_and_never_at_a_lost_life() -> Non
     latest = replay.latest()
     assert latest.memory.state[:, 0].tolist() == [4, 1]
     assert latest.memory.carry.tolist() == [[True, False, True, True, True], [True] * 5]
-    actor.collect(4)
+    collector.collect(4)
     drawn = replay.sample()  # of the only two starts followed by 2 + 4 rows
     assert drawn.memory.carry.shape == (2, 7)
     assert drawn.memory.state[0, 0] in (0, 4)
@@ -91,10 +91,10 @@ def test_a_resumed_actor_begins_with_a_zero_state(tmp_path: Path) -> None:
         return action, behaviour, state + 1
 
     before = TrajectoryReplay(SPEC, 1, 40, 4, 0, state_size=1, burn_in=2)
-    Actor(ScriptedEnvironment([[]]), counting, before, 0).collect(4)
+    collector_of(ScriptedEnvironment([[]]), counting, before, 0).collect(4)
     after = TrajectoryReplay(SPEC, 1, 40, 4, 0, state_size=1, burn_in=2)
     after.restore(tmp_path, before.save(tmp_path))
-    Actor(ScriptedEnvironment([[]]), counting, after, 0).collect(4)
+    collector_of(ScriptedEnvironment([[]]), counting, after, 0).collect(4)
     assert after.latest().memory.state.tolist() == [[0]]
     window = after.sample()  # 4 rows, the seam, then the first of the new episode
     assert window.memory.carry.tolist() == [[True, True, True, True, True, False, True]]
@@ -109,9 +109,9 @@ def test_what_acting_recorded_is_what_the_update_computes(burn_in: int) -> None:
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
     head = agent.network._top.get_layer("policy")
     head.kernel.assign(1000 * head.kernel)
-    actor = Actor(env, agent.act, replay, seed=0)
+    collector = collector_of(env, agent.act, replay, seed=0)
     for _ in range(12):
-        actor.collect(5)
+        collector.collect(5)
     env.close()
     windows = [replay.latest(), *(replay.sample() for _ in range(20))]
     inner = [~window.memory.carry[:, -5:] for window in windows]
@@ -130,9 +130,9 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
     settings = settings_of()
     env = envs.make(settings.env, 2, 0)
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
-    actor, checkpoints = Actor(env, agent.act, replay, seed=0), Checkpoints(tmp_path)
+    collector, checkpoints = collector_of(env, agent.act, replay, seed=0), Checkpoints(tmp_path)
     for count in range(1, 31):  # past the ring's end
-        actor.collect(5)
+        collector.collect(5)
         if count % 10 == 0:
             checkpoints.save(Snapshot({}, {}), replay, count)
     env.close()
@@ -184,9 +184,9 @@ def test_each_environment_has_its_updates_from_its_state(tmp_path: Path) -> None
     settings = settings_of(trajectories_per_update=1, num_envs=3, replay_ratio=2.0)
     env = envs.make(settings.env, 3, 0)
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
-    actor = Actor(env, agent.act, replay, seed=0)
-    actor.collect(5)
-    actor.collect(5)
+    collector = collector_of(env, agent.act, replay, seed=0)
+    collector.collect(5)
+    collector.collect(5)
     env.close()
     every = replay.latest()
     assert np.abs(np.diff(every.memory.state, axis=0)).max(axis=1).all()

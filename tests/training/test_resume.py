@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.settings import make_settings
-from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.collector import collector_of
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import _assign
 from acer_tf.types import Trajectory
@@ -184,7 +184,7 @@ def collected(end):
     """The rows of episodes that end in this way at row LAST."""
     replay = replay_of(2)
     script = [*ROWS[:-1], ROWS[-1]._replace(end=end), *LATER]
-    Actor(ScriptedEnvironment([script] * 2), act, replay, seed=4).collect(len(ROWS) + 1 + len(LATER))
+    collector_of(ScriptedEnvironment([script] * 2), act, replay, seed=4).collect(len(ROWS) + 1 + len(LATER))
     return replay
 
 
@@ -193,9 +193,9 @@ def across_a_seam(tmp_path_factory):
     """The same rows from two processes: the second one's environments start where the first one's would reset."""
     folder = tmp_path_factory.mktemp("seam")
     before, after = replay_of(2), replay_of(2, seed=1)
-    Actor(ScriptedEnvironment([ROWS] * 2), act, before, seed=4).collect(len(ROWS))
+    collector_of(ScriptedEnvironment([ROWS] * 2), act, before, seed=4).collect(len(ROWS))
     after.restore(folder, before.save(folder))
-    Actor(ScriptedEnvironment([LATER] * 2, first=len(ROWS) + 1), act, after, seed=4).collect(len(LATER))
+    collector_of(ScriptedEnvironment([LATER] * 2, first=len(ROWS) + 1), act, after, seed=4).collect(len(LATER))
     return after
 
 

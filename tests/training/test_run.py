@@ -330,7 +330,7 @@ def test_a_resumed_run_has_other_episodes_than_it_began_with(stopped, monkeypatc
         run.envs, "make", lambda env, n, seed, **more: (seeds.append(seed), make(env, n, seed, **more))[1]
     )
     train(small_settings(), run_dir, quiet=True)
-    assert seeds[-1] == (0, steps)
+    assert seeds[-1] == (0, steps, 0)
 
 
 def test_a_shorter_progress_file_is_refused_and_kept(stopped, capsys):

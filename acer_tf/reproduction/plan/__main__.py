@@ -15,9 +15,9 @@ from acer_tf import envs
 from acer_tf.reproduction.plan.measure import Measured, bytes_in
 from acer_tf.settings_record import settings_from
 from acer_tf.torsos import torso_of
-from acer_tf.training.actor import Actor
 from acer_tf.training.build import make_agent, make_loop, make_replay
 from acer_tf.training.checkpoint import Checkpoints, Snapshot
+from acer_tf.training.collector import collector_of
 from acer_tf.training.device import find_device, use_device
 from acer_tf.training.export import export_policy
 from acer_tf.training.loop import Loop
@@ -47,8 +47,8 @@ def main() -> None:
     env = envs.make(
         settings.env, settings.num_envs, settings.seed, atari_preset=settings.atari_preset, threads=emulators
     )
-    actor = Actor(env, agent.act, replay, seed=0)
-    before, after = (make_loop(small, actor, agent, replay, replay_start=start) for start in (sys.maxsize, 0))
+    collector = collector_of(env, agent.act, replay, seed=0)
+    before, after = (make_loop(small, collector, agent, replay, replay_start=start) for start in (sys.maxsize, 0))
     before.iterate()
     while settings.replay_ratio and not after.updates["replay"]:
         after.iterate()
@@ -63,7 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         checkpoint, policy = Path(name, "checkpoint"), Path(name, "policy")
         arrays = {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
-        Checkpoints(checkpoint).save(Snapshot(arrays, {"actor": actor.state(), "loop": after.state()}), None, 0)
+        Checkpoints(checkpoint).save(Snapshot(arrays, {"actor": collector.state(), "loop": after.state()}), None, 0)
         export_policy(agent.network, policy, policy_metadata(settings, 0))
         pace = [statistics.median(found) for found in zip(*rounds, strict=True)]
         found = Measured(pace[0], pace[1], bytes_in(checkpoint), bytes_in(policy))
@@ -71,10 +71,10 @@ def main() -> None:
 
 
 def _seconds_per_step(loop: Loop, at_least: float) -> float:
-    steps, began = loop.actor.steps, time.perf_counter()
+    steps, began = loop.collector.steps, time.perf_counter()
     while (seconds := time.perf_counter() - began) < at_least:
         loop.iterate()
-    return seconds / (loop.actor.steps - steps)
+    return seconds / (loop.collector.steps - steps)
 
 
 if __name__ == "__main__":

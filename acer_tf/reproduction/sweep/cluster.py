@@ -64,8 +64,3 @@ def complaint(probe: Path, needs: tuple[str, ...]) -> str:
         if not os.path.exists(path):
             return f"{path} does not exist there: every node needs the same installation"
     return ""
-
-
-def first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -7,20 +7,17 @@ alive, so every node must first be seen to respect locks.
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
-from acer_tf.reproduction.sweep.cluster import complaint, first_line, place_probe, run_task
+from acer_tf.reproduction.sweep.cluster import complaint, place_probe, run_task
+from acer_tf.training.ray_connection import ClusterError, connect, first_line
 
 _PROBE_SECONDS = 120.0
-_ANSWER_SECONDS = 10.0
-_RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
 
 
 class RayLauncher:
@@ -46,23 +43,10 @@ class RayLauncher:
         self._gpus = gpus_per_cell
         self._tasks: dict[Any, str] = {}
         self._probe = Path()
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if address == "local":
-            # Otherwise Ray's servers listen on all interfaces. Ray reads this when it is imported, in every process.
-            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         try:
-            import ray
-        except ImportError as error:
-            raise SweepError("--launcher=ray needs Ray: pip install 'acer_tf[ray]'") from error
-        self._ray = ray
-        _require_answer(address)
-        handler = signal.getsignal(signal.SIGTERM)
-        try:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
-        except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
-            raise SweepError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
-        finally:
-            signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
+            ray = self._ray = connect(address)
+        except ClusterError as error:
+            raise SweepError(error) from error
         self._task = ray.remote(max_retries=0)(_run)
         self._check_node = ray.remote(max_retries=0, num_cpus=0)(complaint)
 
@@ -130,17 +114,6 @@ class RayLauncher:
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
-
-
-def _require_answer(address: str) -> None:
-    """Checks that something listens at host:port; Ray itself would retry for many minutes."""
-    if address in ("local", "auto"):
-        return
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise SweepError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
 
 
 def _resources(amounts: Mapping[str, float]) -> str:

@@ -1,18 +1,18 @@
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from acer_tf.training.actor import Actor, NonFiniteError
+from acer_tf.training.actor import NonFiniteError, _require_finite
+from acer_tf.training.collector import collector_of
 from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of, same
 
 LIFE = Row(1.0, "life")
 
 
-def actor_on(scripts, replay=None, seed=0, first=0.0, policy=act):
+def collector_on(scripts, replay=None, seed=0, first=0.0, policy=act):
     env = ScriptedEnvironment(scripts, first)
-    return Actor(env, policy, replay or replay_of(len(scripts)), seed)
+    return collector_of(env, policy, replay or replay_of(len(scripts)), seed)
 
 
 def test_replay_receives_every_row_as_the_environments_answered_it():
@@ -26,8 +26,8 @@ def test_replay_receives_every_row_as_the_environments_answered_it():
 
     replay = replay_of(2, unroll_length=6)
     scripts = [[Row(1.0), Row(2.0, "life"), Row(3.0, "over"), Row(4.0)], [Row(5.0, "cut"), Row(6.0), Row(7.0, "over")]]
-    actor = actor_on(scripts, replay, policy=policy)
-    actor.collect(6)
+    env = ScriptedEnvironment(scripts)
+    collector_of(env, policy, replay, 0).collect(6)
     rows = replay.latest()
     assert rows.reward.tolist() == [[1, 2, 3, 0, 4, 0], [5, 0, 6, 7, 0, 0]]
     assert rows.discount.tolist() == [[1, 0, 0, 1, 1, 1], [1, 1, 1, 0, 1, 1]]
@@ -37,7 +37,7 @@ def test_replay_receives_every_row_as_the_environments_answered_it():
         assert observation.tolist() == [[0, t], [1, t]]
         assert rows.action[:, t].tolist() == action.tolist()
         assert rows.behaviour[:, t].tolist() == behaviour.tolist()
-    assert [a.tolist() for a in actor._env.actions] == rows.action.T.tolist()
+    assert [a.tolist() for a in env.actions] == rows.action.T.tolist()
     replay.check_valid()
 
 
@@ -47,35 +47,35 @@ def test_returns_and_lengths_are_of_whole_episodes_without_masked_rows():
         [Row(1.0), LIFE, Row(1.5, "over"), Row(10.0), Row(-4.0, "cut"), Row(100.0)],
         [Row(0.5), LIFE, LIFE, Row(0.0, "over"), Row(1000.0)],
     ]
-    actor = actor_on(scripts)
+    collector = collector_on(scripts)
     for _ in range(7):  # episodes continue from one unroll to the next
-        actor.collect(1)
-    assert list(actor.recent_returns) == [3.5, 2.5, 6.0]
-    assert list(actor.recent_lengths) == [3, 4, 2]
-    assert actor.games == 3
-    assert actor.steps == 2 * 7 - 3
-    actor.collect(1)
-    assert actor.steps == 2 * 8 - 3
-    assert actor.take_returns() == [3.5, 2.5, 6.0]
-    assert actor.take_returns() == []
+        collector.collect(1)
+    assert list(collector.recent_returns) == [3.5, 2.5, 6.0]
+    assert list(collector.recent_lengths) == [3, 4, 2]
+    assert collector.games == 3
+    assert collector.steps == 2 * 7 - 3
+    collector.collect(1)
+    assert collector.steps == 2 * 8 - 3
+    assert collector.take_returns() == [3.5, 2.5, 6.0]
+    assert collector.take_returns() == []
 
 
 def test_the_recent_episodes_are_the_last_hundred():
-    actor = actor_on([[Row(float(n), "over") for n in range(150)]])
-    actor.collect(299)
-    assert list(actor.recent_returns) == [float(n) for n in range(50, 150)]
-    assert len(actor.recent_lengths) == 100
-    assert actor.games == actor.steps == 150
-    assert len(actor.take_returns()) == 150
+    collector = collector_on([[Row(float(n), "over") for n in range(150)]])
+    collector.collect(299)
+    assert list(collector.recent_returns) == [float(n) for n in range(50, 150)]
+    assert len(collector.recent_lengths) == 100
+    assert collector.games == collector.steps == 150
+    assert len(collector.take_returns()) == 150
 
 
 def test_counters_are_restored_and_unfinished_episodes_are_not():
-    actor = actor_on([[Row(2.0, "over"), Row(50.0), Row(50.0)]])
-    actor.collect(4)
-    state = json.loads(json.dumps(actor.state()))
-    resumed = actor_on([[Row(3.0), Row(4.0, "over")]], actor._replay)
+    collector = collector_on([[Row(2.0, "over"), Row(50.0), Row(50.0)]])
+    collector.collect(4)
+    state = json.loads(json.dumps(collector.state()))
+    resumed = collector_on([[Row(3.0), Row(4.0, "over")]], collector._replay)
     resumed.restore(state)
-    assert resumed.state() == actor.state()
+    assert resumed.state() == collector.state()
     resumed.collect(3)
     assert list(resumed.recent_returns) == [2.0, 7.0]
     assert list(resumed.recent_lengths) == [1, 2]
@@ -84,13 +84,13 @@ def test_counters_are_restored_and_unfinished_episodes_are_not():
 
 
 @pytest.mark.parametrize("end", ["", "cut", "over", "life"])
-def test_a_resumed_actor_separates_its_new_episodes_by_a_masked_row(end, tmp_path):
+def test_a_resumed_run_separates_its_new_episodes_by_a_masked_row(end, tmp_path):
     before = replay_of(1, unroll_length=4)
-    actor_on([[Row(1.0), Row(2.0, end)]], before).collect(2)
+    collector_on([[Row(1.0), Row(2.0, end)]], before).collect(2)
     state = before.save(tmp_path)
     after = replay_of(1, unroll_length=4, seed=9)
     after.restore(tmp_path, state)
-    actor_on([[Row(8.0)]], after, first=70.0).collect(1)
+    collector_on([[Row(8.0)]], after, first=70.0).collect(1)
     rows = after.latest()
     assert rows.reward.tolist() == [[1, 2, 0, 8]]
     assert rows.discount.tolist() == [[1, 0 if end in ("over", "life") else 1, 1, 1]]
@@ -102,41 +102,40 @@ def test_a_resumed_actor_separates_its_new_episodes_by_a_masked_row(end, tmp_pat
 def test_actions_depend_on_the_seed_and_the_row_alone():
     def rows(seed, unrolls):
         replay = replay_of(2, unroll_length=12)
-        actor = actor_on([[Row(), Row(0, "over")], []], replay, seed)
+        collector = collector_on([[Row(), Row(0, "over")], []], replay, seed)
         for unroll in unrolls:
-            actor.collect(unroll)
+            collector.collect(unroll)
         return replay.latest()
 
     assert same(rows(3, [12]), rows(3, [5, 1, 6]))
     assert not np.array_equal(rows(3, [12]).action, rows(4, [12]).action)
     seeds = []
-    actor = actor_on([[]], seed=7, policy=lambda o, seed, state: (seeds.append(seed), act(o, seed, state))[1])
-    actor.collect(3)
-    actor.collect(2)
+    collector = collector_on([[]], seed=7, policy=lambda o, seed, state: (seeds.append(seed), act(o, seed, state))[1])
+    collector.collect(3)
+    collector.collect(2)
     assert [s.tolist() for s in seeds] == [[7, n] for n in range(5)]
     assert {s.dtype for s in seeds} == {np.dtype(np.int32)}
 
 
 def test_each_unroll_is_a_segment():
     replay = replay_of(1, unroll_length=3)
-    actor = actor_on([[]], replay)
+    collector = collector_on([[]], replay)
     for _ in range(4):
-        actor.collect(3)
+        collector.collect(3)
     assert replay._segments.starts.tolist() == [0, 3, 6, 9]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_the_first_quantity_that_is_not_finite_is_named(value):
     with pytest.raises(NonFiniteError, match=rf"^reward is {value}, at step 2$"):
-        actor_on([[Row(), Row(), Row(value)], []][:1]).collect(4)
+        collector_on([[Row(), Row(), Row(value)], []][:1]).collect(4)
     with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step 0$"):
-        actor_on([[]], first=value).collect(1)
+        collector_on([[]], first=value).collect(1)
     broken = (np.zeros(1, np.int32), np.array([[0.5, value, 0.5]], np.float32), np.zeros((1, 0), np.float32))
     with pytest.raises(NonFiniteError, match=rf"^policy is {value}, at step 0$"):
-        actor_on([[]], policy=lambda *_: broken).collect(1)
+        collector_on([[]], policy=lambda *_: broken).collect(1)
 
 
 def test_pixels_are_not_checked_for_nan():
-    actor = Actor(SimpleNamespace(num_envs=1), act, replay_of(1), 0)
-    actor._require_finite("observation", np.zeros((1, 4), np.uint8))
-    actor._require_finite("observation", np.zeros((1, 4), bool))
+    _require_finite("observation", np.zeros((1, 4), np.uint8), 0)
+    _require_finite("observation", np.zeros((1, 4), bool), 0)

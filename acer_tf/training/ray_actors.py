@@ -1,0 +1,173 @@
+"""Actors on a Ray cluster, each in a process of its own, while this process learns.
+
+The weights go out once per iteration as one object. An actor that dies or hangs is replaced; its environments start
+anew, which the replay sees as a truncation, and the rows of the others are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from acer_tf import envs
+from acer_tf.agents.agent import Agent
+from acer_tf.settings import Settings
+from acer_tf.training.actor import Request, Unroll
+from acer_tf.training.build import make_actor, make_agent
+from acer_tf.training.device import CPU, use_device
+from acer_tf.training.ray_connection import ClusterLost, first_line, require_cluster
+from acer_tf.training.threads import use_threads
+from acer_tf.types import EnvironmentSpec
+
+ATTEMPTS = 3  # at one unroll of one actor
+START_SECONDS = 300.0  # an actor may take this long to start, imports included
+_KILL_SECONDS = 10.0
+_CHECK_SECONDS = 5.0  # a minute after the loss of its cluster, Ray ends the process
+
+
+class RayActors:
+    """`settings.actors` actors on the nodes of a cluster, which take one core each.
+
+    Args:
+        ray: connected: see `ray_connection.connect`.
+        settings: resolved.
+        agent: whose policy acts.
+        steps: of the run so far.
+        timeout: seconds to wait for an unroll before an actor is replaced.
+        factory: see `envs.make`.
+    """
+
+    def __init__(
+        self,
+        ray: ModuleType,
+        settings: Settings,
+        agent: Agent,
+        steps: int,
+        *,
+        timeout: float,
+        factory: envs.EnvFactory | None = None,
+    ) -> None:
+        self._ray, self._agent, self._timeout = ray, agent, timeout
+        # What the package needs beside its own modules may stand in the folder of this process.
+        path = [os.path.abspath(folder) for folder in sys.path]
+        self._arguments = settings, agent.network.spec, factory, path
+        self._remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(_Remote)
+        self._actors = [self._remote.remote(*self._arguments, steps, group) for group in range(settings.groups)]
+        self._states: list[np.ndarray | None] = [None] * settings.groups  # recurrent, after the last unroll
+        self._places: list[Any] = [actor.place.remote() for actor in self._actors]  # nodes and process ids
+        self._notes: list[str] = []
+        self._address, self._checked = ray.get_runtime_context().gcs_address, time.monotonic()
+
+    def begin(self, request: Request) -> None:
+        self._request = request
+        self._weights = self._ray.put([np.asarray(weight.value) for weight in self._agent.network.model.weights])
+        self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
+
+    def take(self) -> Unroll:
+        """See `Actors`.
+
+        Raises:
+            ClusterLost: the cluster does not answer, or an actor could not be replaced.
+        """
+        if time.monotonic() - self._checked > _CHECK_SECONDS:
+            require_cluster(self._address)
+            self._checked = time.monotonic()
+        unrolls: dict[int, Unroll] = {}
+        for _ in range(ATTEMPTS):
+            lost = self._gather(unrolls)
+            if not lost:
+                ordered = [unrolls[group] for group in range(len(self._actors))]
+                self._states = [unroll.state[1] for unroll in ordered]
+                return Unroll.joined(ordered)
+            for group, why in lost.items():
+                self._notes.append(f"actor {group} {why}: another takes its place, with new episodes")
+                self._replace(group)
+        group, why = next(iter(lost.items()))
+        raise ClusterLost(f"actor {group} {why}, as did {ATTEMPTS - 1} others in its place")
+
+    def take_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
+
+    def close(self) -> None:
+        self._ray.shutdown()  # this ends the actors
+
+    def _gather(self, unrolls: dict[int, Unroll]) -> dict[int, str]:
+        """Waits for the unrolls that are missing; returns why some still are."""
+        exceptions = self._ray.exceptions
+        missing = [group for group in range(len(self._actors)) if group not in unrolls]
+        for found, seconds in ((self._places, START_SECONDS), (self._begun, self._timeout)):
+            self._ray.wait([found[group] for group in missing], num_returns=len(missing), timeout=seconds)
+        lost = {}
+        for group in missing:
+            try:
+                unrolls[group] = self._ray.get(self._begun[group], timeout=0)
+            except exceptions.RayTaskError as error:
+                raise error.cause from error  # what the environment or the policy raised
+            except exceptions.GetTimeoutError:
+                lost[group] = f"gave no unroll for {self._timeout:g} s"
+            except exceptions.RayError as error:
+                lost[group] = f"is gone ({first_line(error)})"
+        return lost
+
+    def _replace(self, group: int) -> None:
+        self._kill(group)
+        options = self._request.steps, group, self._states[group]
+        actor = self._actors[group] = self._remote.remote(*self._arguments, *options)
+        self._places[group] = actor.place.remote()
+        self._begun[group] = actor.unroll.remote(self._weights, self._request)
+
+    def _kill(self, group: int) -> None:
+        """Ends an actor, even if its process was stopped, which Ray's own request would not reach."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._ray.kill(self._actors[group])
+        try:
+            node, pid = self._ray.get(self._places[group], timeout=0)
+            there = NodeAffinitySchedulingStrategy(node, soft=False)
+            kill = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_kill)
+            self._ray.get(kill.remote(pid), timeout=_KILL_SECONDS)
+        except (self._ray.exceptions.RayError, TimeoutError, OSError):
+            pass  # it never began, or is gone with its node
+
+
+class _Remote:
+    """The process of one actor."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spec: EnvironmentSpec,
+        factory: envs.EnvFactory | None,
+        path: list[str],
+        steps: int,
+        group: int,
+        truncates: np.ndarray | None = None,
+    ) -> None:
+        sys.path += [folder for folder in path if folder not in sys.path]
+        use_device(CPU)
+        use_threads(1, settings.network)
+        self._agent = make_agent(settings, spec)
+        self._actor = make_actor(settings, self._agent.act, steps, group, factory=factory, truncates=truncates)
+
+    def place(self) -> tuple[str, int]:
+        """The node and the process id."""
+        import ray
+
+        return ray.get_runtime_context().get_node_id(), os.getpid()
+
+    def unroll(self, weights: list[np.ndarray], request: Request) -> Unroll:
+        for variable, weight in zip(self._agent.network.model.weights, weights, strict=True):
+            variable.assign(weight)
+        self._agent.schedule(request.steps)
+        return self._actor.unroll(request)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,84 @@
+"""Connects this process to a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from types import ModuleType
+from typing import Any
+
+_ANSWER_SECONDS = 10.0
+_RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
+
+
+class ClusterError(ValueError):
+    """Ray is not installed, or there is no cluster at the address."""
+
+
+class ClusterLost(ConnectionError):
+    """The cluster is gone, or has no room left; the run can continue on another."""
+
+
+def connect(address: str, actors: int = 0) -> ModuleType:
+    """The module `ray`, connected to a cluster.
+
+    Args:
+        address: "local" to start one that only this machine can reach, "auto" for that which it belongs to, or
+            host:port.
+        actors: how many there must be room for, at one core each.
+
+    Raises:
+        ClusterError: Ray is not installed, or there is no cluster at `address` that has so many cores.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    local = address == "local"
+    if local:
+        # Otherwise Ray's servers listen on all interfaces. Ray reads this when it is imported, in every process.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        raise ClusterError(f"--ray_address={address}: needs Ray: pip install 'acer_tf[ray]'") from error
+    if address not in ("local", "auto"):
+        try:
+            _call(address)
+        except (OSError, ValueError, OverflowError) as error:
+            raise ClusterError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        more: dict[str, Any] = {"include_dashboard": False, "num_cpus": actors or None} if local else {}
+        ray.init(address=address, log_to_driver=False, **more)
+    except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
+        raise ClusterError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
+    finally:
+        signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
+    cores = int(ray.cluster_resources().get("CPU", 0))
+    if cores < actors:
+        ray.shutdown()
+        raise ClusterError(f"--actors={actors}: the cluster has {cores} cores, and each actor takes one")
+    return ray
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def require_cluster(address: str) -> None:
+    """Checks that a cluster still answers.
+
+    Raises:
+        ClusterLost: it does not.
+    """
+    try:
+        _call(address)
+    except OSError as error:
+        raise ClusterLost(f"the Ray cluster is gone: {address} does not answer ({error})") from error
+
+
+def _call(address: str) -> None:
+    """Raises unless something listens at host:port; Ray itself would retry for many minutes."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()

@@ -1,0 +1,116 @@
+"""How the rate of one run grows with its actors, on Ray and with an environment as slow as a simulator.
+
+python -m benchmarks.actors --actors=1 --actors=2 --actors=4 --actors=8 --actors=16 --output=results/benchmark/actors
+
+Each actor has four environments that wait 20 ms per step. Writes actors.json, actors.md and figure.png.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from absl import flags
+
+from acer_tf.commands import cli
+
+ENVIRONMENTS = 4  # per actor
+WAIT_SECONDS = 0.02
+FLAGS = cli.new_flags()
+flags.DEFINE_multi_integer("actors", [1, 2, 4, 8, 16], "numbers of actors", flag_values=FLAGS)
+flags.DEFINE_integer("rows", 8, "rows of progress that count, after two that do not", 1, flag_values=FLAGS)
+flags.DEFINE_string("output", "my_results/benchmark/actors", "folder", flag_values=FLAGS)
+
+
+class Waits(gymnasium.Env[np.ndarray, np.int64]):
+    """Ends after 50 steps, each of which takes 20 ms and next to no computation."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    _steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        time.sleep(WAIT_SECONDS)
+        self._steps += 1
+        return np.full(4, self._steps / 50, np.float32), float(action), self._steps == 50, False, {}
+
+
+def rate(actors: int, rows: int) -> float:
+    """Steps per second of a run with so many actors."""
+    from acer_tf.settings import make_settings
+    from acer_tf.training.run import train
+
+    iteration = actors * ENVIRONMENTS * 20
+    seen: list[tuple[float, int]] = []
+    settings = make_settings(
+        env="Waits-v0",
+        preset="classic",
+        num_envs=actors * ENVIRONMENTS,
+        unroll_length=20,
+        actors=actors,
+        replay_ratio=1.0,
+        replay_start=20,
+        replay_capacity=1000,
+        log_interval=iteration,
+        total_steps=(rows + 3) * iteration,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+
+        def note(row: dict[str, Any]) -> None:
+            seen.append((time.monotonic(), row["steps"]))
+            print(f"{actors} actors: {row['steps']:,} steps, {row['steps_per_second']} steps/s", flush=True)
+
+        train(settings, Path(folder, "run"), threads=1, ray_address="local", quiet=True, env=Waits, on_row=note)
+    (began, before), (ended, after) = seen[1], seen[1 + rows]
+    return (after - before) / (ended - began)
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__, paths=("output",))
+    from acer_tf.files import write_whole
+    from acer_tf.training.records import run_document, write_json
+
+    rates = {actors: rate(actors, FLAGS.rows) for actors in sorted(set(FLAGS.actors))}
+    first = min(rates)
+    efficiency = {actors: found * first / (actors * rates[first]) for actors, found in rates.items()}
+    output = Path(FLAGS.output)
+    output.mkdir(parents=True, exist_ok=True)
+    measured = {"steps_per_second": rates, "efficiency": efficiency}
+    write_json(output / "actors.json", run_document({}, measured))
+    lines = ["| actors | steps/s | efficiency |", "|---|---|---|"]
+    lines += [f"| {actors} | {found:.1f} | {efficiency[actors]:.3f} |" for actors, found in rates.items()]
+    write_whole(output / "actors.md", "\n".join(lines) + "\n")
+    _draw(rates, output / "figure.png")
+    print("\n".join(lines))
+    return 0
+
+
+def _draw(rates: dict[int, float], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.5), layout="constrained")
+    axes = figure.subplots()
+    first = min(rates)
+    axes.plot(list(rates), [rates[first] / first * actors for actors in rates], color="0.7", label="linear")
+    axes.plot(list(rates), list(rates.values()), "o-", label="measured")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(list(rates), [str(actors) for actors in rates])
+    axes.set_xlabel(f"actors, each with {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step")
+    axes.set_ylabel("steps per second")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

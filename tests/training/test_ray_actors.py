@@ -1,0 +1,317 @@
+"""Actors apart from learning: the same rows in one process and on Ray, and what happens when an actor is lost."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from ray.cluster_utils import Cluster
+
+from acer_tf import envs
+from acer_tf.envs import EnvironmentFailure
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.settings import SettingsError, make_settings
+from acer_tf.training.actor import Actor, LocalActors, NonFiniteError
+from acer_tf.training.build import make_replay
+from acer_tf.training.checkpoint import Checkpoints
+from acer_tf.training.collector import Collector, collector_of
+from acer_tf.training.ray_connection import ClusterError
+from acer_tf.training.run import train
+from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
+
+ROOT = Path(__file__).parents[2]
+SMALL = {"num_envs": 4, "unroll_length": 5, "replay_start": 10, "replay_capacity": 100, "log_interval": 100}
+PONG = {**SMALL, "replay_ratio": 1.0, "total_steps": 200}
+TASKS = {
+    "minatar": {**SMALL, "env": "minatar/breakout", "replay_ratio": 2.0, "total_steps": 400},
+    "atari": {**PONG, "env": "atari/Pong"},
+    "control": {
+        **SMALL,
+        "env": "control/reacher3",
+        "agent": "acer_continuous",
+        "replay_ratio": 2.0,
+        "total_steps": 600,
+    },
+}
+
+
+# What an actor that collects ahead changes
+
+
+def test_the_lag_is_one_iteration():
+    """The k-th unroll is collected with the weights after k - 2 iterations' updates, the first two with the first."""
+    updates, seen = 0, []
+
+    def policy(observation, seed, state):
+        seen.append(updates)
+        return act(observation, seed, state)
+
+    for lagging, expected in ((False, [0, 1, 2, 3, 4]), (True, [0, 0, 1, 2, 3, 4])):
+        seen.clear()
+        collector = collector_of(ScriptedEnvironment([[]]), policy, replay_of(1), 0, lagging=lagging)
+        for done in range(5):
+            updates = done
+            collector.collect(3)
+        assert seen[::3] == expected
+        assert collector.steps == 15
+
+
+def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
+    scripts = [[Row(1.0), Row(2.0, "over"), Row(3.0), Row(4.0, "cut")], [Row(), Row(), Row(5.0, "life")]]
+    found = []
+    for lagging in (False, True):
+        replay = replay_of(2, unroll_length=12)
+        collector = collector_of(ScriptedEnvironment(scripts), act, replay, 3, lagging=lagging)
+        for _ in range(3):
+            collector.collect(4)
+        replay.check_valid()
+        found.append((replay.latest().arrays(), collector.state()))
+    for without, with_lag in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_array_equal(without, with_lag)
+    assert found[0][1] == found[1][1]
+
+
+def test_several_actors_fill_the_replay_in_the_order_of_the_environments():
+    scripts = [[Row(10.0 * env + n) for n in range(6)] for env in range(4)]
+    replay = replay_of(4, unroll_length=6)
+    groups = [Actor(ScriptedEnvironment(scripts[first : first + 2]), act, first) for first in (0, 2)]
+    Collector(LocalActors(groups), replay).collect(6)
+    assert replay.latest().reward.tolist() == [[10.0 * env + n for n in range(6)] for env in range(4)]
+    # Each samples by a seed of its own.
+    assert not np.array_equal(replay.latest().action[:2], replay.latest().action[2:])
+
+
+@pytest.mark.parametrize("end", ["", "cut", "over", "life"])
+def test_an_actor_in_the_place_of_another_truncates_its_episodes(end: str):
+    """Environment 1's actor is lost after two rows; environment 0 is not affected."""
+    replay = replay_of(2, unroll_length=6)
+    first, lost = (Actor(ScriptedEnvironment([[Row(1.0), Row(2.0, end)]]), act, 0) for _ in range(2))
+    actors = LocalActors([first, lost])
+    collector = Collector(actors, replay)
+    collector.collect(2)
+    actors._actors = [first, Actor(ScriptedEnvironment([[Row(7.0)]], 70.0), act, 0, truncates=np.zeros((1, 0)))]
+    collector.collect(4)
+    rows = replay.latest()
+    over = end in ("cut", "over")
+    assert rows.mask.tolist() == [[True, True, not over, True, True, True], [True, True, False, True, True, True]]
+    assert rows.discount[1].tolist() == [1, 0 if end in ("over", "life") else 1, 1, 1, 1, 1]
+    assert rows.reward[1].tolist() == [1, 2, 0, 7, 0, 0]
+    assert rows.observation[1, :, 1].tolist() == [0, 1, 2, 70, 71, 72, 73]
+    assert collector.steps == int(rows.mask.sum())
+    assert list(collector.recent_returns) == ([3.0, 3.0] if over else [])
+    assert collector._return.tolist() == [3.0 if not over else 0.0, 7.0]  # the lost episode's rewards do not count
+    assert collector._length.tolist() == [6 if not over else 3, 3]
+    replay.check_valid()
+
+
+def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_bootstrap():
+    def counting(observation, seed, state):
+        action, behaviour, _ = act(observation, seed, state)
+        return action, behaviour, state + 1
+
+    left = np.full((1, 1), 9, np.float32)
+    replay = TrajectoryReplay(ScriptedEnvironment([[]]).spec, 1, 40, 4, 0, state_size=1, burn_in=2)
+    collector = collector_of(ScriptedEnvironment([[]]), counting, replay, 0)
+    collector.collect(4)
+    collector._actors = LocalActors([Actor(ScriptedEnvironment([[]]), counting, 0, 1, left)])
+    collector.collect(4)
+    memory = replay.latest().memory
+    assert memory.state.tolist() == [[9]]
+    assert memory.carry.tolist() == [[True, False, True, True, True]]  # zeros from the first new observation on
+
+
+# The same rows in this process and on Ray
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of this machine whose first node takes no actor."""
+    handler = signal.getsignal(signal.SIGTERM)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster.add_node(num_cpus=4)
+    yield cluster
+    cluster.shutdown()
+    signal.signal(signal.SIGTERM, handler)  # every node puts its own there
+
+
+def both(values: dict, folder: Path, address: str, interrupt: int = 0) -> list[list[dict[str, str]]]:
+    """progress.csv, times aside, of a run whose two actors are in one process, and of the same on Ray."""
+    found = []
+    for where in ("", address):
+        run_dir = folder / ("there" if where else "here")
+        settings = make_settings(values, actors=2)
+        if interrupt:
+
+            def stop(row):
+                if row["steps"] >= interrupt:
+                    raise InterruptedError
+
+            with pytest.raises(InterruptedError):
+                train(settings, run_dir, threads=1, ray_address=where, quiet=True, on_row=stop)
+        train(settings, run_dir, threads=1, ray_address=where, quiet=True)
+        check_progress(run_dir, settings)
+        found.append(timeless(run_dir))
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_actors_on_ray_collect_what_they_would_in_one_process(task: str, tmp_path: Path, cluster: Cluster):
+    here, there = both(TASKS[task], tmp_path, cluster.address, interrupt=200 if task == "minatar" else 0)
+    assert here == there
+    assert int(here[-1]["replay_updates"]) > 5
+
+
+def timeless_with(values: dict, folder: Path, **other: int) -> list[dict[str, str]]:
+    run_dir = folder / "-".join(f"{name}{value}" for name, value in other.items())
+    train(make_settings(values, **other), run_dir, threads=1, quiet=True)
+    return timeless(run_dir)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"agent": "dqn", "preset": "ddqn_proportional"}, {"network": "small_lstm", "burn_in": 5}],
+    ids=["by priority", "recurrent"],
+)
+def test_other_agents_act_on_ray(values: dict, tmp_path: Path, cluster: Cluster):
+    here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address)
+    assert here == there
+
+
+def test_one_actor_is_a_lag_of_one(tmp_path: Path):
+    values = TASKS["minatar"]
+    lag = timeless_with(values, tmp_path, acting_lag=1)
+    assert lag == timeless_with(values, tmp_path, actors=1)
+    assert lag != timeless_with(values, tmp_path, acting_lag=0)
+
+
+# Faults
+
+
+def remote_actors() -> list[psutil.Process]:
+    """The processes of the actors that Ray runs for this process, ready to act."""
+    children = psutil.Process().children(recursive=True)
+    return [process for process in children if " ".join(process.cmdline()).startswith("ray::_Remote")]
+
+
+def history(run_dir: Path) -> list[str]:
+    document = json.loads((run_dir / "run.json").read_text())
+    return [note for entry in document.get("history", []) for note in entry["notes"]]
+
+
+def test_an_actor_that_hangs_is_replaced(tmp_path: Path, cluster: Cluster):
+    settings = small_settings(actors=2, total_steps=600)
+    hung: list[psutil.Process] = []
+
+    def row(_):
+        if not hung:
+            hung.append(remote_actors()[0])
+            hung[0].send_signal(signal.SIGSTOP)
+
+    train(settings, tmp_path / "run", ray_address=cluster.address, actor_timeout=5.0, quiet=True, on_row=row)
+    check_progress(tmp_path / "run", settings)
+    (note,) = history(tmp_path / "run")
+    assert note.endswith(" gave no unroll for 5 s: another takes its place, with new episodes")
+    assert not hung[0].is_running() or hung[0].status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, cluster: Cluster):
+    """Four environments, two of them on the node that dies; CartPole's own episodes end with a discount of 0."""
+    settings = small_settings(num_envs=4, actors=2, total_steps=600, replay_capacity=400)
+    other = cluster.add_node(num_cpus=4)
+    rows = []
+
+    def row(values):
+        rows.append(values["steps"])
+        if len(rows) == 1:
+            cluster.remove_node(other, allow_graceful=False)
+        if len(rows) == 4:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True, on_row=row)
+    (note,) = history(tmp_path / "run")
+    lost = int(note.split()[1])
+    replay = make_replay(settings, envs.spec("CartPole-v1"))
+    Checkpoints(tmp_path / "run" / "checkpoints").restore(replay)
+    rows_of_all = np.arange(replay.rows)
+    discount, mask = (replay._gather(name, rows_of_all) for name in ("discount", "mask"))
+    truncated = (~mask[:, 1:] & (discount[:, :-1] == 1)).sum(axis=1)
+    assert truncated.tolist() == [int(env // 2 == lost) for env in range(4)]
+    train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True)
+    check_progress(tmp_path / "run", settings)
+    assert len(history(tmp_path / "run")) == 1
+
+
+def test_a_lost_cluster_ends_the_run_after_a_checkpoint(tmp_path: Path):
+    code = f"""
+import os, pathlib, psutil
+from acer_tf.commands.train import run
+from tests.training.scripted import small_settings
+
+def lose(row):
+    if row["steps"] > 300:
+        for process in psutil.Process().children(recursive=True):
+            if "gcs_server" in process.name():
+                process.kill()
+                process.wait()
+
+settings = small_settings(actors=2, total_steps=1_000_000, log_interval=100)
+run_dir = pathlib.Path({str(tmp_path / "run")!r})
+os._exit(run(settings, run_dir, ray_address="local", quiet=True, on_row=lose))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("error: stopped: the Ray cluster is gone: ")
+    assert line.endswith("; the same command continues from the last checkpoint")
+    assert Checkpoints(tmp_path / "run" / "checkpoints").restore(None).state["actor"]["steps"] > 300
+
+
+class Fails(CartPoleEnv):
+    """Raises in its thirtieth step."""
+
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 30:
+            raise ValueError("no more steps")
+        return super().step(action)
+
+
+class Diverges(CartPoleEnv):
+    """Gives a reward of NaN in its thirtieth step."""
+
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        observation, reward, *rest = super().step(action)
+        return observation, reward if self.count != 30 else float("nan"), *rest
+
+
+@pytest.mark.parametrize("on_ray", [False, True])
+def test_an_error_in_an_actor_ends_the_run_as_it_would_here(on_ray: bool, tmp_path: Path, cluster: Cluster):
+    settings, where = small_settings(actors=2), cluster.address if on_ray else ""
+    with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed .*: ValueError: no more steps$") as error:
+        train(settings, tmp_path / "run", ray_address=where, quiet=True, env=Fails)
+    assert "no more steps" in str(error.value.__cause__)
+    with pytest.raises(NonFiniteError, match=r"^reward is nan, at step \d+$"):
+        train(settings, tmp_path / "other", ray_address=where, quiet=True, env=Diverges)
+
+
+def test_ray_without_actors_or_without_a_cluster_is_refused_before_anything_is_written(tmp_path: Path):
+    run_dir = tmp_path / "run"
+    with pytest.raises(SettingsError, match=r"^--ray_address=local: has no effect with --actors=0; give the number"):
+        train(small_settings(), run_dir, ray_address="local")
+    with pytest.raises(SettingsError, match=r"^--actors=3: must divide --num_envs=2, or be 0$"):
+        small_settings(actors=3)
+    with pytest.raises(ClusterError, match=r"^--ray_address=127.0.0.1:1: .* give local, auto, or host:port"):
+        train(small_settings(actors=2), run_dir, ray_address="127.0.0.1:1")
+    assert not run_dir.exists()
