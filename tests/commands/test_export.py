@@ -6,6 +6,7 @@ import acer_tf.__main__
 from acer_tf.commands import export
 from acer_tf.policy import load_policy
 from acer_tf.settings import make_settings
+from acer_tf.training import device
 from acer_tf.training import run as training_run
 from acer_tf.training.formats import FORMATS
 from acer_tf.training.run import train
@@ -26,6 +27,13 @@ def test_a_policy_of_the_newest_checkpoint_is_exported(run_dir, tmp_path, capsys
     steps = load_policy(tmp_path / "policy").metadata["steps"]
     assert steps >= 200
     assert f"policy of step {steps}" in capsys.readouterr().out
+
+
+def test_it_leaves_a_gpu_to_the_run(tmp_path, monkeypatch, capsys):
+    used = []
+    monkeypatch.setattr(device, "use_device", used.append)
+    assert export.main(["export", f"--run_dir={tmp_path}"]) == 2
+    assert used == [device.CPU]
 
 
 def test_what_holds_no_run_is_refused(tmp_path, capsys):

@@ -17,12 +17,14 @@ class Launcher(Protocol):
     """Starts attempts somewhere and reports their ends. Its methods are called in this order, by one thread."""
 
     threads: int  # of each run
+    ray_address: str  # of the cluster on which the runs' actors act; "" for the runs' own processes
 
-    def check(self, memory: Sequence[int]) -> None:
+    def check(self, memory: Sequence[int], actors: int) -> None:
         """Checks that the cells fit, before anything is written.
 
         Args:
             memory: bytes that each cell needs.
+            actors: the most that a cell has.
 
         Raises:
             SweepError: says what is needed, what there is, and what would fit.
@@ -35,8 +37,8 @@ class Launcher(Protocol):
             SweepError: names the machine that cannot.
         """
 
-    def room(self) -> int:
-        """The number of attempts that can be started now."""
+    def room(self, actors: int) -> int:
+        """The number of attempts, with so many actors each, that can be started now."""
 
     def start(self, job: Job) -> None: ...
 

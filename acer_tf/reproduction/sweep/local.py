@@ -24,6 +24,8 @@ class LocalLauncher:
         gpus: of this machine; None for what TensorFlow sees.
     """
 
+    ray_address = ""
+
     def __init__(
         self,
         processes: int = 1,
@@ -41,7 +43,7 @@ class LocalLauncher:
         self._gpus = gpu_count() if gpus is None and gpus_per_cell else gpus or 0
         self._gpu_of: dict[str, int] = {}
 
-    def check(self, memory: Sequence[int]) -> None:
+    def check(self, memory: Sequence[int], actors: int = 0) -> None:
         from acer_tf.training.build import available_memory  # see launcher.resolved
 
         side_by_side = min(self._processes, len(memory))
@@ -66,7 +68,7 @@ class LocalLauncher:
     def open(self, sweep_dir: Path) -> None:
         pass
 
-    def room(self) -> int:
+    def room(self, actors: int = 0) -> int:
         return self._processes - len(self._attempts)
 
     def start(self, job: Job) -> None:

@@ -41,16 +41,17 @@ class RayLauncher:
         self.threads = threads or 1
         self._needs = (executable, str(cwd))
         self._gpus = gpus_per_cell
-        self._tasks: dict[Any, str] = {}
+        self._tasks: dict[Any, Job] = {}
         self._probe = Path()
         try:
             ray = self._ray = connect(address)
         except ClusterError as error:
             raise SweepError(error) from error
+        self.ray_address = ray.get_runtime_context().gcs_address
         self._task = ray.remote(max_retries=0)(_run)
         self._check_node = ray.remote(max_retries=0, num_cpus=0)(complaint)
 
-    def check(self, memory: Sequence[int]) -> None:
+    def check(self, memory: Sequence[int], actors: int = 0) -> None:
         nodes = [node["Resources"] for node in self._nodes()]
         needed = {"CPU": self.threads, "GPU": self._gpus, "memory": max(memory)}
         if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
@@ -58,6 +59,12 @@ class RayLauncher:
             raise SweepError(
                 f"--launcher=ray: no node has the {_resources(needed)} of memory that a cell needs; the cluster's "
                 f"nodes have: {have}"
+            )
+
+        if self.threads + actors > (cores := self._cores()):
+            raise SweepError(
+                f"--launcher=ray: a cell and its {actors} actors need {self.threads + actors} cores; the "
+                f"cluster has {cores}"
             )
 
     def open(self, sweep_dir: Path) -> None:
@@ -77,15 +84,17 @@ class RayLauncher:
             if complained:
                 raise SweepError(f"node {name} cannot be used: {complained}")
 
-    def room(self) -> int:
-        return 1  # Ray queues tasks that cannot run yet
+    def room(self, actors: int = 0) -> int:
+        # Ray queues tasks that cannot run yet. But a run whose actors find no core would wait for them in vain.
+        taken = sum(job.threads + job.actors for job in self._tasks.values())
+        return int(not actors or taken + self.threads + actors <= self._cores())
 
     def start(self, job: Job) -> None:
         amounts = {"num_cpus": job.threads, "num_gpus": self._gpus, "memory": job.memory}
         task = self._task.options(**amounts, name=job.label, scheduling_strategy="SPREAD").remote(
             job, self._probe, self._needs
         )
-        self._tasks[task] = job.name
+        self._tasks[task] = job
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         if not self._tasks:
@@ -99,7 +108,7 @@ class RayLauncher:
                 outcome = AttemptEnd("stopped")
             except self._ray.exceptions.RayError as error:
                 outcome = AttemptEnd("lost", first_line(error))
-            ended.append((self._tasks.pop(task), outcome))
+            ended.append((self._tasks.pop(task).name, outcome))
         return ended
 
     def stop(self) -> None:
@@ -111,6 +120,9 @@ class RayLauncher:
         self._ray.shutdown()
         if self._probe.name:
             self._probe.unlink(missing_ok=True)
+
+    def _cores(self) -> int:
+        return int(sum(node["Resources"].get("CPU", 0) for node in self._nodes()))
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]

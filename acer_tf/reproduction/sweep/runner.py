@@ -76,7 +76,8 @@ def run_sweep(
         memory = {cell.name: memory_of(*run) for cell, run in zip(cells, resolved(cells), strict=True)}
         open_cells = [c for c in cells if not CellFolder(sweep_dir / "cells" / c.name, c).finished]
         if open_cells:
-            launcher.check([memory[cell.name] for cell in open_cells])
+            actors = max(cell.settings.actors for cell in open_cells)
+            launcher.check([memory[cell.name] for cell in open_cells], actors)
         folder = SweepFolder(sweep_dir.absolute(), experiment, cells)
         try:
             launcher.open(folder.path)
@@ -132,7 +133,7 @@ class _Sweep:
                 stopping = True
                 self._queue.clear()
                 self._launcher.stop()
-            while self._queue and self._launcher.room() > 0:
+            while self._queue and self._launcher.room(self._cells[self._queue[0]].cell.settings.actors) > 0:
                 self._start(self._queue.popleft())
             for name, end in self._launcher.poll():
                 self._ended(name, end, retry=not stopping)
@@ -154,6 +155,8 @@ class _Sweep:
         inside = folder.run_dir.is_relative_to(self._cwd)
         run_dir = folder.run_dir.relative_to(self._cwd) if inside else folder.run_dir
         command = (*self._command, *flags_of(settings), f"--run_dir={run_dir}")
+        if settings.actors and self._launcher.ray_address:
+            command += (f"--ray_address={self._launcher.ray_address}",)
         number = folder.record_start(command)
         job = Job(
             name=name,
@@ -163,6 +166,7 @@ class _Sweep:
             run_dir=folder.run_dir,
             log=folder.path / "logs" / f"attempt-{number}",
             threads=self._launcher.threads,
+            actors=settings.actors,
             memory=self._memory[name],
             stall_seconds=self._stall_seconds,
             stop_seconds=STOP_SECONDS,

@@ -52,6 +52,8 @@ class SlurmLauncher:
         SweepError: submitit or Slurm's commands are not installed, or a part of a GPU is asked for.
     """
 
+    ray_address = ""
+
     def __init__(
         self,
         partition: str | None = None,
@@ -86,7 +88,7 @@ class SlurmLauncher:
             raise SweepError("--launcher=slurm: sbatch is not found; run this on a machine that submits to the cluster")
         self._submitit = submitit
 
-    def check(self, memory: Sequence[int]) -> None:
+    def check(self, memory: Sequence[int], actors: int = 0) -> None:
         options = [f"--{name}={value}" for name, value in self._options_of(max(memory)).items()]
         done = _slurm("sbatch", "--test-only", "--wrap=true", *options)
         if done.returncode:
@@ -98,7 +100,7 @@ class SlurmLauncher:
         python = shlex.quote(self._needs[0])
         self._executor = self._submitit.SlurmExecutor(sweep_dir / "slurm" / self._probe.name, python=python)
 
-    def room(self) -> int:
+    def room(self, actors: int = 0) -> int:
         return 1  # Slurm queues tasks that cannot run yet
 
     def start(self, job: Job) -> None:

@@ -153,3 +153,18 @@ def test_a_local_cluster_cannot_be_reached_from_other_machines(tmp_path):
         command = [sys.executable, "-c", LISTENERS, str(tmp_path)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert {address.removeprefix("::ffff:") for address in done.stdout.split()} == {"127.0.0.1"}, done.stdout
+
+
+def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_path):
+    cluster.add_node(num_cpus=3, memory=MEMORY)
+    cells = [Cell("ACER", small_settings(actors=2, seed=seed, total_steps=300)) for seed in range(2)]
+    report = run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), program=PROGRAM, cwd=ROOT, retries=0)
+    assert report.exit_code == 0, report
+    for tried in cells:
+        path = tmp_path / "sweep" / "cells" / tried.name
+        (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
+        assert attempt["command"][-1] == f"--ray_address={cluster.address}"
+        check_progress(path / "run", tried.settings)
+    with pytest.raises(SweepError, match=r"a cell and its 4 actors need 5 cores; the cluster has 3$"):
+        cells = [Cell("ACER", small_settings(actors=4, num_envs=4))]
+        run_sweep("tiny", cells, tmp_path / "other", launcher_of(cluster), program=PROGRAM, cwd=ROOT)

@@ -209,7 +209,7 @@ def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     launcher = LocalLauncher(4, available=10**12, gpus_per_cell=0.5, gpus=2)
     launcher.check([10**9] * 9)
     for number in range(4):
-        launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 1.0, 1.0, 1.0))
+        launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 0, 1.0, 1.0, 1.0))
     assert started == ["--device=gpu:0", "--device=gpu:1"] * 2
     with pytest.raises(SweepError, match="--gpus_per_cell=0.5: 5 cells at a time do not fit on the 2 GPUs .*=4 fits"):
         LocalLauncher(5, available=10**12, gpus_per_cell=0.5, gpus=2).check([10**9] * 9)
