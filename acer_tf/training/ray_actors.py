@@ -96,7 +96,8 @@ class RayActors:
         return notes
 
     def close(self) -> None:
-        self._ray.shutdown()  # this ends the actors
+        for actor in self._actors:
+            self._ray.kill(actor)
 
     def _gather(self, unrolls: dict[int, Unroll]) -> dict[int, str]:
         """Waits for the unrolls that are missing; returns why some still are."""

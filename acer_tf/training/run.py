@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import sys
@@ -136,10 +137,13 @@ def train(
     make_network(settings, spec)
     if ray_address and not settings.actors:
         raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
-    ray = connect(ray_address, settings.actors) if ray_address else None
     replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
-    lock = Lock(run_dir)
-    try:
+    with contextlib.ExitStack() as opened:
+        ray = connect(ray_address, settings.actors) if ray_address else None
+        if ray is not None:
+            opened.callback(ray.shutdown)  # this ends the actors
+        lock = Lock(run_dir)
+        opened.callback(lock.release)
         # Again under the lock: another process may have begun a run here in the meantime.
         known, changes = require_same_run(settings, run_dir)
         longer = known is not None and known.settings["total_steps"] < settings.total_steps
@@ -154,14 +158,10 @@ def train(
             return RayActors(ray, settings, agent, steps, timeout=actor_timeout, factory=env)
 
         run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
-        try:
-            with StopRequest("writing a checkpoint, then stopping") as stop:
-                run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
-            return run.finish()
-        finally:
-            run.close()
-    finally:
-        lock.release()
+        opened.callback(run.close)
+        with StopRequest("writing a checkpoint, then stopping") as stop:
+            run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
+        return run.finish()
 
 
 def export_run(run_dir: Path, directory: Path) -> int:

@@ -213,16 +213,16 @@ def test_an_actor_that_hangs_is_replaced(tmp_path: Path, cluster: Cluster):
             hung.append(remote_actors()[0])
             hung[0].send_signal(signal.SIGSTOP)
 
-    train(settings, tmp_path / "run", ray_address=cluster.address, actor_timeout=5.0, quiet=True, on_row=row)
+    train(settings, tmp_path / "run", ray_address=cluster.address, actor_timeout=15.0, quiet=True, on_row=row)
     check_progress(tmp_path / "run", settings)
     (note,) = history(tmp_path / "run")
-    assert note.endswith(" gave no unroll for 5 s: another takes its place, with new episodes")
+    assert note.endswith(" gave no unroll for 15 s: another takes its place, with new episodes")
     assert not hung[0].is_running() or hung[0].status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, cluster: Cluster):
     """Four environments, two of them on the node that dies; CartPole's own episodes end with a discount of 0."""
-    settings = small_settings(num_envs=4, actors=2, total_steps=600, replay_capacity=400)
+    settings = small_settings(num_envs=4, actors=2, total_steps=6000, replay_capacity=2000)
     other = cluster.add_node(num_cpus=4)
     rows = []
 
@@ -230,7 +230,7 @@ def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, clu
         rows.append(values["steps"])
         if len(rows) == 1:
             cluster.remove_node(other, allow_graceful=False)
-        if len(rows) == 4:
+        elif history(tmp_path / "run"):
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
