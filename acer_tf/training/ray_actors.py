@@ -25,9 +25,10 @@ from acer_tf.training.ray_connection import ClusterLost, first_line, require_clu
 from acer_tf.training.threads import use_threads
 from acer_tf.types import EnvironmentSpec
 
-ATTEMPTS = 3  # at one unroll of one actor
+ATTEMPTS = 5  # at one unroll of one actor
 START_SECONDS = 300.0  # an actor may take this long to start, imports included
 _KILL_SECONDS = 10.0
+_PAUSE_SECONDS = 2.0
 _CHECK_SECONDS = 5.0  # a minute after the loss of its cluster, Ray ends the process
 
 
@@ -79,12 +80,13 @@ class RayActors:
             require_cluster(self._address)
             self._checked = time.monotonic()
         unrolls: dict[int, Unroll] = {}
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             lost = self._gather(unrolls)
             if not lost:
                 ordered = [unrolls[group] for group in range(len(self._actors))]
                 self._states = [unroll.state[1] for unroll in ordered]
                 return Unroll.joined(ordered)
+            time.sleep(_PAUSE_SECONDS * attempt)  # Ray may not know yet that a node died
             for group, why in lost.items():
                 self._notes.append(f"actor {group} {why}: another takes its place, with new episodes")
                 self._replace(group)

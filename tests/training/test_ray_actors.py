@@ -235,8 +235,8 @@ def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, clu
 
     with pytest.raises(InterruptedError):
         train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True, on_row=row)
-    (note,) = history(tmp_path / "run")
-    lost = int(note.split()[1])
+    notes = history(tmp_path / "run")
+    (lost,) = {int(note.split()[1]) for note in notes}  # Ray may first try again on the node that died
     replay = make_replay(settings, envs.spec("CartPole-v1"))
     Checkpoints(tmp_path / "run" / "checkpoints").restore(replay)
     rows_of_all = np.arange(replay.rows)
@@ -245,7 +245,7 @@ def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, clu
     assert truncated.tolist() == [int(env // 2 == lost) for env in range(4)]
     train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True)
     check_progress(tmp_path / "run", settings)
-    assert len(history(tmp_path / "run")) == 1
+    assert history(tmp_path / "run") == notes
 
 
 def test_a_lost_cluster_ends_the_run_after_a_checkpoint(tmp_path: Path):
