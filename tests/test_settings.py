@@ -27,6 +27,8 @@ BASELINES = {
     "log_interval": 10_000,
     "atari_preset": "acer2016",
     "num_envs": 16,
+    "actors": 0,
+    "acting_lag": 0,
     "unroll_length": 20,
     "trajectories_per_update": 0,
     "replay_ratio": 4.0,
@@ -421,6 +423,7 @@ def test_every_setting_is_read_where_runs_are_built():
         "update_average_decay": "average_decay",
         "update_learning_rate": "learning_rate",
         "update_rmsprop_decay": "rmsprop_decay",
+        "lagging": "acting_lag",
         "rule": "agent",
     }.items():
         assert effective in read
