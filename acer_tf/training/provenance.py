@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -12,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +44,13 @@ def provenance() -> dict[str, Any]:
 
 def packages() -> str:
     """Every installed distribution, one name==version per line, sorted."""
-    found: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        if name := distribution.metadata["Name"]:
-            # Python imports the first on the path.
-            found.setdefault(_canonical(name), distribution.version)
-    return "".join(sorted(f"{name}=={version}\n" for name, version in found.items()))
+    return _installed(tuple(sys.path))[0]
 
 
 def package_versions() -> dict[str, str]:
     """Versions of Python, this package, its declared requirements, and everything else that has been imported."""
     loaded = {module.partition(".")[0] for module in list(sys.modules)}
-    top_level = importlib.metadata.packages_distributions()
+    top_level = _installed(tuple(sys.path))[1]
     names = sorted({name for module in loaded & top_level.keys() for name in top_level[module]})
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         requirements = importlib.metadata.requires("acer_tf") or []
@@ -64,6 +61,18 @@ def package_versions() -> dict[str, str]:
             versions[name] = importlib.metadata.version(name)
     # An editable installation's metadata may be older than its code.
     return {"python": platform.python_version(), **versions, "acer_tf": __version__}
+
+
+@functools.cache  # reading the metadata of every package takes half a second
+def _installed(path: tuple[str, ...]) -> tuple[str, Mapping[str, list[str]]]:
+    """What is found on `path`, which is that of this process: see `packages`; and distributions by module."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        if name := distribution.metadata["Name"]:
+            # Python imports the first on the path.
+            found.setdefault(_canonical(name), distribution.version)
+    listed = "".join(sorted(f"{name}=={version}\n" for name, version in found.items()))
+    return listed, importlib.metadata.packages_distributions()
 
 
 def _canonical(name: str) -> str:
