@@ -25,7 +25,7 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Any], execution: Execution) -> None:
-        self._function = tf.function(function, jit_compile=execution == "xla")
+        self._function = tf.function(function, autograph=False, jit_compile=execution == "xla")
         self._serial = execution == "serial" and not tf.config.list_logical_devices("GPU")
         self._traces: dict[Any, Callable[..., Any]] = {}
 
@@ -52,7 +52,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
     For parts of a step without convolutions.
     """
-    return tf.function(function, jit_compile=True) if tf.inside_function() else function
+    return tf.function(function, autograph=False, jit_compile=True) if tf.inside_function() else function
 
 
 def _serially(trace: Any) -> Callable[..., Any]:

@@ -170,7 +170,7 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
         checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
         return answer.function(*checked)
 
-    module.act = tf.function(act, input_signature=signature)
+    module.act = tf.function(act, input_signature=signature, autograph=False)
     if size:
 
         def initial_state(count: tf.Tensor) -> dict[str, tf.Tensor]:

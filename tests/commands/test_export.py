@@ -118,7 +118,7 @@ def refused(capsys):
         ("a" * 300, "File name too long"),
         ("file/below", "Not a directory"),
         ("loop", "Too many levels of symbolic links"),
-        ("nul\0", "embedded null byte"),
+        ("nul\0", "embedded null"),
     ],
 )
 def test_a_path_that_cannot_be_used_is_refused_by_its_flag(refused, tmp_path, monkeypatch, flag, path, reason):
