@@ -106,6 +106,7 @@ def _draw(rates: dict[int, float], path: Path) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(list(rates), [str(actors) for actors in rates])
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(f"actors, each with {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step")
     axes.set_ylabel("steps per second")
     axes.legend()

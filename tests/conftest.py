@@ -23,6 +23,26 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 
+# Begun first, in this order: a long file that one worker begins last leaves the others without work.
+_LONG_FILES = (
+    "test_ray_actors.py",
+    "test_pipeline.py",
+    "test_train.py",
+    "test_tiny_worlds.py",
+    "test_ray.py",
+    "test_slurm.py",
+    "test_continuous_worlds.py",
+    "test_interruption.py",
+    "test_run.py",
+    "test_torture.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(_LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 def _keras_globals() -> tuple[str, str]:
     """Keras' global dtype policy and floatx; their defaults if nothing has imported Keras."""
     keras = sys.modules.get("keras")
