@@ -104,6 +104,7 @@ setup(
     long_description=read("README.md"),
     long_description_content_type="text/markdown",
     author="The acer_tf authors",
+    url="https://arxiv.org/abs/1611.01224",  # the paper's
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.14",

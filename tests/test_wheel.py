@@ -68,6 +68,17 @@ def test_it_holds_the_package_with_its_data_and_nothing_else(installed):
     assert ours <= set(names)
 
 
+def test_its_metadata_names_every_python_that_is_tested_and_every_extra(installed):
+    code = "import importlib.metadata as m; print(m.metadata('acer_tf').as_string())"
+    head = installed.python("-c", code).stdout.partition("\n\n")[0].splitlines()
+    assert {"Requires-Python: >=3.11,<3.14", "Home-page: https://arxiv.org/abs/1611.01224"} <= set(head)
+    tested = {f"3.{path.stem.removeprefix('py3')}" for path in (ROOT / "requirements").glob("py3*.lock")}
+    classifiers = {line.rpartition(" :: ")[2] for line in head if line.startswith("Classifier: Programming Language")}
+    assert classifiers == {"Only", *tested}
+    extras = {line.partition(": ")[2] for line in head if line.startswith("Provides-Extra")}
+    assert extras == {"control", "minatar", "classic", "formats", "ray", "slurm", "reproduction", "dev"}
+
+
 def test_importing_it_loads_no_tensorflow(installed):
     code = "import sys, acer_tf; print(acer_tf.__file__, acer_tf.__version__, 'tensorflow' in sys.modules)"
     file, _, loaded = installed.python("-c", code).stdout.split()
