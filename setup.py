@@ -82,7 +82,7 @@ EXTRAS_REQUIRE = {
     "classic": ["gymnasium[classic-control]>=1.1,<2"],  # draws gymnasium's classic control
     "formats": ["tf2onnx>=1.17,<2", "onnx>=1.17,<2"],  # policies as ONNX files
     "ray": ["ray>=2.40,<3"],
-    "slurm": ["submitit>=1.5,<2"],
+    "slurm": ["submitit>=1.5.4,<2"],
     # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
     "reproduction": ["rliable>=1.2,<2", "pandas>=2.2.2,<3", "arch>=7,<8", "jinja2>=3.1,<4"],
     "dev": [

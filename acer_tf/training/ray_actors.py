@@ -57,7 +57,7 @@ class RayActors:
         self._ray, self._agent, self._timeout = ray, agent, timeout
         # What the package needs beside its own modules may stand in the folder of this process.
         path = [os.path.abspath(folder) for folder in sys.path]
-        self._arguments = settings, agent.network.spec, factory, path
+        self._arguments = settings, agent.network.spec, ray.cloudpickle.dumps(factory), path
         self._remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(_Remote)
         self._actors = [self._remote.remote(*self._arguments, steps, group) for group in range(settings.groups)]
         self._states: list[np.ndarray | None] = [None] * settings.groups  # recurrent, after the last unroll
@@ -76,37 +76,35 @@ class RayActors:
         Raises:
             ClusterLost: the cluster does not answer, or an actor could not be replaced.
         """
-        if time.monotonic() - self._checked > _CHECK_SECONDS:
-            require_cluster(self._address)
-            self._checked = time.monotonic()
         unrolls: dict[int, Unroll] = {}
         for attempt in range(ATTEMPTS):
             lost = self._gather(unrolls)
             if not lost:
-                ordered = [unrolls[group] for group in range(len(self._actors))]
-                self._states = [unroll.state[1] for unroll in ordered]
-                return Unroll.joined(ordered)
+                break
+            if attempt == ATTEMPTS - 1:
+                group, why = next(iter(lost.items()))
+                raise ClusterLost(f"actor {group} {why}, as did {attempt} others in its place")
             time.sleep(_PAUSE_SECONDS * attempt)  # Ray may not know yet that a node died
             for group, why in lost.items():
                 self._notes.append(f"actor {group} {why}: another takes its place, with new episodes")
                 self._replace(group)
-        group, why = next(iter(lost.items()))
-        raise ClusterLost(f"actor {group} {why}, as did {ATTEMPTS - 1} others in its place")
+        ordered = [unrolls[group] for group in range(len(self._actors))]
+        self._states = [unroll.state[1] for unroll in ordered]
+        return Unroll.joined(ordered)
 
     def take_notes(self) -> list[str]:
         notes, self._notes = self._notes, []
         return notes
 
     def close(self) -> None:
-        for actor in self._actors:
-            self._ray.kill(actor)
+        self._ray.shutdown()  # this ends the actors
 
     def _gather(self, unrolls: dict[int, Unroll]) -> dict[int, str]:
         """Waits for the unrolls that are missing; returns why some still are."""
         exceptions = self._ray.exceptions
         missing = [group for group in range(len(self._actors)) if group not in unrolls]
         for found, seconds in ((self._places, START_SECONDS), (self._begun, self._timeout)):
-            self._ray.wait([found[group] for group in missing], num_returns=len(missing), timeout=seconds)
+            self._wait([found[group] for group in missing], seconds)
         lost = {}
         for group in missing:
             try:
@@ -114,14 +112,28 @@ class RayActors:
             except exceptions.RayTaskError as error:
                 raise error.cause from error  # what the environment or the policy raised
             except exceptions.GetTimeoutError:
-                lost[group] = f"gave no unroll for {self._timeout:g} s"
+                placed, _ = self._ray.wait([self._places[group]], timeout=0)
+                lost[group] = (
+                    f"gave no unroll for {self._timeout:g} s" if placed else f"did not start for {START_SECONDS:g} s"
+                )
             except exceptions.RayError as error:
                 lost[group] = f"is gone ({first_line(error)})"
         return lost
 
+    def _wait(self, results: list[Any], seconds: float) -> None:
+        """Waits until all are there, at most so long, and as long as the cluster answers."""
+        deadline = time.monotonic() + seconds
+        missing = results
+        while missing and (left := deadline - time.monotonic()) > 0:
+            _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
+            if time.monotonic() - self._checked > _CHECK_SECONDS:
+                require_cluster(self._address)
+                self._checked = time.monotonic()
+
     def _replace(self, group: int) -> None:
         self._kill(group)
-        options = self._request.steps, group, self._states[group]
+        # One more than those of the run, for other episodes than those of the lost actor, if it began with it.
+        options = self._request.steps + 1, group, self._states[group]
         actor = self._actors[group] = self._remote.remote(*self._arguments, *options)
         self._places[group] = actor.place.remote()
         self._begun[group] = actor.unroll.remote(self._weights, self._request)
@@ -147,17 +159,24 @@ class _Remote:
         self,
         settings: Settings,
         spec: EnvironmentSpec,
-        factory: envs.EnvFactory | None,
+        factory: bytes,
         path: list[str],
         steps: int,
         group: int,
         truncates: np.ndarray | None = None,
     ) -> None:
-        sys.path += [folder for folder in path if folder not in sys.path]
-        use_device(CPU)
-        use_threads(1, settings.network)
-        self._agent = make_agent(settings, spec)
-        self._actor = make_actor(settings, self._agent.act, steps, group, factory=factory, truncates=truncates)
+        from ray import cloudpickle
+
+        self._error: Exception | None = None
+        try:
+            sys.path += [folder for folder in path if folder not in sys.path]
+            use_device(CPU)
+            use_threads(1, settings.network)
+            self._agent = make_agent(settings, spec)
+            env = cloudpickle.loads(factory)
+            self._actor = make_actor(settings, self._agent.act, steps, group, factory=env, truncates=truncates)
+        except Exception as error:  # Ray would report only that the actor died
+            self._error = error
 
     def place(self) -> tuple[str, int]:
         """The node and the process id."""
@@ -166,6 +185,8 @@ class _Remote:
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
     def unroll(self, weights: list[np.ndarray], request: Request) -> Unroll:
+        if self._error is not None:
+            raise self._error
         for variable, weight in zip(self._agent.network.model.weights, weights, strict=True):
             variable.assign(weight)
         self._agent.schedule(request.steps)

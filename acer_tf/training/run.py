@@ -141,7 +141,7 @@ def train(
     with contextlib.ExitStack() as opened:
         ray = connect(ray_address, settings.actors) if ray_address else None
         if ray is not None:
-            opened.callback(ray.shutdown)  # this ends the actors
+            opened.callback(ray.shutdown)
         lock = Lock(run_dir)
         opened.callback(lock.release)
         # Again under the lock: another process may have begun a run here in the meantime.
@@ -276,6 +276,7 @@ class _Run:
             try:
                 self._loop.iterate()
             except ClusterLost:
+                self._actors.close()  # a minute after the loss, Ray would end this process, also within a checkpoint
                 self._save()
                 raise
             finally:

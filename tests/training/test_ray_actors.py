@@ -1,6 +1,7 @@
 """Actors apart from learning: the same rows in one process and on Ray, and what happens when an actor is lost."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -294,6 +295,25 @@ class Diverges(CartPoleEnv):
         self.count += 1
         observation, reward, *rest = super().step(action)
         return observation, reward if self.count != 30 else float("nan"), *rest
+
+
+class RefusesAll(CartPoleEnv):
+    """Raises where an actor is, not where the run checks the environment."""
+
+    def __init__(self):
+        super().__init__()
+        if remote():
+            raise ValueError("no licence on this node")
+
+
+def remote() -> bool:
+    return os.path.basename(sys.argv[0]) == "default_worker.py"
+
+
+def test_an_actor_that_cannot_begin_says_why(tmp_path: Path, cluster: Cluster):
+    with pytest.raises(EnvironmentFailure, match=r"no licence on this node"):
+        train(small_settings(actors=2), tmp_path / "run", ray_address=cluster.address, quiet=True, env=RefusesAll)
+    assert history(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize("on_ray", [False, True])

@@ -86,8 +86,10 @@ class RayLauncher:
 
     def room(self, actors: int = 0) -> int:
         # Ray queues tasks that cannot run yet. But a run whose actors find no core would wait for them in vain.
-        taken = sum(job.threads + job.actors for job in self._tasks.values())
-        return int(not actors or taken + self.threads + actors <= self._cores())
+        jobs = self._tasks.values()
+        if not actors and not any(job.actors for job in jobs):
+            return 1
+        return int(sum(job.threads + job.actors for job in jobs) + self.threads + actors <= self._cores())
 
     def start(self, job: Job) -> None:
         amounts = {"num_cpus": job.threads, "num_gpus": self._gpus, "memory": job.memory}

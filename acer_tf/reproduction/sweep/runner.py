@@ -143,7 +143,7 @@ class _Sweep:
             if time.monotonic() - reported >= progress_seconds:
                 say(progress.line(self._states))
                 reported = time.monotonic()
-            if self._jobs:
+            if self._jobs or self._queue:
                 time.sleep(_POLL_SECONDS)
         say(progress.line(self._states))
         return SweepEnd(self._states, self._reasons, stop.signal_number)

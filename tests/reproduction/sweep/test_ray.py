@@ -125,7 +125,9 @@ def test_a_node_is_checked_by_what_it_sees_of_the_folder_and_its_lock(tmp_path):
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "cluster", "auto"])
 def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp_path):
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # auto looks there for one of this machine
+    # "auto" looks there for a cluster of this machine, and among its processes, where other tests have theirs.
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr("psutil.process_iter", lambda *_: iter(()))
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
         RayLauncher(address, executable=sys.executable, cwd=Path())
