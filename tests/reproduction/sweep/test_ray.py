@@ -128,6 +128,7 @@ def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp
     # "auto" looks there for a cluster of this machine, and among its processes, where other tests have theirs.
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr("psutil.process_iter", lambda *_: iter(()))
+    monkeypatch.setattr("psutil.pids", list)  # older versions of Ray
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
         RayLauncher(address, executable=sys.executable, cwd=Path())
