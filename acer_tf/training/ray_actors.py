@@ -22,6 +22,7 @@ from acer_tf.training.actor import Request, Unroll
 from acer_tf.training.build import make_actor, make_agent
 from acer_tf.training.device import CPU, use_device
 from acer_tf.training.ray_connection import ClusterLost, first_line, require_cluster
+from acer_tf.training.signals import StopRequest
 from acer_tf.training.threads import use_threads
 from acer_tf.types import EnvironmentSpec
 
@@ -30,6 +31,10 @@ START_SECONDS = 300.0  # an actor may take this long to start, imports included
 _KILL_SECONDS = 10.0
 _PAUSE_SECONDS = 2.0
 _CHECK_SECONDS = 5.0  # a minute after the loss of its cluster, Ray ends the process
+
+
+class Stopped(Exception):
+    """The run was asked to stop while it waited for an unroll."""
 
 
 class RayActors:
@@ -41,6 +46,7 @@ class RayActors:
         agent: whose policy acts.
         steps: of the run so far.
         timeout: seconds to wait for an unroll before an actor is replaced.
+        stop: ends waiting.
         factory: see `envs.make`.
     """
 
@@ -52,9 +58,10 @@ class RayActors:
         steps: int,
         *,
         timeout: float,
+        stop: StopRequest,
         factory: envs.EnvFactory | None = None,
     ) -> None:
-        self._ray, self._agent, self._timeout = ray, agent, timeout
+        self._ray, self._agent, self._timeout, self._stop = ray, agent, timeout, stop
         # What the package needs beside its own modules may stand in the folder of this process.
         path = [os.path.abspath(folder) for folder in sys.path]
         self._arguments = settings, agent.network.spec, ray.cloudpickle.dumps(factory), path
@@ -75,6 +82,7 @@ class RayActors:
 
         Raises:
             ClusterLost: the cluster does not answer, or an actor could not be replaced.
+            Stopped: see there.
         """
         unrolls: dict[int, Unroll] = {}
         for attempt in range(ATTEMPTS):
@@ -121,11 +129,13 @@ class RayActors:
         return lost
 
     def _wait(self, results: list[Any], seconds: float) -> None:
-        """Waits until all are there, at most so long, and as long as the cluster answers."""
+        """Waits until all are there, at most so long, and as long as the cluster answers and the run shall go on."""
         deadline = time.monotonic() + seconds
         missing = results
         while missing and (left := deadline - time.monotonic()) > 0:
             _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
+            if missing and self._stop.signal_number is not None:
+                raise Stopped
             if time.monotonic() - self._checked > _CHECK_SECONDS:
                 require_cluster(self._address)
                 self._checked = time.monotonic()

@@ -44,7 +44,7 @@ from acer_tf.training.export import exporting
 from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.progress import Progress, progress_line
 from acer_tf.training.provenance import package_versions
-from acer_tf.training.ray_actors import RayActors
+from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
 from acer_tf.training.resolve import resolve
@@ -151,15 +151,16 @@ def train(
             _say(quiet, f"{run_dir} holds this run, already finished")
             return run_dir / "policy"
         agent = make_agent(settings, spec)
+        stop = StopRequest("writing a checkpoint, then stopping")
 
         def make_actors(steps: int) -> Actors:
             if ray is None:
                 return make_local_actors(settings, agent.act, steps, emulators=in_use["emulators"], factory=env)
-            return RayActors(ray, settings, agent, steps, timeout=actor_timeout, factory=env)
+            return RayActors(ray, settings, agent, steps, timeout=actor_timeout, stop=stop, factory=env)
 
         run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
         opened.callback(run.close)
-        with StopRequest("writing a checkpoint, then stopping") as stop:
+        with stop:
             run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
         return run.finish()
 
@@ -279,6 +280,8 @@ class _Run:
                 self._actors.close()  # a minute after the loss, Ray would end this process, also within a checkpoint
                 self._save()
                 raise
+            except Stopped:
+                pass  # see below
             finally:
                 if notes := self._actors.take_notes():
                     self._report(self.steps, notes)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from acer_tf.training.build import make_replay
 from acer_tf.training.checkpoint import Checkpoints
 from acer_tf.training.collector import Collector, collector_of
 from acer_tf.training.ray_connection import ClusterError
-from acer_tf.training.run import train
+from acer_tf.training.run import Interrupted, train
 from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
 
 ROOT = Path(__file__).parents[2]
@@ -219,6 +220,20 @@ def test_an_actor_that_hangs_is_replaced(tmp_path: Path, cluster: Cluster):
     (note,) = history(tmp_path / "run")
     assert note.endswith(" gave no unroll for 15 s: another takes its place, with new episodes")
     assert not hung[0].is_running() or hung[0].status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_run_that_waits_for_an_actor_can_be_stopped(tmp_path: Path, cluster: Cluster):
+    settings = small_settings(actors=2, total_steps=600)
+
+    def row(_):
+        remote_actors()[0].send_signal(signal.SIGSTOP)
+        threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+    with pytest.raises(Interrupted):
+        train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True, on_row=row)
+    assert history(tmp_path / "run") == []
+    train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True)
+    check_progress(tmp_path / "run", settings)
 
 
 def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, cluster: Cluster):
