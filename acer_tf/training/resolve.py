@@ -54,8 +54,7 @@ def resolve(
         if not recorded:
             require_channels_last(network, spec)
         if precision == "auto":
-            # Faster where large convolutions dominate and the device multiplies bfloat16 in hardware; learning does not
-            # suffer (results/precision).
+            # Only large convolutions gain by it; learning does not suffer (results/precision).
             precision = "bfloat16" if torso_of(network).large and device.fast_bfloat16 else "float32"
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error

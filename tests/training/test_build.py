@@ -42,6 +42,20 @@ def test_precision_is_that_of_the_gpu_that_computes_whatever_the_processor_has(d
     assert resolve(settings_of(), BREAKOUT, None, device).precision == "float32"
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "fast"),
+    [
+        ("vendor_id : GenuineIntel\nflags : avx512f avx512_bf16 amx_bf16", True),
+        ("vendor_id : AuthenticAMD\nflags : avx512f avx512_bf16", True),
+        ("vendor_id : GenuineIntel\nflags : avx512f avx512_bf16", False),
+        ("vendor_id : AuthenticAMD\nflags : avx2", False),
+    ],
+)
+def test_a_processor_computes_in_bfloat16_where_that_is_faster(cpuinfo, fast, monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda self: cpuinfo)
+    assert CPU.fast_bfloat16 == fast
+
+
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(("spec", "network"), [(PONG, "nature"), (BREAKOUT, "small"), (CARTPOLE, "mlp")])
 def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, fast, monkeypatch):
