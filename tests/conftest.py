@@ -81,6 +81,17 @@ def _event_files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(writer, "_global_uid", writer.AtomicCounter(0))
 
 
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bootstrap intervals from 20 resamples, for tests of what is made of them; thousands take seconds per table."""
+    from acer_tf.reproduction import statistics
+
+    bootstrap = statistics._bootstrap
+    monkeypatch.setattr(
+        statistics, "_bootstrap", lambda values, metric, resamples, seed: bootstrap(values, metric, 20, seed)
+    )
+
+
 @pytest.fixture(autouse=True)
 def _keras_globals_guard() -> Iterator[None]:
     with keras_globals_unchanged():

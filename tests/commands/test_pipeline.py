@@ -15,6 +15,8 @@ from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.training.resolve import resolve
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 DQN = ("--setting=replay_capacity=1000", "--setting=replay_start=100")
 # A part of each that runs in no time.

@@ -14,6 +14,7 @@ from acer_tf.reproduction.report import atari
 from acer_tf.reproduction.scores import atari_references, human_normalized
 from tests.reproduction.report.synthetic import outcome, row_of
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 GAMES = ("Pong", "Breakout", "Qbert")
 ENVS = tuple(f"atari/{game}" for game in GAMES)
 FIRST = {"Pong": 0.0, "Breakout": 0.5, "Qbert": 2.0}  # human-normalised

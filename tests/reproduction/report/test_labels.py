@@ -9,6 +9,8 @@ from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
 from tests.reproduction.report.synthetic import outcome
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_reworded_label_changes_nothing_else(tmp_path, name):

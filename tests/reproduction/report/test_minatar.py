@@ -9,6 +9,7 @@ from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.report import minatar
 from tests.reproduction.report.synthetic import outcome, row_of
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 AGAINST = {"replay4_trust": "replay4"}
 METHODS = grids.figure1_minatar()
 
