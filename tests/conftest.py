@@ -19,6 +19,7 @@ for _name, _value in {
     "OMP_NUM_THREADS": _THREADS,
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # tests start processes that share the device
     "MPLBACKEND": "Agg",
+    "RAY_worker_niceness": "0",  # by default 15: other tests' processes would keep Ray's from their turn
 }.items():
     os.environ.setdefault(_name, _value)
 
