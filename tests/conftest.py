@@ -28,15 +28,28 @@ for _name, _value in {
 _LONG_FILES = (
     "test_ray_actors.py",
     "test_pipeline.py",
-    "test_train.py",
+    "test_slurm.py",
     "test_tiny_worlds.py",
     "test_ray.py",
-    "test_slurm.py",
-    "test_continuous_worlds.py",
     "test_interruption.py",
-    "test_run.py",
+    "test_train.py",
+    "test_continuous_worlds.py",
+    "test_continuous_runs.py",
+    "test_extending.py",
+    "test_groups.py",
+    "test_recurrent_runs.py",
+    "test_acer_recurrent.py",
+    "test_dqn_runs.py",
+    "test_faults.py",
     "test_torture.py",
+    "test_learn.py",
 )
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Of `-n auto`: half as many again as there are cores, since many tests wait for processes that they start."""
+    cores = os.cpu_count() or 1
+    return cores + cores // 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
