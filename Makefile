@@ -27,7 +27,7 @@ install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/,
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: at most 8 minutes on 2 cores
 	$(RUN) -m acer_tf demo
 
-test: $(STAMP)  ## all tests except the long ones: 15 to 35 minutes on 2 cores
+test: $(STAMP)  ## all tests except the long ones: 15 to 25 minutes on 2 cores
 	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 test-lowest:  ## the tests of agents, replay, environments and runs with the lowest versions, in .venv-lowest

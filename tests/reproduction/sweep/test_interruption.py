@@ -58,10 +58,13 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
     assert main(["tiny", f"--sweep_dir={folder}", *FLAGS]) == 0
     for cell in (folder / "cells").iterdir():
         attempts = json.loads((cell / "attempts.json").read_text())["attempts"]
-        assert [a.get("kind") for a in attempts] == ["stopped" if number == signal.SIGINT else None, "ended"]
+        # A cell may come to its end before it notices that its sweep was killed.
+        by_itself = number == signal.SIGKILL and len(attempts) == 1
+        kinds = ["stopped" if number == signal.SIGINT else None] + ["ended"] * (not by_itself)
+        assert [a.get("kind") for a in attempts] == kinds
         check_progress(cell / "run", small_settings(total_steps=3000))
         assert int(rows_of(cell / "run")[-1]["steps"]) >= 3000
-    told = [(cell / "logs" / "attempt-2.out").read_text() for cell in (folder / "cells").iterdir()]
+    told = [path.read_text() for path in folder.glob("cells/*/logs/attempt-2.out")]
     assert any("\ncontinuing " in text for text in told)
 
 
