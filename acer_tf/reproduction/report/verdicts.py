@@ -1,7 +1,7 @@
 """The verdicts: what the papers claim, whether the records of a results folder show it, and of how much of it they are.
 
 Each claim is decided by its records alone. "Reproduced" wants the whole of the paper's runs; "partly" says that the
-claim holds in what was run; "undecided" that the runs do not separate it.
+claim holds in what was run; "undecided" that the runs do not decide it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from acer_tf.reproduction.statistics import Estimate, interquartile_mean
 
 _RATIOS = (0, 1, 4, 8)
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
+_BEGUN = 0.1  # of a published curve's whole rise: before that a run that learns nothing may lie on it
 _Updates = dict[tuple[str, int, str], list[int]]  # of the Blind Cliffwalk, by representation, states and replay
 
 
@@ -79,7 +80,7 @@ def verdicts(results: Path) -> Table:
     head = ["source", "claim", "verdict", "what was run", "ours", "the paper's", "records"]
     return Table(
         "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
-        "does not. Undecided: our runs do not separate it. Derived from the records by `python -m acer_tf verdicts`.",
+        "does not. Undecided: our runs do not decide it. Derived from the records by `python -m acer_tf verdicts`.",
         head,
         rows,
     )
@@ -237,7 +238,10 @@ def _published_curve(run: RunCurve) -> Finding:
     (curve, *_) = published_curves(run.env)
     ours, theirs = float(run.mean_return[-1]), curve.at(run.steps[-1])
     low = float(np.interp(run.steps[-1], curve.steps, curve.low))
-    return Finding(ours >= low, number(ours, 1), f"{number(theirs, 1)} there, the band from {number(low, 1)}")
+    risen = (theirs - curve.mean[0]) / (curve.mean[-1] - curve.mean[0])
+    holds = ours >= low if risen >= _BEGUN else None
+    theirs_text = f"{number(theirs, 1)} there, the band from {number(low, 1)}"
+    return Finding(holds, number(ours, 1), f"{theirs_text}, {risen:.0%} of its rise".replace("%", " %"))
 
 
 def _table6(outcome: Outcome) -> Finding:

@@ -7,10 +7,12 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.report.tables import Table
@@ -143,6 +145,23 @@ def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
     draw = dataclasses.replace(made.cells[0], method="ACER, draw 0")
     write_evidence(tmp_path / experiment.name, Evidence(experiment.name, "", (), "", (draw,)))
     assert row(tmp_path, "ACER, Figure 3", "leads")["verdict"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "holds"),
+    [
+        (4e6, 13.4, True),
+        (4e6, 0.0, False),
+        (1e6, -19.0, None),  # above the published band, which has itself not begun to rise
+        (1e6, -21.0, None),
+    ],
+)
+def test_a_run_that_ends_before_the_published_curve_rises_decides_nothing(
+    steps: float, value: float, holds: bool | None
+) -> None:
+    (claim,) = [claim for claim in CLAIMS if claim.folder == "atari_pong"]
+    columns = (np.array([x], float) for x in (steps, steps / 100, 9, value, value))
+    assert claim.judge(RunCurve("atari/Pong", 0, int(steps), *columns)).holds is holds
 
 
 def test_the_evidence_of_something_else_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
