@@ -339,9 +339,23 @@ CLAIMS = (
     Claim("ACER, Figure 1", "more replay learns more per frame", "figure1_atari57", _more_replay, _of_paper),
     Claim("ACER, Figure 1, on MinAtar", "the same, other games", "figure1_minatar", _more_replay_minatar, _on_minatar),
     Claim(
+        "ACER, Figure 1, on MinAtar, preset paper",
+        "the same, other games",
+        "figure1_minatar_paper",
+        _more_replay_minatar,
+        _on_minatar,
+    ),
+    Claim(
         "ACER, Section 4, on MinAtar",
         "the trust region gains more the more is replayed",
         "figure1_minatar",
+        _trust_region_minatar,
+        _on_minatar,
+    ),
+    Claim(
+        "ACER, Section 4, on MinAtar, preset paper",
+        "the same",
+        "figure1_minatar_paper",
         _trust_region_minatar,
         _on_minatar,
     ),
