@@ -1,0 +1,201 @@
+"""Trains Stable-Baselines3's PPO or DQN, with RL Zoo's Atari settings, on Pong or a MinAtar game.
+
+Leaves run.json and progress.csv in --run_dir, as a run of this package does, so that `python -m acer_tf curves` lays
+one beside the other. A run that is interrupted begins anew.
+
+MinAtar's images are too small for their network for Atari: there it is this package's small network, one convolution
+of 16 3x3 filters and 128 units, and a step is one frame. Episodes end after 10,000 steps, as here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import csv
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+import torch
+from minatar.gym import register_envs
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
+from torch import nn
+
+# hyperparams/ppo.yml and dqn.yml of rl-baselines3-zoo, entry "atari"; its lin_x falls from x to 0 over the run.
+ZOO: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "n_envs": 8,
+        "n_steps": 128,
+        "n_epochs": 4,
+        "batch_size": 256,
+        "learning_rate": "lin_2.5e-4",
+        "clip_range": "lin_0.1",
+        "vf_coef": 0.5,
+        "ent_coef": 0.01,
+    },
+    "dqn": {
+        "n_envs": 1,
+        "buffer_size": 100_000,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "learning_starts": 100_000,
+        "target_update_interval": 1000,
+        "train_freq": 4,
+        "gradient_steps": 1,
+        "exploration_fraction": 0.1,
+        "exploration_final_eps": 0.01,
+    },
+}
+MINATAR_MAX_STEPS = 10_000
+COLUMNS = ("steps", "frames", "seconds", "steps_per_second", "games", "mean_return", "interval_return")
+
+
+class SmallNetwork(BaseFeaturesExtractor):
+    """MinAtar's network, on observations [B, 10, 10, channels]."""
+
+    def __init__(self, observation_space: gymnasium.spaces.Box, features_dim: int = 128) -> None:
+        super().__init__(observation_space, features_dim)
+        height, width, channels = observation_space.shape
+        flat = 16 * (height - 2) * (width - 2)
+        self._layers = nn.Sequential(
+            nn.Conv2d(channels, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(flat, features_dim), nn.ReLU()
+        )
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self._layers(observations.permute(0, 3, 1, 2))
+
+
+class Record(BaseCallback):
+    """Writes progress.csv: a row each `interval` steps and at the end, of the returns of training episodes."""
+
+    def __init__(self, path: Path, interval: int, total_steps: int, frames_per_step: int) -> None:
+        super().__init__()
+        self._path, self._interval, self._total, self._frames = path, interval, total_steps, frames_per_step
+        self._last: collections.deque[float] = collections.deque(maxlen=100)
+        self._since: list[float] = []
+        self._games, self._at, self._began = 0, 0, time.monotonic()
+        self.seconds = 0.0
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(COLUMNS)
+
+    def _on_step(self) -> bool:
+        for info in self.locals["infos"]:
+            if "episode" in info:  # raw returns: Monitor stands below clipping and the loss of lives
+                self._since.append(float(info["episode"]["r"]))
+        if self.num_timesteps - self._at >= self._interval or self.num_timesteps >= self._total > self._at:
+            self._write()
+        return True
+
+    def _write(self) -> None:
+        self._last.extend(self._since)
+        self._games += len(self._since)
+        now = time.monotonic() - self._began
+        steps = self.num_timesteps
+        rate = (steps - self._at) / (now - self.seconds)
+        mean = np.mean(self._last) if self._last else ""
+        interval = np.mean(self._since) if self._since else ""
+        row = (steps, steps * self._frames, round(now, 3), round(rate, 1), self._games, mean, interval)
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(row)
+        print(
+            f"{100 * steps / self._total:5.1f} %  {steps:,} steps  {rate:,.0f} steps/s  mean return {mean}", flush=True
+        )
+        self._since, self._at, self.seconds = [], steps, now
+
+
+def make_env(name: str, n_envs: int, seed: int) -> VecEnv:
+    family, _, game = name.partition("/")
+    if family == "atari":
+        gymnasium.register_envs(ale_py)
+        return VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", n_envs=n_envs, seed=seed), n_stack=4)
+    env_id = f"MinAtar/{game.title().replace('_', '')}-v1"
+    if env_id not in gymnasium.registry:  # gymnasium has loaded MinAtar's by its entry point
+        register_envs()
+    return make_vec_env(env_id, n_envs=n_envs, seed=seed, env_kwargs={"max_episode_steps": MINATAR_MAX_STEPS})
+
+
+def make_model(algorithm: str, env: str, total_steps: int, seed: int) -> BaseAlgorithm:
+    options = dict(ZOO[algorithm])
+    vec_env = make_env(env, options.pop("n_envs"), seed)
+    for name, value in options.items():
+        if isinstance(value, str):
+            options[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
+    if env.startswith("minatar/"):
+        options["policy_kwargs"] = {
+            "features_extractor_class": SmallNetwork,
+            "net_arch": [],
+            "normalize_images": False,
+        }
+    return {"ppo": PPO, "dqn": DQN}[algorithm]("CnnPolicy", vec_env, seed=seed, device="cpu", **options)
+
+
+def document(args: argparse.Namespace) -> dict[str, Any]:
+    names = ("stable-baselines3", "torch", "gymnasium", "ale-py", "minatar", "numpy")
+    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    changes = subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=Path(__file__).parent).returncode
+    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
+        processor = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
+    return {
+        "settings": {
+            "env": args.env,
+            "agent": args.algorithm,
+            "seed": args.seed,
+            "total_steps": args.total_steps,
+            "log_interval": args.log_interval,
+            **ZOO[args.algorithm],
+        },
+        "command": ["python", *sys.argv],
+        "threads": args.threads,
+        "commit": git.stdout.strip() + "+changes" * bool(changes) or None,
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version()} | {n: importlib.metadata.version(n) for n in names},
+        "machine": {"processor": processor, "cores": len(os.sched_getaffinity(0))},
+    }
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--algorithm", choices=sorted(ZOO), required=True)
+    parser.add_argument("--env", required=True, help="minatar/breakout, atari/Pong")
+    parser.add_argument("--total_steps", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--log_interval", type=int, default=20_000)
+    parser.add_argument("--run_dir", type=Path, required=True)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    args.run_dir.mkdir(parents=True, exist_ok=True)
+    if (args.run_dir / "run.json").exists():
+        sys.exit(f"--run_dir={args.run_dir} holds a run: choose another, or move it away")
+    frames = 4 if args.env.startswith("atari/") else 1
+    model = make_model(args.algorithm, args.env, args.total_steps, args.seed)
+    made = document(args)
+    write(args.run_dir / "run.json", made)
+    record = Record(args.run_dir / "progress.csv", args.log_interval, args.total_steps, frames)
+    model.learn(args.total_steps, callback=record)
+    ended = {"finished": True, "steps": model.num_timesteps, "seconds": round(record.seconds, 1)}
+    write(args.run_dir / "run.json", made | ended)
+
+
+if __name__ == "__main__":
+    main()
