@@ -240,8 +240,8 @@ def _published_curve(run: RunCurve) -> Finding:
     low = float(np.interp(run.steps[-1], curve.steps, curve.low))
     risen = (theirs - curve.mean[0]) / (curve.mean[-1] - curve.mean[0])
     holds = ours >= low if risen >= _BEGUN else None
-    theirs_text = f"{number(theirs, 1)} there, the band from {number(low, 1)}"
-    return Finding(holds, number(ours, 1), f"{theirs_text}, {risen:.0%} of its rise".replace("%", " %"))
+    theirs_text = f"{number(theirs, 1)} at the same step (its band begins at {number(low, 1)}"
+    return Finding(holds, number(ours, 1), f"{theirs_text}), {risen:.0%} of its rise".replace("%", " %"))
 
 
 def _table6(outcome: Outcome) -> Finding:
@@ -378,6 +378,13 @@ CLAIMS = (
         _of_paper,
     ),
     Claim("OpenAI baselines, Pong", "ACER's learning curve", "atari_pong", _published_curve, _longest_run),
+    Claim(
+        "OpenAI baselines, Pong, preset paper",
+        "ACER's learning curve",
+        "pong_preset_paper",
+        _published_curve,
+        _longest_run,
+    ),
     Claim("OpenAI baselines, Breakout", "ACER's learning curve", "atari_breakout", _published_curve, _longest_run),
     Claim("OpenAI baselines, Qbert", "ACER's learning curve", "atari_qbert_paper", _published_curve, _longest_run),
     Claim(
