@@ -5,20 +5,102 @@ chosen; models are from dm_control's suite unless stated otherwise. All episodes
 [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in metres
 and radians: a step's reward is the formula times the step's length. This puts returns where the published curves are:
 an untrained policy has -8 on fish and -19 on humanoid, where the paper's worst curves end at -10 and -23.
-
-Each task works on a whole `mujoco.batch.Batch` of N simulations: arrays it reads and returns have N rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import dm_control
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from acer_tf.envs.control_base import FreeBody, Task, draw, orientation, squared, wrapped
+
+class Task:
+    """A task on a whole `Batch` of N simulations, whose state it reads, and writes at the start of episodes."""
+
+    suite: str  # name of its model in dm_control's suite
+    observation_size: int
+    substeps: int = 1  # physics steps in one agent step
+    per_second: bool = True  # whether the reward is a rate per second, rather than per step
+    camera: str = "side"  # of the model, for pictures
+
+    @classmethod
+    def spec(cls) -> mujoco.MjSpec:
+        """The editable model: dm_control's, without its sensors, which cost time."""
+        # Importing the suite instead of reading the file takes seconds, and looks for OpenGL.
+        spec = mujoco.MjSpec.from_file(str(Path(dm_control.__file__).parent / "suite" / f"{cls.suite}.xml"))
+        for sensor in list(spec.sensors):
+            spec.delete(sensor)
+        return spec
+
+    @classmethod
+    def model(cls) -> mujoco.MjModel:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the cheetah's file sets the total mass in a deprecated way
+            return cls.spec().compile()
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.qpos, self.qvel = batch.bind("qpos"), batch.bind("qvel")  # views [N, nq], [N, nv]
+
+    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
+        """Sets positions and velocities of simulations `which` [M], now at the model's defaults, for a new episode."""
+        raise NotImplementedError
+
+    def observation(self) -> np.ndarray:
+        """[N, observation_size] float64, of the current state."""
+        raise NotImplementedError
+
+    def reward(self, action: np.ndarray) -> np.ndarray:
+        """[N] float64, per second or per step, for `action` [N, d] that led to the current state."""
+        raise NotImplementedError
+
+    def terminated(self) -> np.ndarray:
+        """[N] bool: whether the current state ends the return; only Walker2d's does."""
+        return np.zeros(self.batch.nsim, bool)
+
+
+class FreeBody(Task):
+    """A task whose torso moves freely in space."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(batch)
+        xmat = batch.bind("xmat")[:, batch.model.body("torso").id]
+        self._torso = xmat.reshape(batch.nsim, 3, 3)  # view; columns are the torso's axes in the world
+
+    def _upright(self) -> np.ndarray:
+        """Cosine [N] of the torso's angle to upright."""
+        return self._torso[:, 2, 2]
+
+    def _local(self, vector: np.ndarray) -> np.ndarray:
+        """World vectors [N, 3] in the torso's frame."""
+        return np.einsum("nij,ni->nj", self._torso, vector)
+
+
+def draw(random: Sequence[np.random.Generator], one: Callable[[np.random.Generator], Any]) -> np.ndarray:
+    """[M, ...]: `one` called with each generator."""
+    return np.stack([one(generator) for generator in random])
+
+
+def orientation(random: np.random.Generator) -> np.ndarray:
+    """A uniform random rotation: a unit quaternion [4]."""
+    quaternion = random.normal(size=4)
+    return quaternion / np.linalg.norm(quaternion)
+
+
+def squared(action: np.ndarray) -> np.ndarray:
+    """‖a‖² [N]."""
+    return np.square(action, dtype=np.float64).sum(axis=1)
+
+
+def wrapped(angle: np.ndarray) -> np.ndarray:
+    """Angles in [-π, π)."""
+    return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 class CartpoleSwingup(Task):
@@ -78,7 +160,6 @@ class Reacher3(Task):
     observation_size = 8
     per_second = False
     camera = "fixed"
-    reached = 0.05
 
     @classmethod
     def spec(cls) -> mujoco.MjSpec:
@@ -94,8 +175,7 @@ class Reacher3(Task):
     def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
         self.qpos[which] = draw(random, lambda r: r.uniform(self._low, self._high))
         direction, distance = draw(random, lambda r: r.uniform([-np.pi, 0.05], [np.pi, 0.25])).T
-        self._target[which, 0] = distance * np.cos(direction)
-        self._target[which, 1] = distance * np.sin(direction)
+        self._target[which, :2] = np.stack([distance * np.cos(direction), distance * np.sin(direction)], axis=1)
 
     def _to_target(self) -> np.ndarray:
         return (self._target - self._tip)[:, :2]
@@ -106,7 +186,7 @@ class Reacher3(Task):
         return np.concatenate([angles, self.qvel, self._to_target()], axis=1)
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        return (np.linalg.norm(self._to_target(), axis=1) <= self.reached).astype(np.float64)
+        return (np.linalg.norm(self._to_target(), axis=1) <= 0.05).astype(np.float64)
 
 
 class Cheetah(Task):
@@ -214,9 +294,6 @@ class Walker2d(Task):
     observation_size = 24
     substeps = 10
     height = 1.3
-    height_limits = (0.8, 2.0)
-    pitch_limit = 1.0
-    fall = -10.0
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
@@ -238,12 +315,11 @@ class Walker2d(Task):
     def reward(self, action: np.ndarray) -> np.ndarray:
         height, pitch = self._posture()
         walking = self.qvel[:, 1] - 0.001 * squared(action) - (height - self.height) ** 2 - 0.1 * pitch**2
-        return walking + np.where(self.terminated(), self.fall, 0.0)
+        return walking + np.where(self.terminated(), -10.0, 0.0)
 
     def terminated(self) -> np.ndarray:
         height, pitch = self._posture()
-        low, high = self.height_limits
-        return (height < low) | (height > high) | (np.abs(pitch) > self.pitch_limit)
+        return (height < 0.8) | (height > 2.0) | (np.abs(pitch) > 1.0)
 
 
 class Humanoid(FreeBody):
@@ -266,8 +342,6 @@ class Humanoid(FreeBody):
     suite = "humanoid"
     observation_size = 94
     substeps = 5
-    standing_head = 1.4
-    settling_steps = 300
 
     @classmethod
     def spec(cls) -> mujoco.MjSpec:
@@ -302,7 +376,7 @@ class Humanoid(FreeBody):
             self.qpos[touching, 7:] = draw(drawing, lambda r: r.uniform(self._low, self._high))
             self.batch.forward(touching, stage=mujoco.mjtStage.mjSTAGE_POS.value)
             touching = touching[self._contacts[touching].reshape(-1) > 0]
-        self.batch.step(which, nstep=self.settling_steps)
+        self.batch.step(which, nstep=300)  # 1.5 s
         self.qvel[which] = 0
 
     def observation(self) -> np.ndarray:
@@ -312,7 +386,7 @@ class Humanoid(FreeBody):
         return np.concatenate([self.qpos[:, 7:], *motion, *pose, *mass, self._sensors[:, :36]], axis=1)
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        deviation = np.abs(self._head[:, 2] - self.standing_head)
+        deviation = np.abs(self._head[:, 2] - 1.4)
         return -deviation - 0.25 * (1 - self._upright()) - 0.01 * squared(action)
 
 
