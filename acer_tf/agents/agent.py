@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from acer_tf import equations
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.averaging import copy_weights, update_average
 from acer_tf.networks import ContinuousNetwork, Network
@@ -25,6 +26,22 @@ class Update(NamedTuple):
 
 # What `Agent.parameter_gradients` returns: gradients, diagnostics and errors [B].
 ParameterGradients = tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]
+
+
+class Gradients(NamedTuple):
+    """Gradients of an actor-critic's loss in the network's outputs, per row, zero on masked rows."""
+
+    policy: tf.Tensor  # [B, T, A or d] in φ's coordinates: −z*, weighted
+    value: tf.Tensor | None  # [B, T] of V(x_t), weighted; None if V follows from Q
+    q: tf.Tensor | None  # [B, T] of Q(x_t, a_t), weighted; None without a critic of actions
+    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+    errors: tf.Tensor  # [B] the critic's mean |error|
+
+    def backward(self, tape: tf.GradientTape, outputs: list[tf.Tensor], model: keras.Model) -> ParameterGradients:
+        """One backward pass from `outputs`, those of the first three that there are, to the weights of `model`."""
+        given = [gradient for gradient in self[:3] if gradient is not None]
+        gradients = tape.gradient(outputs, model.trainable_variables, output_gradients=given)
+        return gradients, self.diagnostics, self.errors
 
 
 class Rows:
@@ -71,13 +88,17 @@ class Rows:
         return self.mean(tf.square(x - self.mean(x)))
 
 
+def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tensor:
+    """z* [B, T, D] of g, for two distributions; g itself if `average` is None, without a trust region."""
+    if average is None:
+        return g
+    return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
+
+
 def actor_critic_diagnostics(
     rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Diagnostics that the actor-critic rules share, of g [B, T, D] before the projection and the critic's target.
-
-    `policy` and `average` are distributions; `average` is None without a trust region.
-    """
+    """What the actor-critic rules report alike; arguments as for `projected`, and the critic's target and error."""
     diagnostics = {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
         "explained_variance": rows.explained_variance(target, error),
