@@ -77,11 +77,9 @@ def make(
         with without_gl():
             make_family = getattr(importlib.import_module(module), maker)
     except ImportError as error:
-        if not family.extra:
+        if not family.needs:
             raise
-        raise InvalidEnvironment(
-            f"{env_id} needs {family.packages} ({error}): pip install acer_tf[{family.extra}]"
-        ) from error
+        raise InvalidEnvironment(f"{env_id} needs {family.needs.format(error=error)}") from error
     return make_family(name, num_envs, seeds, **options)
 
 

@@ -9,7 +9,6 @@ import dataclasses
 import difflib
 import math
 import re
-from typing import Any
 
 # The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
 _ROMS = """
@@ -38,11 +37,10 @@ class Family:
     atari: bool = False  # whether `--atari_preset` applies
     alike: bool = False  # whether all of them take the same time to step
     pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
-    extra: str = ""  # of the installation, which brings the family's packages
-    packages: str = ""  # these, for the message that they are missing
+    needs: str = ""  # optional packages: completes "<id> needs ..." where they are missing
 
 
-_MUJOCO: Any = {"extra": "control", "packages": "MuJoCo and dm_control, which are not installed"}
+_NEEDS_MUJOCO = "MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
 
 FAMILIES: dict[str, Family] = {
     # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
@@ -60,11 +58,12 @@ FAMILIES: dict[str, Family] = {
         MINATAR_GAMES,
         ("minatar", ""),
         pictures_per_second=10.0,
-        extra="minatar",
-        packages="MinAtar, which is not installed",
+        needs="MinAtar, which is not installed ({error}): pip install acer_tf[minatar]",
     ),
-    "control": Family("acer_tf.envs.control:make_control", CONTROL_TASKS, ("", "paper_continuous"), **_MUJOCO),
-    "dm_control": Family("acer_tf.envs.dm_control:make_dm_control", (), ("", "paper_continuous"), **_MUJOCO),
+    "control": Family(
+        "acer_tf.envs.control:make_control", CONTROL_TASKS, ("", "paper_continuous"), needs=_NEEDS_MUJOCO
+    ),
+    "dm_control": Family("acer_tf.envs.dm_control:make_dm_control", (), ("", "paper_continuous"), needs=_NEEDS_MUJOCO),
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
     "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("classic", "classic_continuous")),
 }
