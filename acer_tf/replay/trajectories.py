@@ -76,7 +76,7 @@ class TrajectoryReplay(Ring):
     @property
     def draws_together(self) -> bool:
         """Whether `batches` can draw for several updates at once, which needs windows of equal length."""
-        return not self._state_size
+        return not self.state_size
 
     @property
     def can_sample(self) -> bool:
@@ -91,7 +91,7 @@ class TrajectoryReplay(Ring):
             RuntimeError: fewer than T rows are stored, or the last segment does not start T rows ago, where a recurrent
                 network needs its state.
         """
-        which = np.arange(self._num_envs)[envs]
+        which = np.arange(self.num_envs)[envs]
         return self._windows(np.full(which.shape, self._latest_start()), which)
 
     def sample(self, envs: Envs = ALL) -> Trajectory:
@@ -104,7 +104,7 @@ class TrajectoryReplay(Ring):
         Raises:
             RuntimeError: an environment has no valid window yet (see `can_sample`).
         """
-        which = np.arange(self._num_envs)[envs]
+        which = np.arange(self.num_envs)[envs]
         return self._windows(self._drawn_starts(which), which, self._burn_in)
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
@@ -131,8 +131,8 @@ class TrajectoryReplay(Ring):
 
     def blank(self, envs: Envs = ALL) -> Trajectory:
         """Zeros in the shapes of what `sample` returns."""
-        count = len(np.arange(self._num_envs)[envs])
-        return blank(self._spec, count, self._unroll_length, self._burn_in, self._state_size)
+        count = len(np.arange(self.num_envs)[envs])
+        return blank(self.spec, count, self._unroll_length, self._burn_in, self.state_size)
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
         """Takes the errors [B], or [1, B], that an update found in a draw; does nothing here."""
@@ -148,25 +148,25 @@ class TrajectoryReplay(Ring):
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows [K] at which windows may start, in order, and for each environment [N] the index of the first valid."""
-        first, last = self._rows - self.stored, self._rows - self._burn_in - self._unroll_length
-        if self._state_size:
+        first, last = self.rows - self.stored, self.rows - self._burn_in - self._unroll_length
+        if self.state_size:
             starts = self._segments.starts[self._segments.starts <= last]
         elif self._segments_only:
-            lengths = np.diff(self._segments.starts, append=self._rows)
+            lengths = np.diff(self._segments.starts, append=self.rows)
             starts = self._segments.starts[lengths >= self._unroll_length]
         else:
             starts = np.arange(first, last + 1)
         # Age grows by at most 1 per row, so every start after a valid one is valid, and only the first S - 1 rows can
         # be invalid: counting the invalid ones gives the first valid row.
-        oldest = np.arange(self._spec.stack - 1)
+        oldest = np.arange(self.spec.stack - 1)
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
 
     def _latest_start(self) -> int:
         if self.stored < self._unroll_length:
             raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
-        start = self._rows - self._unroll_length
-        if self._state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
+        start = self.rows - self._unroll_length
+        if self.state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
             raise RuntimeError(f"latest() needs a state at row {start}; the last is at {self._segments.starts[-1:]}")
         return start
 
@@ -185,17 +185,17 @@ class TrajectoryReplay(Ring):
         """The windows of environments `which` [B] that start, with their burn-in, at the rows `starts` [B]."""
         seen = starts[:, None] + np.arange(burn_in + self._unroll_length)
         rows = seen[:, burn_in:]
-        frames = starts[:, None] + np.arange(1 - self._spec.stack, burn_in + self._unroll_length + 1)
+        frames = starts[:, None] + np.arange(1 - self.spec.stack, burn_in + self._unroll_length + 1)
         if self._file is not None:
             prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
         observation = self._gather("observation", frames, which)
         # The slots of rows that are not stored differ between a replay and its restored copy.
-        observation[frames < self._rows - self.stored] = 0
+        observation[frames < self.rows - self.stored] = 0
         return Trajectory(
             observation=observation,
-            age=self._gather("age", frames[:, self._spec.stack - 1 :], which),
+            age=self._gather("age", frames[:, self.spec.stack - 1 :], which),
             **{name: self._gather(name, rows, which) for name in self._ring if name not in SHOWN},
-            memory=self._memory(starts, which, seen) if self._state_size else None,
+            memory=self._memory(starts, which, seen) if self.state_size else None,
         )
 
     def _memory(self, starts: np.ndarray, which: np.ndarray, seen: np.ndarray) -> RecurrentContext:

@@ -18,6 +18,7 @@ import pytest
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import checkpoint
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from tests.replay.checks import check_valid
 from tests.replay.twin import World, spec_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -474,7 +475,7 @@ back = checkpoints.restore(replay)
 step = 0
 if back is not None:
     step, source.replay = step_of(back), replay
-    replay.check_valid()
+    check_valid(replay)
     replay.seam(*source.world.reset()[:2])
 print(step, flush=True)
 while True:
@@ -501,7 +502,7 @@ def test_a_kill_at_any_moment_leaves_an_intact_checkpoint_no_older_than_the_last
     source = Source(capacity=30)
     replay = source.empty(30)
     assert step_of(Checkpoints(tmp_path / "c").restore(replay)) >= least
-    replay.check_valid()
+    check_valid(replay)
     assert not list((tmp_path / "c").glob("*.damaged-*"))
 
 

@@ -75,37 +75,30 @@ class Priorities(ABC):
     """Priorities of some of the items 0 .. capacity−1: the interface of both structures.
 
     Methods raise ValueError if `indices` is not a vector of integers in [0, capacity), and then change nothing.
+
+    Args:
+        capacity: the number of items that can be stored.
+        alpha: α in [0, 1]; with 0 all draws are uniform.
+
+    Raises:
+        ValueError: a capacity below 1, or α out of range.
     """
 
     def __init__(self, capacity: int, alpha: float) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
-        self._capacity = int(capacity)
-        self._alpha = _in_unit_range("alpha", alpha)
+        self.capacity = int(capacity)
+        self.alpha = _in_unit_range("alpha", alpha)
 
-    @property
-    def capacity(self) -> int:
-        """The number of items that can be stored."""
-        return self._capacity
-
-    @property
-    def alpha(self) -> float:
-        """α in [0, 1]; with 0 all draws are uniform. Setting it takes time in proportion to capacity."""
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: float) -> None:
-        if alpha != self._alpha:
-            self._alpha = _in_unit_range("alpha", alpha)
+    def set_alpha(self, alpha: float) -> None:
+        """Changes α, in time proportional to capacity. Raises ValueError if it is out of range."""
+        if alpha != self.alpha:
+            self.alpha = _in_unit_range("alpha", alpha)
             self._apply_alpha()
 
     @abstractmethod
     def __len__(self) -> int:
         """N, the number of stored items."""
-
-    @abstractmethod
-    def get(self, indices: np.ndarray) -> np.ndarray:
-        """[m] float64 priorities of the items `indices` [m]; NaN for items that are not stored."""
 
     def set(self, indices: np.ndarray, priorities: np.ndarray) -> None:
         """Stores items with priorities, or changes the priorities of stored items.
@@ -137,10 +130,6 @@ class Priorities(ABC):
     def sample(self, k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """k stratified draws with replacement: one from each of k equal ranges of the probability mass, in order.
 
-        Args:
-            k: the number of draws.
-            generator: from which k uniform numbers are drawn.
-
         Returns:
             [k] int64 indices, and [k] float64 P(i) of each. An item occurs k P(i) times in expectation.
 
@@ -152,10 +141,6 @@ class Priorities(ABC):
         if not len(self):
             raise ValueError("sample() needs a stored item, but the memory is empty: set() priorities first")
         return self._sample((np.arange(k) + generator.random(k)) / k)
-
-    @abstractmethod
-    def probabilities(self, indices: np.ndarray) -> np.ndarray:
-        """[m] float64 P(i) of the items `indices` [m], exactly as `sample` draws; 0 for items that are not stored."""
 
     @abstractmethod
     def least_probability(self) -> float:
@@ -178,16 +163,12 @@ class Priorities(ABC):
         expected = set(self.state())
         if set(state) != expected:
             raise ValueError(f"the state of a {type(self).__name__} holds {sorted(expected)}, got {sorted(state)}")
-        if int(state["capacity"]) != self._capacity:
-            raise ValueError(f"the saved priorities have capacity {int(state['capacity'])}, these {self._capacity}")
+        if int(state["capacity"]) != self.capacity:
+            raise ValueError(f"the saved priorities have capacity {int(state['capacity'])}, these {self.capacity}")
         alpha = _in_unit_range("alpha", float(state["alpha"]))
         self._restore(state)
-        self._alpha = alpha
+        self.alpha = alpha
         self._apply_alpha()
-
-    @abstractmethod
-    def check_valid(self) -> None:
-        """Asserts every invariant, for tests."""
 
     @abstractmethod
     def _apply_alpha(self) -> None: ...
@@ -206,9 +187,9 @@ class Priorities(ABC):
         if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
             raise ValueError(f"indices must be a vector of integers, got {indices.dtype} of shape {indices.shape}")
         indices = indices.astype(np.int64, copy=False)
-        if indices.size and not (indices.min() >= 0 and indices.max() < self._capacity):
-            wrong = indices[(indices < 0) | (indices >= self._capacity)][0]
-            raise ValueError(f"indices must lie in [0, {self._capacity}), the capacity, got {wrong}")
+        if indices.size and not (indices.min() >= 0 and indices.max() < self.capacity):
+            wrong = indices[(indices < 0) | (indices >= self.capacity)][0]
+            raise ValueError(f"indices must lie in [0, {self.capacity}), the capacity, got {wrong}")
         return indices
 
 
