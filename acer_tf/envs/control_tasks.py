@@ -1,10 +1,10 @@
 """The six continuous control tasks of Wang et al. (2017), section 6 and appendix E.1.
 
-The paper's models are not public, and its text omits some numbers. Each class says what is from the paper and what was
-chosen; models are from dm_control's suite unless stated otherwise. All episodes last 500 steps. The action a, in
-[-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in metres
-and radians: a step's reward is the formula times the step's length. This puts returns where the published curves are:
-an untrained policy has -8 on fish and -19 on humanoid, where the paper's worst curves end at -10 and -23.
+The paper's models are not public, and its text omits some numbers. docs/control-tasks.md says what is from the paper
+and what was chosen; models are from dm_control's suite unless stated otherwise. All episodes last 500 steps. The action
+a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in
+metres and radians: a step's reward is the formula times the step's length. This puts returns where the published curves
+are: an untrained policy has -8 on fish and -19 on humanoid, where the paper's worst curves end at -10 and -23.
 """
 
 from __future__ import annotations
@@ -106,11 +106,8 @@ def wrapped(angle: np.ndarray) -> np.ndarray:
 class CartpoleSwingup(Task):
     """Swing up a pole on a cart and balance it at the centre.
 
-    From the paper: the pole starts at a random angle, at rest; reward 1 if it is within 5° of upright and the cart
-    within 0.05 of the centre, else 0; a track of length 2.4; the kinds of observed quantities.
-
-    Chosen: the cart starts at the centre, the angle is uniform. A step is 0.02 s, two of the model's, so that an
-    episode lasts 10 s as in dm_control, whose track of 3.6 is shortened.
+    The pole starts at a uniform angle, the cart at the centre, both at rest. Reward 1 if the pole is within 5° of
+    upright and the cart within 0.05 of the centre, else 0. A step is 0.02 s, two of the model's.
 
     Observation [10]: cart position, velocity; pole angle in [-π, π) from upright, angular velocity; its sine, cosine;
     the tip's x, z; the tip's velocity in x, z.
@@ -147,12 +144,9 @@ class CartpoleSwingup(Task):
 class Reacher3(Task):
     """Move the tip of a planar arm of three links to a target.
 
-    From the paper: arm and target start at random; reward 1 within 0.05 of the target, else 0; actions are torques; the
-    eight observed quantities.
-
-    Chosen: a model after dm_control's two-link reacher (reacher3.xml), arm length 0.3; the shoulder turns freely, elbow
-    and wrist by ±160°, all uniform at the start and at rest; the target's direction is uniform, its distance from the
-    shoulder uniform in [0.05, 0.25]. A step is 0.02 s.
+    Reward 1 within 0.05 of the target, else 0. The model (reacher3.xml) is after dm_control's two-link reacher, with an
+    arm of length 0.3; the shoulder turns freely, elbow and wrist by ±160°. Angles are uniform at the start, at rest; so
+    are the target's direction and its distance from the shoulder in [0.05, 0.25]. A step is 0.02 s.
 
     Observation [8]: joint angles, the shoulder's in [-π, π); joint velocities; target minus tip, x and y.
     """
@@ -192,12 +186,9 @@ class Reacher3(Task):
 class Cheetah(Task):
     """Run forward as fast as possible.
 
-    From the paper: v_x minus 0.1 ‖a‖² (printed with a plus, which would reward effort); the kinds of observed
-    quantities.
-
-    Chosen: v_x is the torso's. The start is the model's pose with the noise of gymnasium's HalfCheetah: uniform ±0.1
-    on positions (within the joints' ranges), normal with standard deviation 0.1 on velocities. A step is 0.01 s, as in
-    dm_control.
+    Reward v_x of the torso minus 0.1 ‖a‖² (printed with a plus, which would reward effort). The start is the model's
+    pose with the noise of gymnasium's HalfCheetah: uniform ±0.1 on positions (within the joints' ranges), normal with
+    standard deviation 0.1 on velocities. A step is 0.01 s.
 
     Observation [17]: torso height and pitch, joint angles; velocities of all nine degrees of freedom, x and z first.
     """
@@ -225,12 +216,9 @@ class Cheetah(Task):
 class Fish(FreeBody):
     """Swim to a target in three dimensions.
 
-    From the paper: the reward is the negative distance from the head to the target, less a small penalty for not being
-    upright and a control cost; the start faces a random direction; 24 observed quantities.
-
-    Chosen: -distance - 0.05 (1 - cosine of the angle to upright) - 0.01 ‖a‖². Starts and targets are those of
+    Reward -distance - 0.05 (1 - cosine of the angle to upright) - 0.01 ‖a‖². Starts and targets are those of
     dm_control's fish-swim: a random orientation, fins and tail uniform ±0.2, the target uniform in a box of 0.8 × 0.8 ×
-    0.2. A step is 0.04 s, as there. The target does not collide.
+    0.2. A step is 0.04 s. The target does not collide.
 
     Observation [24]: target minus mouth, in the torso's frame; joint angles; joint velocities; cosine of the angle to
     upright; the torso's velocity and angular velocity, in its frame.
@@ -278,13 +266,9 @@ class Fish(FreeBody):
 class Walker2d(Task):
     """Walk forward as fast as possible without falling.
 
-    From the paper: the torso's v_x, minus a quadratic control cost and penalties on deviations from the preferred
-    height and orientation; an episode terminates, with a negative reward, when the torso exceeds limits of height and
-    orientation; 24 observed quantities.
-
-    Chosen: v_x - 0.001 ‖a‖² - (height - 1.3)² - 0.1 pitch², and -10 at termination. Control cost, limits (height in
-    [0.8, 2.0], pitch in [-1, 1]) and start (standing, uniform ±0.005 on positions and velocities) are those of
-    gymnasium's Walker2d; 1.3 is the standing model's torso height. A step is 0.025 s, as in dm_control.
+    Reward v_x - 0.001 ‖a‖² - (height - 1.3)² - 0.1 pitch² of the torso, and -10 at termination. Control cost, limits
+    (height in [0.8, 2.0], pitch in [-1, 1]) and start (standing, uniform ±0.005 on positions and velocities) are those
+    of gymnasium's Walker2d; 1.3 is the standing model's torso height. A step is 0.025 s.
 
     Observation [24]: torso height; velocities of all nine degrees of freedom; cosine and sine of the seven bodies'
     orientations.
@@ -325,14 +309,10 @@ class Walker2d(Task):
 class Humanoid(FreeBody):
     """Stand up from lying on the ground.
 
-    From the paper: it starts lying in a random configuration; the reward penalizes the head's deviation from its
-    standing height, not being upright, and actions quadratically; 94 observed quantities: joint angles and velocities,
-    and unspecified features of the pose.
-
-    Chosen: -|head height - 1.4| (dm_control's standing height) - 0.25 (1 - cosine of the torso's angle to upright)
+    Reward -|head height - 1.4| (dm_control's standing height) - 0.25 (1 - cosine of the torso's angle to upright)
     - 0.01 ‖a‖². To lie down, the limp body falls for 1.5 s from a height of 1.5, from a random orientation with joints
-    uniform in their ranges and no contacts; velocities are then set to 0. A step is 0.025 s, as in dm_control, whose
-    force and touch sensors are omitted.
+    uniform in their ranges and no contacts; velocities are then set to 0. A step is 0.025 s. dm_control's force and
+    touch sensors are omitted.
 
     Observation [94], all vectors in the torso's frame: joint angles (21); velocity and angular velocity of the torso,
     joint velocities (27); head height; the vertical (3); centre of mass (3) and its velocity (3); positions of hands,

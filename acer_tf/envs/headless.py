@@ -94,9 +94,8 @@ class Screen:
     def __init__(self, model: Any, camera: str | int | dict[str, Any], *, height: int = 240, width: int = 320) -> None:
         """Starts the process. Call `require_gl` first.
 
-        Args:
-            model: an `MjModel`. Others with the same cameras can be rendered too.
-            camera: its camera by name or number, or attributes of an `MjvCamera`.
+        The camera is one of the `MjModel`, by name or number, or attributes of an `MjvCamera`. Other models with this
+        camera can be rendered too.
         """
         import mujoco
 
