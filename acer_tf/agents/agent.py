@@ -158,9 +158,8 @@ class Agent(Generic[N]):
 
         Args:
             observation: [N, *observation_shape].
-            seed: [2] int32; the same seed, weights, observations and states give the same actions.
-            state: [N, U] float32 returned by the previous call, or zeros where an episode begins; U is 0 if the network
-                is not recurrent.
+            seed: [2] int32, which decides the draws.
+            state: [N, U] float32 from the previous call, or zeros where an episode begins; U is 0 without recurrence.
 
         Returns:
             (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32, the next state [N, U]).
@@ -222,12 +221,8 @@ class Agent(Generic[N]):
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """The gradient of the loss in every trainable variable of `network.model`, before clipping.
 
-        Args:
-            trajectory: [B, T, ...].
-            weight: [B] factors of the trajectories' gradients; None for 1.
-
-        Returns:
-            The gradients, and diagnostics and errors [B] as in `Update`.
+        From trajectories [B, T, ...] and factors [B] of their gradients (None for 1). Diagnostics and errors [B] are
+        those of `Update`.
         """
         raise NotImplementedError
 

@@ -95,7 +95,7 @@ class PrioritizedReplay(TrajectoryReplay):
         return blank(self.spec, self._batch_size, self._unroll_length, 0, 0)
 
     def sample(self, envs: Envs = ALL) -> Trajectory:
-        """The windows of `draw`; `envs` is ignored, since all environments share one memory."""
+        """The windows of `draw`, whatever `envs` is."""
         return self.draw().trajectory
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
@@ -106,10 +106,7 @@ class PrioritizedReplay(TrajectoryReplay):
         return Draw(draw.trajectory.reshaped(1, len(draw.weight)), draw.weight[None], draw.items)
 
     def draw(self, progress: float = 0.0) -> Draw:
-        """B items drawn by priority, in new arrays, with their importance weights.
-
-        Args:
-            progress: share of the run that is done, in [0, 1], for α and β.
+        """B items drawn by priority, in new arrays, with their importance weights; `progress` in [0, 1] sets α and β.
 
         Raises:
             RuntimeError: no item is complete yet (see `can_sample`).

@@ -49,12 +49,7 @@ class Ring:
         state_size: int,
         file: Path | None,
     ) -> None:
-        """Allocates the ring; its arguments are those of `TrajectoryReplay`.
-
-        Raises:
-            ValueError: N or T below 1.
-            OSError: see `storage.zeros`.
-        """
+        """Allocates the ring; arguments and errors are those of `TrajectoryReplay`."""
         for name, value in (("num_envs", num_envs), ("unroll_length", unroll_length)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -106,7 +101,7 @@ class Ring:
         Args:
             action: [N] integers or [N, d] floats, a_t.
             behaviour: [N, A or d] floats, the statistics of μ(·|x_t).
-            step: what the environments returned for a_t.
+            step: the environments' answer to a_t.
 
         Raises:
             RuntimeError: no row is pending.
@@ -142,11 +137,7 @@ class Ring:
         """Joins environments that have been reset to the stored rows, as after a truncation.
 
         The pending row becomes a masked one (discount 1, reward 0), and `observation` becomes pending. If the previous
-        row ended its episode, this is the masked row that would have followed anyway.
-
-        Args:
-            observation: [N, *observation_shape] the first observations after the reset.
-            age: [N] uint8 zeros.
+        row ended its episode, this is the masked row that would have followed anyway. Arguments are as in `start`.
 
         Raises:
             RuntimeError: no row is pending.
@@ -192,11 +183,8 @@ class Ring:
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         """Restores what `save` returned and wrote, the pending row included. If it raises, the replay is as before.
 
-        Args:
-            folder: that `save` wrote to.
-            state: that `save` returned.
-            salvage: go without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
-                pending: call `start`.
+        With `salvage` it goes without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
+        pending: call `start`.
 
         Raises:
             ValueError: the state is of a replay of other sizes.
@@ -236,7 +224,7 @@ class Ring:
 
     @staticmethod
     def chunk_files(state: Mapping[str, np.ndarray]) -> list[str]:
-        """Names of the chunk files of a state returned by `save`, oldest rows first; others may be deleted."""
+        """Names of the chunk files that a state from `save` needs, oldest rows first; others may be deleted."""
         return [Chunk(*numbers).name for numbers in state["chunks"].tolist()]
 
     def _allocate(self) -> tuple[dict[str, np.ndarray], Segments]:
@@ -296,8 +284,7 @@ class Ring:
 
 
 def _segments_in(capacity: int, unroll_length: int) -> int:
-    """The most unrolls that can start among `capacity` rows and the pending one."""
-    return capacity // unroll_length + 1
+    return capacity // unroll_length + 1  # the most unrolls that can start among these rows and the pending one
 
 
 def encode(value: Any) -> np.ndarray:

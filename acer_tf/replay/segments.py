@@ -43,12 +43,10 @@ class Segments:
         return self._ring[(self._begun - back) % self._most, envs]
 
     def save(self) -> dict[str, np.ndarray]:
-        """The starts and states as arrays."""
         slots = (self._begun - np.arange(len(self.starts), 0, -1)) % max(1, self._most)
         return {"segments": self.starts.copy(), **({"states": self._ring[slots]} if self._most else {})}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restores what `save` returned, for equal sizes."""
         self.starts = np.array(state["segments"], np.int64)
         self._begun = len(self.starts)
         if self._most:

@@ -42,8 +42,7 @@ class TrajectoryReplay(Ring):
         """Allocates the ring; memory is committed only as rows fill it.
 
         Args:
-            spec: of the environments.
-            num_envs: N.
+            spec, num_envs: see `Ring`.
             capacity: acted rows stored per environment.
             unroll_length: T, the rows of every window.
             seed: of the generator that draws the windows, and nothing else.
@@ -111,12 +110,9 @@ class TrajectoryReplay(Ring):
         """The data of M consecutive updates, each `latest` or `sample` of B environments, in new arrays.
 
         Args:
-            latest: [M] bool: True for `latest`, False for `sample`.
+            latest: [M] bool: True for `latest`, False for `sample`. M must be 1 unless `draws_together`.
             envs: [M, B] numbers of environments.
             progress: share of the run that is done, in [0, 1]; unused here.
-
-        Returns:
-            Trajectories [M, B, T, ...]. M must be 1 unless `draws_together`.
 
         Raises:
             RuntimeError: as `latest` and `sample`.
@@ -182,7 +178,7 @@ class TrajectoryReplay(Ring):
         return np.asarray(starts[self._generator.integers(low[envs], len(starts))])
 
     def _windows(self, starts: np.ndarray, which: np.ndarray, burn_in: int = 0) -> Trajectory:
-        """The windows of environments `which` [B] that start, with their burn-in, at the rows `starts` [B]."""
+        """The windows of environments `which` [B] whose burn-in starts at the rows `starts` [B]."""
         seen = starts[:, None] + np.arange(burn_in + self._unroll_length)
         rows = seen[:, burn_in:]
         frames = starts[:, None] + np.arange(1 - self.spec.stack, burn_in + self._unroll_length + 1)
@@ -191,15 +187,14 @@ class TrajectoryReplay(Ring):
         observation = self._gather("observation", frames, which)
         # The slots of rows that are not stored differ between a replay and its restored copy.
         observation[frames < self.rows - self.stored] = 0
+        memory = None
+        if self.state_size:
+            first = np.ones((len(starts), 1), bool)
+            carry = np.concatenate([first, self._gather("mask", seen, which)], axis=1)
+            memory = RecurrentContext(self._segments.states(starts, which), carry)
         return Trajectory(
             observation=observation,
             age=self._gather("age", frames[:, self.spec.stack - 1 :], which),
             **{name: self._gather(name, rows, which) for name in self._ring if name not in SHOWN},
-            memory=self._memory(starts, which, seen) if self.state_size else None,
+            memory=memory,
         )
-
-    def _memory(self, starts: np.ndarray, which: np.ndarray, seen: np.ndarray) -> RecurrentContext:
-        """The context of windows [B] of environments [B] with acted rows [B, W+T]."""
-        first = np.ones((len(starts), 1), bool)
-        carry = np.concatenate([first, self._gather("mask", seen, which)], axis=1)
-        return RecurrentContext(self._segments.states(starts, which), carry)

@@ -9,8 +9,7 @@ and its update has the weight (N P(i))^−β, divided by the largest weight. A m
 drawn from each of k equal ranges of the probability mass. The replay sets the priorities (|δ| + ε in the paper; the
 running maximum for a new item).
 
-Both structures have the same interface. Every operation takes a whole batch: Python loops run over the levels of a
-tree, never over items.
+Every operation takes a whole batch: Python loops run over the levels of a tree, never over items.
 """
 
 from __future__ import annotations
@@ -54,12 +53,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
 
 
 def annealed(start: float, end: float, fraction: float) -> float:
-    """β (or α) after a fraction of training: linear from `start` to `end`, then constant  (§3.4).
-
-    Args:
-        start: value at fraction 0.
-        end: value at fraction 1; 1 for the paper's β.
-        fraction: share of training that is done; values above 1 count as 1.
+    """β (or α) after a fraction of training: linear from `start` to `end`, constant after fraction 1  (§3.4).
 
     Raises:
         ValueError: `start` or `end` outside [0, 1], or a negative or NaN fraction.
