@@ -60,10 +60,9 @@ def _works(backend: str) -> bool:
 
 @contextlib.contextmanager
 def without_gl() -> Iterator[None]:
-    """A context in which importing mujoco or dm_control loads no OpenGL.
+    """A context in which importing mujoco or dm_control loads no OpenGL, and makes mujoco's warnings Python's.
 
-    Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes. Where mujoco is imported before
-    or in the context, its warnings become Python's.
+    Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes.
     """
     _take_warnings()
     chosen = os.environ.get("MUJOCO_GL")

@@ -80,11 +80,7 @@ class Ring:
         return min(self.rows - self._lost, self._capacity)
 
     def start(self, observation: np.ndarray, age: np.ndarray) -> None:
-        """Makes x_0 the pending row.
-
-        Args:
-            observation: [N, *observation_shape] the first observations.
-            age: [N] uint8 zeros.
+        """Makes x_0 the pending row, from the first observations [N, *observation_shape] and ages [N] uint8, zeros.
 
         Raises:
             RuntimeError: a row is already pending (after `restore`, call `seam`).
@@ -119,9 +115,8 @@ class Ring:
     def begin_segment(self, state: np.ndarray | None = None) -> None:
         """Marks the pending row as the start of a collected segment.
 
-        Args:
-            state: [N, U] float32: the behaviour's recurrent state before that row, zeros where an episode begins; not
-                needed if U is 0.
+        If U > 0, `state` [N, U] float32 is the behaviour's recurrent state before that row, zeros where an episode
+        begins.
 
         Raises:
             RuntimeError: no row is pending.
@@ -134,10 +129,10 @@ class Ring:
         self._segments.begin(self.rows, self.rows - self.stored, state)
 
     def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
-        """Joins environments that have been reset to the stored rows, as after a truncation.
+        """Joins environments that have been reset to the stored rows, as after a truncation; arguments as in `start`.
 
         The pending row becomes a masked one (discount 1, reward 0), and `observation` becomes pending. If the previous
-        row ended its episode, this is the masked row that would have followed anyway. Arguments are as in `start`.
+        row ended its episode, this is the masked row that would have followed anyway.
 
         Raises:
             RuntimeError: no row is pending.

@@ -27,8 +27,8 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
     """w_i = (N P(i))^−β / max_j w_j  (§3.4); the number of items N cancels.
 
     Args:
-        probabilities: [k] P(i) > 0 of the drawn items, as returned by `sample`.
-        beta: β in [0, 1]: 0 for no correction, 1 for a full one.
+        probabilities: [k] P(i) > 0 of the drawn items.
+        beta: β in [0, 1].
         least_probability: P of the item with the largest weight: over the whole memory
             (`Priorities.least_probability`, as in OpenAI baselines), or None for that of the batch (as in DQN Zoo). The
             paper does not say which.
@@ -37,8 +37,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
         [k] float64 in (0, 1]; exactly 1 if all probabilities are equal.
 
     Raises:
-        ValueError: no probabilities, a probability outside (0, 1], β outside [0, 1], or a `least_probability` above the
-            batch's smallest.
+        ValueError: no probabilities, an argument out of range, or a `least_probability` above the batch's smallest.
     """
     probabilities = np.asarray(probabilities, np.float64)
     if not (probabilities.size and ((probabilities > 0) & (probabilities <= 1)).all()):
