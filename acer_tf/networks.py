@@ -238,8 +238,7 @@ class ContinuousNetwork:
     def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `__call__` and actions [B, T, m, d]."""
         batch, rows = tf.shape(state)[0], tf.shape(state)[1]
-        flat = (tf.reshape(t, tf.concat([[batch * rows], tf.shape(t)[2:]], axis=0)) for t in (state, actions))
-        return tf.reshape(self.critic(tuple(flat)), [batch, rows, actions.shape[2]])
+        return tf.reshape(self.critic((joined(state), joined(actions))), [batch, rows, actions.shape[2]])
 
 
 def joined(rows: tf.Tensor) -> tf.Tensor:

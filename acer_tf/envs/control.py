@@ -81,11 +81,13 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             RuntimeError: a simulation diverged.
         """
         idle = self._over
-        playing = None if not idle.any() else np.flatnonzero(~idle)
+        playing = np.flatnonzero(~idle) if idle.any() else None
         self._ctrl[:] = actions
         if playing is None or playing.size:
             self._batch.step(playing, nstep=self._task.substeps, stage=_VELOCITY)
-            self._check()
+            diverged = self._batch.warning[:, _DIVERGED, 1].any(axis=1)
+            if diverged.any():
+                raise RuntimeError(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")
         reward = np.where(idle, 0, self._reward_unit * self._task.reward(actions))
         terminated = ~idle & self._task.terminated()
         self._elapsed += 1
@@ -113,8 +115,3 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def _observe(self) -> np.ndarray:
         return self._task.observation().astype(np.float32)
-
-    def _check(self) -> None:
-        diverged = self._batch.warning[:, _DIVERGED, 1].any(axis=1)
-        if diverged.any():
-            raise RuntimeError(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")

@@ -15,7 +15,6 @@ import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
 from acer_tf.replay.ring import ALL, Envs
-from acer_tf.replay.rows import blank
 from acer_tf.replay.trajectories import TrajectoryReplay
 from acer_tf.types import Draw, EnvironmentSpec, Trajectory
 
@@ -92,7 +91,7 @@ class PrioritizedReplay(TrajectoryReplay):
         self._require_pending()
 
     def blank(self, envs: Envs = ALL) -> Trajectory:
-        return blank(self.spec, self._batch_size, self._unroll_length, 0, 0)
+        return self._blank(self._batch_size)
 
     def sample(self, envs: Envs = ALL) -> Trajectory:
         """The windows of `draw`, whatever `envs` is."""

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
-from acer_tf.replay.rows import fields, row_bytes, rows_held
 from acer_tf.replay.segments import Segments
 from acer_tf.replay.storage import zeros
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 Envs = slice | np.ndarray  # environments, by range or by number
 ALL = slice(None)
+SHOWN = ("observation", "age")  # the fields that the pending row has already
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
 
 
@@ -276,6 +276,29 @@ class Ring:
             **({"state_size": self.state_size, "unroll_length": self._unroll_length} if self.state_size else {}),
             **{name: [list(shape), str(dtype)] for name, (shape, dtype) in fields(self.spec).items()},
         }
+
+
+def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype per environment and row, under the names of `Trajectory`."""
+    return {
+        "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
+        "age": ((), np.dtype(np.uint8)),
+        "action": (spec.action_shape, np.dtype(spec.action_dtype)),
+        "reward": ((), np.dtype(np.float32)),
+        "discount": ((), np.dtype(np.float32)),
+        "mask": ((), np.dtype(np.bool_)),
+        "behaviour": ((spec.statistics_size,), np.dtype(np.float32)),
+    }
+
+
+def row_bytes(spec: EnvironmentSpec) -> int:
+    """Size of one environment's row in bytes."""
+    return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in fields(spec).values())
+
+
+def rows_held(name: str, first: int, last: int) -> np.ndarray:
+    """The rows of a field in the chunk [first, last): observations also have the bootstrap row `last`."""
+    return np.arange(first, last + (name in SHOWN))
 
 
 def _segments_in(capacity: int, unroll_length: int) -> int:

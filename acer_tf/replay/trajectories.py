@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acer_tf.replay.ring import ALL, Envs, Ring, decode, encode
-from acer_tf.replay.rows import SHOWN, blank
+from acer_tf.replay.ring import ALL, SHOWN, Envs, Ring, decode, encode, fields
 from acer_tf.replay.storage import prefetch
 from acer_tf.types import Draw, EnvironmentSpec, RecurrentContext, Trajectory
 
@@ -127,8 +126,7 @@ class TrajectoryReplay(Ring):
 
     def blank(self, envs: Envs = ALL) -> Trajectory:
         """Zeros in the shapes of what `sample` returns."""
-        count = len(np.arange(self.num_envs)[envs])
-        return blank(self.spec, count, self._unroll_length, self._burn_in, self.state_size)
+        return self._blank(len(np.arange(self.num_envs)[envs]))
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
         """Takes the errors [B], or [1, B], that an update found in a draw; does nothing here."""
@@ -141,6 +139,16 @@ class TrajectoryReplay(Ring):
         generator.bit_generator.state = decode(state["generator"])
         super().restore(folder, state, salvage=salvage)
         self._generator = generator
+
+    def _blank(self, batch: int) -> Trajectory:
+        seen = self._burn_in + self._unroll_length + 1
+        lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
+        arrays = {
+            name: np.zeros((batch, lengths.get(name, self._unroll_length), *shape), dtype)
+            for name, (shape, dtype) in fields(self.spec).items()
+        }
+        memory = RecurrentContext(np.zeros((batch, self.state_size), np.float32), np.zeros((batch, seen), bool))
+        return Trajectory(**arrays, memory=memory if self.state_size else None)
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows [K] at which windows may start, in order, and for each environment [N] the index of the first valid."""

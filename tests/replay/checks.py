@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from acer_tf.replay import Priorities, RankHeap, SumTree, TrajectoryReplay
-from acer_tf.replay.rows import SHOWN
+from acer_tf.replay.ring import SHOWN
 
 
 def check_valid(replay: TrajectoryReplay) -> None:
