@@ -67,6 +67,7 @@ class PrioritizedReplay(TrajectoryReplay):
             raise ValueError(f"priority_epsilon must be at least 0 and finite, got {priority_epsilon}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self.draws_together = False  # a draw depends on the errors that the previous update found
         self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
         self._alpha, self._beta = priority_exponent, importance_exponent
         self._items = capacity // unroll_length  # per environment; item j is in place j mod this
@@ -74,11 +75,6 @@ class PrioritizedReplay(TrajectoryReplay):
         self._priorities = structure(num_envs * self._items, self._alpha[0])
         self._largest = 1.0
         self._oldest = self._newest = 0  # items from oldest to newest − 1 have a priority
-
-    @property
-    def draws_together(self) -> bool:
-        """False: a draw depends on the errors that the previous update found."""
-        return False
 
     @property
     def can_sample(self) -> bool:

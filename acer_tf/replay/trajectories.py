@@ -23,7 +23,10 @@ from acer_tf.types import Draw, EnvironmentSpec, RecurrentContext, Trajectory
 
 
 class TrajectoryReplay(Ring):
-    """A `Ring` from which windows are drawn, uniformly over the starts that are valid."""
+    """A `Ring` from which windows are drawn, uniformly over the starts that are valid.
+
+    `draws_together` says whether `batches` can draw for several updates at once, which needs windows of equal length.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class TrajectoryReplay(Ring):
             sizes = "unroll_length + stack - 1" if not state_size else "2 unroll_length + burn_in + stack - 1"
             raise ValueError(f"capacity must be at least {sizes} = {least} rows, got {capacity}")
         super().__init__(spec, num_envs, capacity, unroll_length, state_size=state_size, file=file)
+        self.draws_together = not state_size
         self._segments_only = segments_only
         self._burn_in = burn_in if state_size else 0
         self._generator = np.random.Generator(np.random.PCG64(seed))
@@ -70,11 +74,6 @@ class TrajectoryReplay(Ring):
         """The least capacity with which every environment of a full ring has a valid window."""
         # Segments start T rows apart, or T + 1 with a resumed run's masked row between them.
         return unroll_length + spec.stack - 1 + (unroll_length + burn_in if state_size else 0)
-
-    @property
-    def draws_together(self) -> bool:
-        """Whether `batches` can draw for several updates at once, which needs windows of equal length."""
-        return not self.state_size
 
     @property
     def can_sample(self) -> bool:
