@@ -24,12 +24,11 @@ class RankHeap(Priorities):
     parent and the child, which are of the other parity. When no node is open, the heap is valid.
     """
 
-    def __init__(self, capacity: int, alpha: float = 1.0, *, sort_interval: int = 1_000_000) -> None:
-        """An empty heap, fully sorted whenever `sort_interval` ≥ 1 priorities were set (the paper: 10^6 steps)."""
+    sort_interval = 1_000_000  # priorities set between full sorts (the paper: 10^6 steps)
+
+    def __init__(self, capacity: int, alpha: float = 1.0) -> None:
+        """An empty heap; arguments and errors are those of `Priorities`."""
         super().__init__(capacity, alpha)
-        if sort_interval < 1:
-            raise ValueError(f"sort_interval must be at least 1, got {sort_interval}")
-        self._sort_interval = sort_interval
         self._unsorted = 0  # priorities set since the last full sort
         # By place, from 1; children of place v are 2v and 2v + 1. The infinities stand for the root's parent and for
         # missing children.
@@ -88,7 +87,7 @@ class RankHeap(Priorities):
         places = self._places[indices]
         self._keys[places] = priorities
         self._unsorted += len(indices)
-        if self._unsorted >= self._sort_interval or 4 * len(indices) >= self._stored:
+        if self._unsorted >= self.sort_interval or 4 * len(indices) >= self._stored:
             self._sort()
         else:
             self._repair(places)
