@@ -468,6 +468,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from acer_tf.training.checkpoint import Checkpoints
+from tests.replay.checks import check_valid
 from tests.training.test_checkpoint import Source, snapshot_of, step_of
 checkpoints, source = Checkpoints(Path(sys.argv[1])), Source(seed=int(sys.argv[2]), capacity=30)
 replay = source.empty(30)
