@@ -38,7 +38,7 @@ class Gradients(NamedTuple):
     errors: tf.Tensor  # [B] the critic's mean |error|
 
     def backward(self, tape: tf.GradientTape, outputs: list[tf.Tensor], model: keras.Model) -> ParameterGradients:
-        """One backward pass from `outputs`, those of the first three that there are, to the weights of `model`."""
+        """One backward pass to the weights of `model` from `outputs`, which policy, value and q (but None) are of."""
         given = [gradient for gradient in self[:3] if gradient is not None]
         gradients = tape.gradient(outputs, model.trainable_variables, output_gradients=given)
         return gradients, self.diagnostics, self.errors
