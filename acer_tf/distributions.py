@@ -14,11 +14,7 @@ PROBABILITY_FLOOR = 1e-6
 
 
 class Categorical:
-    """f(·|φ) = φ: a categorical over A actions whose statistics are the probability vector itself, not logits.
-
-    Args:
-        probabilities: [..., A] float, each row on the simplex.
-    """
+    """f(·|φ) = φ: a categorical over A actions whose statistics are the probability vectors [..., A], not logits."""
 
     def __init__(self, probabilities: tf.Tensor) -> None:
         self.statistics = probabilities
@@ -62,12 +58,7 @@ class Categorical:
 
 
 class Gaussian:
-    """f(·|φ): a Gaussian over vectors of d components, with mean φ and a fixed standard deviation (paper, §5).
-
-    Args:
-        mean: [..., d] φ.
-        std: σ > 0 of every component, independent of the state.
-    """
+    """f(·|φ): a Gaussian with mean φ [..., d] and a fixed standard deviation σ > 0 in every component (paper, §5)."""
 
     def __init__(self, mean: tf.Tensor, std: float) -> None:
         self.statistics = mean

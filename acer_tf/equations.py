@@ -30,42 +30,27 @@ _LARGEST_LOG = 80.0  # e^88 overflows float32, and truncation makes all ρ above
 
 
 def state_value(q: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
-    """[...] V(x) = Σ_a f(a|φ(x)) Q(x, a)  (§2, Algorithm 2).
-
-    Args:
-        q: [..., A] Q(x, ·).
-        probabilities: [..., A] f(·|φ(x)).
-    """
+    """[...] V(x) = Σ_a f(a|φ(x)) Q(x, a), from Q(x, ·) and f(·|φ(x)) [..., A]  (§2, Algorithm 2)."""
     _require_same_shape(q=q, probabilities=probabilities)
     return tf.reduce_sum(probabilities * q, axis=-1)
 
 
 def importance_weight(density: tf.Tensor, behaviour_density: tf.Tensor) -> tf.Tensor:
-    """[...] ρ = f(a|φ(x)) / μ(a|x) ≥ 0  (§2).
-
-    Args:
-        density: [...] f(a|φ(x)).
-        behaviour_density: [...] μ(a|x). A density that underflowed to 0 gives a large but finite ρ.
-    """
+    """[...] ρ = f(a|φ(x)) / μ(a|x) ≥ 0  (§2), from both [...]; a μ that underflowed to 0 gives a large but finite ρ."""
     _require_same_shape(density=density, behaviour_density=behaviour_density)
     return density / tf.maximum(behaviour_density, _TINY)
 
 
 def importance_weight_of_logs(log_density: tf.Tensor, behaviour_log_density: tf.Tensor) -> tf.Tensor:
-    """[...] ρ = f(a|φ(x)) / μ(a|x), at most e^80, from log densities (§5), for densities that would underflow.
-
-    Args:
-        log_density: [...] log f(a|φ(x)).
-        behaviour_log_density: [...] log μ(a|x).
-    """
+    """[...] ρ = f(a|φ(x)) / μ(a|x), at most e^80, from log densities [...] (§5), where densities would underflow."""
     _require_same_shape(log_density=log_density, behaviour_log_density=behaviour_log_density)
     return tf.exp(tf.minimum(log_density - behaviour_log_density, _LARGEST_LOG))
 
 
 def retrace_coefficient(rho: tf.Tensor, *, dimension: int = 1) -> tf.Tensor:
-    """min{1, ρ^{1/d}}, the trace of Retrace: ρ̄ of Eq. 5 for discrete actions (d = 1), c_i of Algorithm 3 for vectors.
+    """[...] min{1, ρ^{1/d}}, Retrace's trace: ρ̄ of Eq. 5 for discrete actions (d = 1), c_i of Algorithm 3 for vectors.
 
-    Algorithm 2 truncates at 1, whatever c is. The shape is that of `rho`.
+    Algorithm 2 truncates at 1, whatever c is.
     """
     return tf.minimum(rho if dimension == 1 else tf.pow(rho, 1.0 / dimension), 1.0)
 
@@ -162,16 +147,8 @@ def importance_sampled_return(
 def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, *, c: float) -> tf.Tensor:
     """[B, T] w_t = min{c, Π_{i≥t} ρ_i}, the weight of TIS, over the rows that R_t sums (appendix E.2, with c = 5).
 
-    The product ends with the trajectory, with the return (a discount of 0), and before a masked row.
-
-    Args:
-        log_rho: [B, T] log ρ_t.
-        discount: [B, T] d_t, 0 where a_t ended the return, else 1.
-        mask: [B, T] bool, False on masked rows, whose weight is 1.
-        c: truncation.
-
-    Raises:
-        ValueError: also if T is not known when tracing.
+    The product ends with the trajectory, with the return (a discount of 0), and before a masked row, whose weight is 1.
+    `log_rho` is [B, T] log ρ_t; the others and the errors are as in `off_policy_return`.
     """
     _require_same_shape(log_rho=log_rho, discount=discount, mask=mask)
     if log_rho.shape.rank != 2 or log_rho.shape[1] is None:
@@ -189,10 +166,7 @@ def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, 
 def dueling_q(value: tf.Tensor, advantage: tf.Tensor, sampled_advantages: tf.Tensor) -> tf.Tensor:
     """[...] Q̃(x, a) = V(x) + A(x, a) − (1/n) Σ_i A(x, u_i), u_i ~ f(·|φ(x)): the stochastic dueling network (Eq. 13).
 
-    Args:
-        value: [...] V(x).
-        advantage: [...] A(x, a).
-        sampled_advantages: [..., n] A(x, u_i).
+    V(x) and A(x, a) are [...], A(x, u_i) is [..., n].
     """
     _require_same_shape(
         **{"value": value, "advantage": advantage, "sampled_advantages[..., 0]": sampled_advantages[..., 0]}
@@ -201,14 +175,7 @@ def dueling_q(value: tf.Tensor, advantage: tf.Tensor, sampled_advantages: tf.Ten
 
 
 def target_value(rho: tf.Tensor, q_ret: tf.Tensor, q: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-    """[...] V_target = min{1, ρ} (Q_ret − Q̃(x, a)) + V(x)  (Eq. 14, appendix D).
-
-    Args:
-        rho: [...] ρ of the taken action.
-        q_ret: [...] Q_ret.
-        q: [...] Q̃(x, a) of the taken action.
-        value: [...] V(x).
-    """
+    """[...] V_target = min{1, ρ} (Q_ret − Q̃(x, a)) + V(x), all [...] and a the taken action  (Eq. 14, appendix D)."""
     _require_same_shape(rho=rho, q_ret=q_ret, q=q, value=value)
     return tf.minimum(rho, 1.0) * (q_ret - q) + value
 
@@ -216,11 +183,8 @@ def target_value(rho: tf.Tensor, q_ret: tf.Tensor, q: tf.Tensor, value: tf.Tenso
 def truncated_policy_gradient(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
     """min{c, ρ} ∇_φ log f(a|φ) (Q_ret − V) [..., D]: the first term of Eq. 9.
 
-    Args:
-        rho: [...] ρ(a) of the taken action.
-        score: [..., D] ∇_φ log f(a|φ) of the taken action.
-        advantage: [...] Q_ret − V (continuous actions: Q_opc − V).
-        c: truncation; `inf` gives plain importance sampling.
+    The score is [..., D], ρ and the advantage Q_ret − V (continuous actions: Q_opc − V) are [...], all of the taken
+    action. c = `inf` gives plain importance sampling.
     """
     _require_same_shape(**{"rho": rho, "advantage": advantage, "score[..., 0]": score[..., 0]})
     return (tf.minimum(rho, c) * advantage)[..., None] * score
@@ -230,12 +194,8 @@ def bias_correction(rho: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Ten
     """Σ_a [1 − c/ρ(a)]_+ f(a|φ) ∇_φ log f(a|φ) (Q(a) − V) [..., A]: the second term of Eq. 9, for a categorical.
 
     With φ the probability vector, f(a|φ) ∇_φ log f(a|φ) = ∇_φ φ_a = e_a, so the sum is a vector with components
-    [1 − c/ρ(a)]_+ (Q(a) − V). (Algorithm 2 prints Q(x, a_i); Eq. 9 has Q(x, a).)
-
-    Args:
-        rho: [..., A] ρ(a) of every action.
-        advantage: [..., A] Q(x, a) − V(x) of every action.
-        c: truncation; `inf` makes the term vanish.
+    [1 − c/ρ(a)]_+ (Q(a) − V). (Algorithm 2 prints Q(x, a_i); Eq. 9 has Q(x, a).) ρ and Q(x, a) − V(x) are those of
+    every action, [..., A]. c = `inf` makes the term vanish.
     """
     _require_same_shape(rho=rho, advantage=advantage)
     return tf.maximum(0.0, 1.0 - c / tf.maximum(rho, _TINY)) * advantage
@@ -244,23 +204,16 @@ def bias_correction(rho: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Ten
 def sampled_bias_correction(rho: tf.Tensor, score: tf.Tensor, advantage: tf.Tensor, *, c: float) -> tf.Tensor:
     """[1 − c/ρ(a')]_+ (Q̃(x, a') − V) ∇_φ log f(a'|φ) [..., D], a' ~ f(·|φ(x)): a sample of that term (Algorithm 3).
 
-    Args:
-        rho: [...] ρ(a').
-        score: [..., D] ∇_φ log f(a'|φ).
-        advantage: [...] Q̃(x, a') − V(x).
-        c: truncation; `inf` makes the term vanish.
+    Shapes are those of `truncated_policy_gradient`; everything is of a'.
     """
     _require_same_shape(**{"rho": rho, "advantage": advantage, "score[..., 0]": score[..., 0]})
     return bias_correction(rho, advantage, c=c)[..., None] * score
 
 
 def trust_region_projection(g: tf.Tensor, k: tf.Tensor, *, delta: float) -> tf.Tensor:
-    """z* = g − max{0, (kᵀg − δ) / ‖k‖²} k: [..., D], the closest z to g with kᵀz ≤ δ (Eq. 11 and 12).
+    """z* = g − max{0, (kᵀg − δ) / ‖k‖²} k: [..., D], the closest z to g with kᵀz ≤ δ, per state (Eq. 11 and 12).
 
-    Args:
-        g: [..., D] policy gradient of one state, in φ's coordinates.
-        k: [..., D] ∇_φ KL[f(·|φ_a) ‖ f(·|φ)] of the same state.
-        delta: δ > 0, per state; `inf` leaves g as it is.
+    g [..., D] is the policy gradient, k [..., D] = ∇_φ KL[f(·|φ_a) ‖ f(·|φ)], and δ > 0; `inf` leaves g as it is.
     """
     _require_same_shape(g=g, k=k)
     excess = tf.maximum(0.0, tf.reduce_sum(k * g, axis=-1, keepdims=True) - delta)
@@ -287,7 +240,6 @@ def q_learning_error(
         discount: [B] 0 where a ended the return, else 1.
         next_values: [B, A] Q_target(x', ·).
         next_choice: [B, A] the values by which the next action is chosen (the first among equals).
-        gamma: γ.
     """
     _require_same_shape(q=q, reward=reward, discount=discount, **{"next_values[..., 0]": next_values[..., 0]})
     _require_same_shape(next_values=next_values, next_choice=next_choice)

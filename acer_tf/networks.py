@@ -48,7 +48,7 @@ class Network:
         ValueError: the architecture cannot read these observations.
     """
 
-    normalization = None
+    normalization = None  # see `ContinuousNetwork`
     state_size = 0  # U, the length of the recurrent state
 
     def __init__(
@@ -70,13 +70,16 @@ class Network:
         self.architecture = architecture
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
         layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
-        planes = keras.Input(_plane_shape(self.torso, spec), dtype=layers.compute_dtype, name="planes")
+        plane = spec.frame_shape
+        if self.torso.patches:
+            plane = (plane[0] // PATCH, plane[1] // PATCH, spec.stack * PATCH**2)
+        planes = keras.Input(plane, dtype=layers.compute_dtype, name="planes")
         features = self.torso.build(layers, planes)
         self.exploration: EpsilonGreedy | None = None
         self.model = self._assemble(layers, planes, features)
 
     def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Categorical, tf.Tensor]:
-        """(f(·|φ(x)), the next state [N, U]); arguments as for `observe`."""
+        """(f(·|φ(x)), the next state [N, U]); arguments as in `observe`."""
         probabilities, _, state = self.observe(observation, state)
         return Categorical(probabilities), state
 
@@ -109,10 +112,7 @@ class Network:
     ) -> tuple[tf.Tensor, RecurrentContext | None]:
         """Arguments of `__call__` for the last `rows` rows, after this network has read the W rows before them.
 
-        Args:
-            planes: [B, W+rows, *plane].
-            memory: of all W+rows rows; None if the network is not recurrent.
-            rows: number of rows after the burn-in.
+        Takes planes [B, W+rows, *plane] and the memory of all rows, None if the network is not recurrent.
         """
         return planes, memory
 
@@ -136,7 +136,6 @@ class Network:
         return self._step(tf.cast(planes, self.model.inputs[0].dtype), state)
 
     def _step(self, planes: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """`observe` of planes [N, *plane]."""
         return (*self.model(planes), state)
 
     def _by_row(self, rows: tf.Tensor, outputs: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -171,14 +170,12 @@ class ContinuousNetwork:
         "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
         "none":     no critic of actions (A3C, TIS)
 
+    Other arguments are as in `Network`:
+
     Args:
-        spec: the environment's observations and continuous actions.
         critic: see above.
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
-        initialization: as in `Network`.
-        precision: of the torso's matrix products; heads are float32.
         normalize: whether observations are normalised by their running mean and variance.
-        seed: of the initial weights.
         normalization: the layer that holds these statistics, if another network already has it.
 
     Raises:
@@ -219,15 +216,13 @@ class ContinuousNetwork:
         state, actions = keras.Input(self.state.outputs[2].shape[1:]), keras.Input((None, spec.action_size))
         h = state if critic == "dueling" else layers.hidden(256, "tanh", "critic_torso", state)
         # The state's contribution is computed once for all m actions.
-        h = layers.hidden(256, "linear", "critic_state", h)[:, None] + layers.hidden(
-            256, "linear", "critic_action", actions, bias=False
-        )
+        of_state = layers.hidden(256, "linear", "critic_state", h)[:, None]
+        h = of_state + layers.hidden(256, "linear", "critic_action", actions, bias=False)
         of_actions = layers.head(1, 1.0, "critic", keras.layers.Activation("tanh")(h))[..., 0]
         self.critic = keras.Model((state, actions), of_actions, name="critic")
         mean, value, state = self.state(observation)
-        self.model = keras.Model(
-            (observation, actions), (mean, value, self.critic((state, actions))), name="continuous"
-        )
+        outputs = (mean, value, self.critic((state, actions)))
+        self.model = keras.Model((observation, actions), outputs, name="continuous")
 
     def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(mean [..., d], V [...], the critic's input [..., F]) of observations [..., *observation_shape]."""
@@ -243,8 +238,7 @@ class ContinuousNetwork:
     def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `__call__` and actions [B, T, m, d]."""
         batch, rows = tf.shape(state)[0], tf.shape(state)[1]
-        flat = (tf.reshape(t, tf.concat([[batch * rows], tf.shape(t)[2:]], axis=0)) for t in (state, actions))
-        return tf.reshape(self.critic(tuple(flat)), [batch, rows, actions.shape[2]])
+        return tf.reshape(self.critic((joined(state), joined(actions))), [batch, rows, actions.shape[2]])
 
 
 def joined(rows: tf.Tensor) -> tf.Tensor:
@@ -263,13 +257,6 @@ def _readable(architecture: str, spec: EnvironmentSpec) -> Torso:
             f"{spec.observation_dtype}; these can: {[name for name in fitting if torso_of(name).reads(spec)]}"
         )
     return torso
-
-
-def _plane_shape(torso: Torso, spec: EnvironmentSpec) -> tuple[int, ...]:
-    if not torso.patches:
-        return spec.frame_shape
-    height, width = spec.frame_shape
-    return (height // PATCH, width // PATCH, spec.stack * PATCH**2)
 
 
 def _patches(stacks: tf.Tensor) -> tf.Tensor:
@@ -298,17 +285,14 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
 class Layers:
     """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
-    Args:
-        initialization: see `Network`.
-        precision: of the torso.
-        seed: of the initial weights.
-        scale: factor that brings observations to [0, 1]; 1 if they are not pixels.
+    Arguments are those of `Network`, and a factor `scale` that brings pixels to [0, 1].
     """
 
     def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
         self._initialization = initialization
-        self._policy = _dtype_policy(precision)
         self.compute_dtype = "bfloat16" if precision == "bfloat16" else "float32"
+        # Under the mixed policy, weights and the optimizer's state stay float32.
+        self._policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
         self._scale = scale
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
 
@@ -366,8 +350,3 @@ class Layers:
         limit = fan_in**-0.5
         kernel, bias = (keras.initializers.RandomUniform(-limit, limit, seed=next(self._seeds)) for _ in range(2))
         return {"kernel_initializer": kernel, "bias_initializer": bias}
-
-
-def _dtype_policy(precision: Precision) -> str:
-    # Under the mixed policy, weights and the optimizer's state stay float32.
-    return "mixed_bfloat16" if precision == "bfloat16" else "float32"

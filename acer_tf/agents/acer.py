@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
+from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
 from acer_tf.networks import Network
 from acer_tf.types import Trajectory
-
-
-class Gradients(NamedTuple):
-    """Gradients of the loss in the network's outputs, per row, zero on masked rows."""
-
-    policy: tf.Tensor  # [B, T, A] in φ's coordinates: −z*, weighted
-    critic: tf.Tensor  # [B, T] of Q(x_t, a_t), weighted
-    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
-    errors: tf.Tensor  # [B] the critic's mean |error|
 
 
 class Acer(Agent[Network]):
@@ -43,10 +32,7 @@ class Acer(Agent[Network]):
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
         outputs = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
-        gradients = tape.gradient(
-            [phi, q_taken], self.network.model.trainable_variables, output_gradients=[outputs.policy, outputs.critic]
-        )
-        return gradients, outputs.diagnostics, outputs.errors
+        return outputs.backward(tape, [phi, q_taken], self.network.model)
 
     def output_gradients(
         self,
@@ -85,10 +71,8 @@ class Acer(Agent[Network]):
         entropy_gradient = h.entropy_weight * policy.entropy_gradient()
         if h.entropy_in_trust_region:
             g += entropy_gradient
-        z = g
         average_policy = None if average is None else Categorical(average)
-        if average_policy is not None:
-            z = equations.trust_region_projection(g, policy.kl_gradient(average_policy), delta=h.trust_region_delta)
+        z = projected(g, policy, average_policy, h.trust_region_delta)
         if not h.entropy_in_trust_region:
             z += entropy_gradient
 
@@ -104,7 +88,8 @@ class Acer(Agent[Network]):
         }
         return Gradients(
             policy=rows.weighted(-z),
-            critic=rows.weighted(-h.critic_weight * error),
+            value=None,
+            q=rows.weighted(-h.critic_weight * error),
             diagnostics=diagnostics,
             errors=rows.mean_of_each(tf.abs(error)),
         )

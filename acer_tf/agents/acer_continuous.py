@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
+from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks import ContinuousNetwork
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
-
-
-class Gradients(NamedTuple):
-    """Gradients of the loss in the network's outputs, per row, zero on masked rows."""
-
-    policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
-    value: tf.Tensor  # [B, T] of V(x_t), weighted
-    q: tf.Tensor  # [B, T] of Q̃(x_t, a_t), weighted
-    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
-    errors: tf.Tensor  # [B] the critic's mean |error|
 
 
 class AcerContinuous(Agent[ContinuousNetwork]):
@@ -55,12 +45,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
                 q = equations.dueling_q(value, q, of_actions[..., 2:])
                 q_drawn = equations.dueling_q(value, q_drawn, of_actions[..., 2:])
         outputs = fused(self.output_gradients)(trajectory, phi, values, q, drawn, q_drawn, average, weight)
-        gradients = tape.gradient(
-            [phi, value, q],
-            self.network.model.trainable_variables,
-            output_gradients=[outputs.policy, outputs.value, outputs.q],
-        )
-        return gradients, outputs.diagnostics, outputs.errors
+        return outputs.backward(tape, [phi, value, q], self.network.model)
 
     def output_gradients(
         self,
@@ -104,10 +89,8 @@ class AcerContinuous(Agent[ContinuousNetwork]):
 
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
         g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
-        z = g
         average_policy = None if average is None else Gaussian(average, std)
-        if average_policy is not None:
-            z = equations.trust_region_projection(g, policy.kl_gradient(average_policy), delta=h.trust_region_delta)
+        z = projected(g, policy, average_policy, h.trust_region_delta)
 
         rows = Rows(mask, h.reduction, weight)
         error = q_ret - q

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, ParameterGradients, Rows, actor_critic_diagnostics
+from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
-
-
-class Gradients(NamedTuple):
-    """Gradients of the loss in the network's outputs, per row, zero on masked rows."""
-
-    policy: tf.Tensor  # [B, T, d] in φ's coordinates, the mean's: −z*, weighted
-    value: tf.Tensor  # [B, T] of V(x_t), weighted
-    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
-    errors: tf.Tensor  # [B] the critic's mean |error|
 
 
 class ActorCritic(Agent[Any]):
@@ -38,10 +29,7 @@ class ActorCritic(Agent[Any]):
             mean, values, _ = self.network(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
         outputs = fused(self.output_gradients)(trajectory, phi, values, average, weight)
-        gradients = tape.gradient(
-            [phi, value], self.network.model.trainable_variables, output_gradients=[outputs.policy, outputs.value]
-        )
-        return gradients, outputs.diagnostics, outputs.errors
+        return outputs.backward(tape, [phi, value], self.network.model)
 
     def output_gradients(
         self,
@@ -51,15 +39,7 @@ class ActorCritic(Agent[Any]):
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
     ) -> Gradients:
-        """Appendix E.2 between the network's outputs and the gradients in them.
-
-        Args:
-            trajectory: [B, T, ...]; its observations are not read.
-            phi: [B, T, d] φ(x).
-            values: [B, T+1] V(x), the bootstrap row last.
-            average: [B, T, d] φ_a(x); None without a trust region.
-            weight: [B] factors of the trajectories' z* (not of g, which δ bounds); None for 1.
-        """
+        """Appendix E.2 between the network's outputs and the gradients in them; see `AcerContinuous`."""
         h, mask = self.settings, trajectory.mask
         reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
         std = self.network.policy_std
@@ -72,10 +52,8 @@ class ActorCritic(Agent[Any]):
         returns = equations.multi_step_return(reward, trajectory.discount, mask, value, values[:, -1], gamma=h.gamma)
         error = returns - value
         g = (importance * error)[..., None] * policy.score(trajectory.action)
-        z = g
         average_policy = None if average is None else Gaussian(average, std)
-        if average_policy is not None:
-            z = equations.trust_region_projection(g, policy.kl_gradient(average_policy), delta=h.trust_region_delta)
+        z = projected(g, policy, average_policy, h.trust_region_delta)
 
         rows = Rows(mask, h.reduction, weight)
         diagnostics = {
@@ -88,6 +66,7 @@ class ActorCritic(Agent[Any]):
         return Gradients(
             policy=rows.weighted(-z),
             value=rows.weighted(-h.critic_weight * importance * error),
+            q=None,
             diagnostics=diagnostics,
             errors=rows.mean_of_each(tf.abs(error)),
         )

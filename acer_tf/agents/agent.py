@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from acer_tf import equations
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.averaging import copy_weights, update_average
 from acer_tf.networks import ContinuousNetwork, Network
@@ -25,6 +26,22 @@ class Update(NamedTuple):
 
 # What `Agent.parameter_gradients` returns: gradients, diagnostics and errors [B].
 ParameterGradients = tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]
+
+
+class Gradients(NamedTuple):
+    """Gradients of an actor-critic's loss in the network's outputs, per row, zero on masked rows."""
+
+    policy: tf.Tensor  # [B, T, A or d] in φ's coordinates: −z*, weighted
+    value: tf.Tensor | None  # [B, T] of V(x_t), weighted; None if V follows from Q
+    q: tf.Tensor | None  # [B, T] of Q(x_t, a_t), weighted; None without a critic of actions
+    diagnostics: dict[str, tf.Tensor]  # scalars, in the order of computation
+    errors: tf.Tensor  # [B] the critic's mean |error|
+
+    def backward(self, tape: tf.GradientTape, outputs: list[tf.Tensor], model: keras.Model) -> ParameterGradients:
+        """One backward pass to the weights of `model` from `outputs`, which policy, value and q (but None) are of."""
+        given = [gradient for gradient in self[:3] if gradient is not None]
+        gradients = tape.gradient(outputs, model.trainable_variables, output_gradients=given)
+        return gradients, self.diagnostics, self.errors
 
 
 class Rows:
@@ -71,13 +88,17 @@ class Rows:
         return self.mean(tf.square(x - self.mean(x)))
 
 
+def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tensor:
+    """z* [B, T, D] of g, for two distributions; g itself if `average` is None, without a trust region."""
+    if average is None:
+        return g
+    return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
+
+
 def actor_critic_diagnostics(
     rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Diagnostics that the actor-critic rules share, of g [B, T, D] before the projection and the critic's target.
-
-    `policy` and `average` are distributions; `average` is None without a trust region.
-    """
+    """What the actor-critic rules report alike; arguments as for `projected`, and the critic's target and error."""
     diagnostics = {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
         "explained_variance": rows.explained_variance(target, error),
@@ -137,9 +158,8 @@ class Agent(Generic[N]):
 
         Args:
             observation: [N, *observation_shape].
-            seed: [2] int32; the same seed, weights, observations and states give the same actions.
-            state: [N, U] float32 returned by the previous call, or zeros where an episode begins; U is 0 if the network
-                is not recurrent.
+            seed: [2] int32, which decides the draws.
+            state: [N, U] float32 from the previous call, or zeros where an episode begins; U is 0 without recurrence.
 
         Returns:
             (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32, the next state [N, U]).
@@ -201,12 +221,8 @@ class Agent(Generic[N]):
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """The gradient of the loss in every trainable variable of `network.model`, before clipping.
 
-        Args:
-            trajectory: [B, T, ...].
-            weight: [B] factors of the trajectories' gradients; None for 1.
-
-        Returns:
-            The gradients, and diagnostics and errors [B] as in `Update`.
+        From trajectories [B, T, ...] and factors [B] of their gradients (None for 1). Diagnostics and errors [B] are
+        those of `Update`.
         """
         raise NotImplementedError
 

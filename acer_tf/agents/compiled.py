@@ -14,19 +14,15 @@ from acer_tf.torsos import Execution
 class Compiled:
     """A function on tensors that is called with NumPy arrays, and traced once per shapes and dtypes.
 
-    It keeps the traces of its `tf.function` itself, because `tf.function` takes 0.2 ms to find one, a third of the time
-    of acting with a small network.
-
-    Args:
-        function: takes one tensor per argument.
-        execution: "xla" fuses operations, which on the CPU is fastest without convolutions. "serial" runs one operation
-            after another in the calling thread, since waking another thread takes 0.1 ms. "parallel" runs independent
-            operations at the same time, and is what a GPU gets instead of "serial".
+    "xla" fuses operations, which on the CPU is fastest without convolutions. "serial" runs one operation after another
+    in the calling thread, since waking another thread takes 0.1 ms. "parallel" runs independent operations at the same
+    time, and is what a GPU gets instead of "serial".
     """
 
     def __init__(self, function: Callable[..., Any], execution: Execution) -> None:
         self._function = tf.function(function, autograph=False, jit_compile=execution == "xla")
         self._serial = execution == "serial" and not tf.config.list_logical_devices("GPU")
+        # Kept here, because `tf.function` takes 0.2 ms to find one, a third of the time of acting with a small network.
         self._traces: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *arrays: np.ndarray) -> Any:

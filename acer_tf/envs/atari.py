@@ -10,22 +10,14 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import VectorWrapper
 
 from acer_tf.envs.atari_presets import AtariPreset
-from acer_tf.envs.families import ATARI_ROMS, unknown
+from acer_tf.envs.families import ATARI_ROMS
 from acer_tf.envs.vector import VectorEnvironment
 
 
 def make_atari(
     game: str, num_envs: int, seeds: list[int], *, preset: AtariPreset, threads: int, render: bool
 ) -> VectorEnvironment:
-    """`num_envs` copies of `game` ("MsPacman"); see `acer_tf.envs.make`.
-
-    Observations are uint8 [stack, height, width].
-
-    Raises:
-        InvalidEnvironment: unknown game.
-    """
-    if game not in ATARI_ROMS:
-        raise unknown(f"atari/{game}")
+    """`num_envs` copies of `game` ("MsPacman"); observations are uint8 [stack, height, width]."""
     env: Any = _ale(game, num_envs, preset, threads)
     if render:
         screen = dataclasses.replace(preset, grayscale=False, height=210, width=160, stack=1)

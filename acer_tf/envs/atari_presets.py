@@ -7,35 +7,21 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class AtariPreset:
-    """How an Atari game is preprocessed. `dataclasses.asdict` converts it for a record, `AtariPreset(**...)` back.
+    """How an Atari game is preprocessed. `dataclasses.asdict` converts it for a record, `AtariPreset(**...)` back."""
 
-    Attributes:
-        frame_skip: frames per step; the action is repeated, the rewards are summed.
-        max_pool: whether an observation is the maximum of the last two frames.
-        height, width: pixels that a frame is resized to (area interpolation).
-        grayscale: luminance instead of RGB.
-        stack: observations stacked, oldest first; those before the first of an episode are zero.
-        max_no_ops: an episode starts with 0 to this many no-op frames (not steps), drawn uniformly.
-        fire_at_start: the first of these frames, and at least one, presses FIRE if the game's action set has it; not
-            after lost lives.
-        sticky_probability: probability, per frame, that the emulator repeats its last action.
-        full_action_set: all 18 actions instead of the game's minimal set.
-        life_loss_ends_return: discount 0 where a life is lost; the episode continues.
-        max_frames: frames after which an episode is truncated, not counting its start.
-    """
-
-    frame_skip: int
-    max_pool: bool
-    height: int
+    frame_skip: int  # frames per step; the action is repeated, the rewards are summed
+    max_pool: bool  # whether an observation is the maximum of the last two frames
+    height: int  # pixels that a frame is resized to (area interpolation)
     width: int
-    grayscale: bool
-    stack: int
-    max_no_ops: int
+    grayscale: bool  # luminance instead of RGB
+    stack: int  # observations stacked, oldest first; those before the first of an episode are zero
+    max_no_ops: int  # an episode starts with 0 to this many no-op frames (not steps), drawn uniformly
+    # The first of these frames, and at least one, presses FIRE if the game's action set has it; not after lost lives.
     fire_at_start: bool
-    sticky_probability: float
-    full_action_set: bool
-    life_loss_ends_return: bool
-    max_frames: int
+    sticky_probability: float  # per frame, that the emulator repeats its last action
+    full_action_set: bool  # all 18 actions instead of the game's minimal set
+    life_loss_ends_return: bool  # discount 0 where a life is lost; the episode continues
+    max_frames: int  # after which an episode is truncated, not counting its start
 
 
 _ACER_2016 = AtariPreset(

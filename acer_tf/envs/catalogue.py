@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
-from acer_tf.envs.families import InvalidEnvironment, family_of, split_id
+from acer_tf.envs.families import FAMILIES, InvalidEnvironment, split_id, unknown
+from acer_tf.envs.headless import without_gl
 from acer_tf.types import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def make(
         from acer_tf.envs.generic import make_gym
 
         return make_gym(env_id, num_envs, seeds, render=render, factory=factory)
-    family = family_of(env_id)
+    prefix, name = split_id(env_id)
+    family = FAMILIES[prefix]
     options: dict[str, Any] = {"threads": threads, "render": render}
     if family.atari:
         if isinstance(atari_preset, str):
@@ -68,8 +70,17 @@ def make(
                 raise InvalidEnvironment(f"there is no Atari preset {atari_preset!r}: {', '.join(ATARI_PRESETS)}")
             atari_preset = ATARI_PRESETS[atari_preset]
         options["preset"] = atari_preset
+    if family.names and name not in family.names:
+        raise unknown(env_id)
     module, _, maker = family.maker.partition(":")
-    return getattr(importlib.import_module(module), maker)(split_id(env_id)[1], num_envs, seeds, **options)
+    try:
+        with without_gl():
+            make_family = getattr(importlib.import_module(module), maker)
+    except ImportError as error:
+        if not family.needs:
+            raise
+        raise InvalidEnvironment(f"{env_id} needs {family.needs.format(error=error)}") from error
+    return make_family(name, num_envs, seeds, **options)
 
 
 def spec(

@@ -1,35 +1,117 @@
-"""The six continuous control tasks of the paper, simulated by MuJoCo."""
+"""The six continuous control tasks of the paper, in copies that MuJoCo's own threads step together."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from acer_tf.envs.families import CONTROL_TASKS, missing_control, unknown
-from acer_tf.envs.headless import require_gl, without_gl
+import mujoco
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from mujoco.batch import Batch
+
+from acer_tf.envs.control_tasks import TASKS, Task
+from acer_tf.envs.headless import Screen, require_gl
 from acer_tf.envs.vector import VectorEnvironment
 
+EPISODE_STEPS = 500
 
-def make_control(task: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
+_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
+# On these warnings MuJoCo resets the simulation during the episode.
+_DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
+
+
+def make_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
     """`num_envs` copies of a task of `control_tasks` ("cheetah"); see `acer_tf.envs.make`.
 
     Episodes are truncated after 500 steps. Each environment's generator draws its starts, and persists across episodes.
 
     Raises:
-        InvalidEnvironment: unknown task, mujoco or dm_control not installed, or no OpenGL to draw with.
+        InvalidEnvironment: no OpenGL to draw with.
     """
-    env_id = f"control/{task}"
-    if task not in CONTROL_TASKS:
-        raise unknown(env_id)
     if render:
-        require_gl(env_id)
-    try:
-        with without_gl():
-            import dm_control  # noqa: F401
-            import mujoco  # noqa: F401
-    except ImportError as error:
-        raise missing_control(env_id, error) from error
-    from acer_tf.envs.control_tasks import TASKS
-    from acer_tf.envs.control_vector import ControlVector
-
-    env = ControlVector(TASKS[task], num_envs, threads=threads or len(os.sched_getaffinity(0)), render=render)
+        require_gl(f"control/{name}")
+    env = ControlVector(TASKS[name], num_envs, threads=threads or len(os.sched_getaffinity(0)), render=render)
     return VectorEnvironment(env, seeds, steps_per_second=env.steps_per_second)
+
+
+class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """A gymnasium vector environment in NEXT_STEP mode over one `mujoco.batch.Batch`.
+
+    Rewards, observations and terminations are computed for all N at once: a Python loop over environments would take
+    longer than the physics.
+
+    Attributes:
+        steps_per_second: agent steps in one simulated second.
+    """
+
+    def __init__(self, task: type[Task], num_envs: int, *, threads: int, render: bool) -> None:
+        model = task.model()
+        # persistent: keeps what a step computed for the observation for the next step.
+        self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
+        self._task = task(self._batch)
+        self.num_envs = num_envs
+        self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))
+        self._reward_unit = 1 / self.steps_per_second if task.per_second else 1.0
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.render_mode = "rgb_array" if render else None
+        self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
+        self.single_action_space = Box(-1, 1, (model.nu,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._ctrl = self._batch.bind("ctrl")
+        self._generators = [np.random.default_rng() for _ in range(num_envs)]
+        self._elapsed = np.zeros(num_envs, np.int64)
+        self._over = np.zeros(num_envs, bool)
+        self._screen = Screen(model, task.camera) if render else None
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts an episode everywhere. `seed`: one number per environment, or None to keep their generators."""
+        if seed is not None:
+            self._generators = [np.random.default_rng(one) for one in seed]
+        self._start(np.arange(self.num_envs))
+        return self._observe(), {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Applies `actions` [N, d] in [-1, 1] for one step, or starts a new episode where the last one ended.
+
+        Raises:
+            RuntimeError: a simulation diverged.
+        """
+        idle = self._over
+        playing = np.flatnonzero(~idle) if idle.any() else None
+        self._ctrl[:] = actions
+        if playing is None or playing.size:
+            self._batch.step(playing, nstep=self._task.substeps, stage=_VELOCITY)
+            diverged = self._batch.warning[:, _DIVERGED, 1].any(axis=1)
+            if diverged.any():
+                raise RuntimeError(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")
+        reward = np.where(idle, 0, self._reward_unit * self._task.reward(actions))
+        terminated = ~idle & self._task.terminated()
+        self._elapsed += 1
+        if idle.any():
+            self._start(np.flatnonzero(idle))
+        truncated = ~idle & (self._elapsed >= EPISODE_STEPS)
+        self._over = terminated | truncated
+        return self._observe(), reward, terminated, truncated, {}
+
+    def render(self) -> tuple[np.ndarray, ...]:
+        """The picture of environment 0, [240, 320, 3] uint8."""
+        assert self._screen is not None
+        return (self._screen.draw(self._batch.get_data(0)),)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        if self._screen is not None:
+            self._screen.close()
+
+    def _start(self, which: np.ndarray) -> None:
+        self._batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
+        self._task.start(which, [self._generators[i] for i in which])
+        self._batch.forward(which, stage=_VELOCITY)
+        self._elapsed[which] = 0
+        self._over[which] = False
+
+    def _observe(self) -> np.ndarray:
+        return self._task.observation().astype(np.float32)

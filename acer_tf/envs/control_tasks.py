@@ -1,34 +1,113 @@
 """The six continuous control tasks of Wang et al. (2017), section 6 and appendix E.1.
 
-The paper's models are not public, and its text omits some numbers. Each class says what is from the paper and what was
-chosen; models are from dm_control's suite unless stated otherwise. All episodes last 500 steps. The action a, in
-[-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in metres
-and radians: a step's reward is the formula times the step's length. This puts returns where the published curves are:
-an untrained policy has -8 on fish and -19 on humanoid, where the paper's worst curves end at -10 and -23.
-
-Each task works on a whole `mujoco.batch.Batch` of N simulations: arrays it reads and returns have N rows.
+The paper's models are not public, and its text omits some numbers. docs/control-tasks.md says what is from the paper
+and what was chosen; models are from dm_control's suite unless stated otherwise. All episodes last 500 steps. The action
+a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in
+metres and radians: a step's reward is the formula times the step's length. This puts returns where the published curves
+are: an untrained policy has -8 on fish and -19 on humanoid, where the paper's worst curves end at -10 and -23.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import dm_control
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from acer_tf.envs.control_base import FreeBody, Task, draw, orientation, squared, wrapped
+
+class Task:
+    """A task on a whole `Batch` of N simulations, whose state it reads, and writes at the start of episodes."""
+
+    suite: str  # name of its model in dm_control's suite
+    observation_size: int
+    substeps: int = 1  # physics steps in one agent step
+    per_second: bool = True  # whether the reward is a rate per second, rather than per step
+    camera: str = "side"  # of the model, for pictures
+
+    @classmethod
+    def spec(cls) -> mujoco.MjSpec:
+        """The editable model: dm_control's, without its sensors, which cost time."""
+        # Importing the suite instead of reading the file takes seconds, and looks for OpenGL.
+        spec = mujoco.MjSpec.from_file(str(Path(dm_control.__file__).parent / "suite" / f"{cls.suite}.xml"))
+        for sensor in list(spec.sensors):
+            spec.delete(sensor)
+        return spec
+
+    @classmethod
+    def model(cls) -> mujoco.MjModel:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the cheetah's file sets the total mass in a deprecated way
+            return cls.spec().compile()
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.qpos, self.qvel = batch.bind("qpos"), batch.bind("qvel")  # views [N, nq], [N, nv]
+
+    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
+        """Sets positions and velocities of simulations `which` [M], now at the model's defaults, for a new episode."""
+        raise NotImplementedError
+
+    def observation(self) -> np.ndarray:
+        """[N, observation_size] float64, of the current state."""
+        raise NotImplementedError
+
+    def reward(self, action: np.ndarray) -> np.ndarray:
+        """[N] float64, per second or per step, for `action` [N, d] that led to the current state."""
+        raise NotImplementedError
+
+    def terminated(self) -> np.ndarray:
+        """[N] bool: whether the current state ends the return; only Walker2d's does."""
+        return np.zeros(self.batch.nsim, bool)
+
+
+class FreeBody(Task):
+    """A task whose torso moves freely in space."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(batch)
+        xmat = batch.bind("xmat")[:, batch.model.body("torso").id]
+        self._torso = xmat.reshape(batch.nsim, 3, 3)  # view; columns are the torso's axes in the world
+
+    def _upright(self) -> np.ndarray:
+        """Cosine [N] of the torso's angle to upright."""
+        return self._torso[:, 2, 2]
+
+    def _local(self, vector: np.ndarray) -> np.ndarray:
+        """World vectors [N, 3] in the torso's frame."""
+        return np.einsum("nij,ni->nj", self._torso, vector)
+
+
+def draw(random: Sequence[np.random.Generator], one: Callable[[np.random.Generator], Any]) -> np.ndarray:
+    """[M, ...]: `one` called with each generator."""
+    return np.stack([one(generator) for generator in random])
+
+
+def orientation(random: np.random.Generator) -> np.ndarray:
+    """A uniform random rotation: a unit quaternion [4]."""
+    quaternion = random.normal(size=4)
+    return quaternion / np.linalg.norm(quaternion)
+
+
+def squared(action: np.ndarray) -> np.ndarray:
+    """‖a‖² [N]."""
+    return np.square(action, dtype=np.float64).sum(axis=1)
+
+
+def wrapped(angle: np.ndarray) -> np.ndarray:
+    """Angles in [-π, π)."""
+    return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 class CartpoleSwingup(Task):
     """Swing up a pole on a cart and balance it at the centre.
 
-    From the paper: the pole starts at a random angle, at rest; reward 1 if it is within 5° of upright and the cart
-    within 0.05 of the centre, else 0; a track of length 2.4; the kinds of observed quantities.
-
-    Chosen: the cart starts at the centre, the angle is uniform. A step is 0.02 s, two of the model's, so that an
-    episode lasts 10 s as in dm_control, whose track of 3.6 is shortened.
+    The pole starts at a uniform angle, the cart at the centre, both at rest. Reward 1 if the pole is within 5° of
+    upright and the cart within 0.05 of the centre, else 0. A step is 0.02 s, two of the model's.
 
     Observation [10]: cart position, velocity; pole angle in [-π, π) from upright, angular velocity; its sine, cosine;
     the tip's x, z; the tip's velocity in x, z.
@@ -65,12 +144,9 @@ class CartpoleSwingup(Task):
 class Reacher3(Task):
     """Move the tip of a planar arm of three links to a target.
 
-    From the paper: arm and target start at random; reward 1 within 0.05 of the target, else 0; actions are torques; the
-    eight observed quantities.
-
-    Chosen: a model after dm_control's two-link reacher (reacher3.xml), arm length 0.3; the shoulder turns freely, elbow
-    and wrist by ±160°, all uniform at the start and at rest; the target's direction is uniform, its distance from the
-    shoulder uniform in [0.05, 0.25]. A step is 0.02 s.
+    Reward 1 within 0.05 of the target, else 0. The model (reacher3.xml) is after dm_control's two-link reacher, with an
+    arm of length 0.3; the shoulder turns freely, elbow and wrist by ±160°. Angles are uniform at the start, at rest; so
+    are the target's direction and its distance from the shoulder in [0.05, 0.25]. A step is 0.02 s.
 
     Observation [8]: joint angles, the shoulder's in [-π, π); joint velocities; target minus tip, x and y.
     """
@@ -78,7 +154,6 @@ class Reacher3(Task):
     observation_size = 8
     per_second = False
     camera = "fixed"
-    reached = 0.05
 
     @classmethod
     def spec(cls) -> mujoco.MjSpec:
@@ -94,8 +169,7 @@ class Reacher3(Task):
     def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
         self.qpos[which] = draw(random, lambda r: r.uniform(self._low, self._high))
         direction, distance = draw(random, lambda r: r.uniform([-np.pi, 0.05], [np.pi, 0.25])).T
-        self._target[which, 0] = distance * np.cos(direction)
-        self._target[which, 1] = distance * np.sin(direction)
+        self._target[which, :2] = np.stack([distance * np.cos(direction), distance * np.sin(direction)], axis=1)
 
     def _to_target(self) -> np.ndarray:
         return (self._target - self._tip)[:, :2]
@@ -106,18 +180,15 @@ class Reacher3(Task):
         return np.concatenate([angles, self.qvel, self._to_target()], axis=1)
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        return (np.linalg.norm(self._to_target(), axis=1) <= self.reached).astype(np.float64)
+        return (np.linalg.norm(self._to_target(), axis=1) <= 0.05).astype(np.float64)
 
 
 class Cheetah(Task):
     """Run forward as fast as possible.
 
-    From the paper: v_x minus 0.1 ‖a‖² (printed with a plus, which would reward effort); the kinds of observed
-    quantities.
-
-    Chosen: v_x is the torso's. The start is the model's pose with the noise of gymnasium's HalfCheetah: uniform ±0.1
-    on positions (within the joints' ranges), normal with standard deviation 0.1 on velocities. A step is 0.01 s, as in
-    dm_control.
+    Reward v_x of the torso minus 0.1 ‖a‖² (printed with a plus, which would reward effort). The start is the model's
+    pose with the noise of gymnasium's HalfCheetah: uniform ±0.1 on positions (within the joints' ranges), normal with
+    standard deviation 0.1 on velocities. A step is 0.01 s.
 
     Observation [17]: torso height and pitch, joint angles; velocities of all nine degrees of freedom, x and z first.
     """
@@ -145,12 +216,9 @@ class Cheetah(Task):
 class Fish(FreeBody):
     """Swim to a target in three dimensions.
 
-    From the paper: the reward is the negative distance from the head to the target, less a small penalty for not being
-    upright and a control cost; the start faces a random direction; 24 observed quantities.
-
-    Chosen: -distance - 0.05 (1 - cosine of the angle to upright) - 0.01 ‖a‖². Starts and targets are those of
+    Reward -distance - 0.05 (1 - cosine of the angle to upright) - 0.01 ‖a‖². Starts and targets are those of
     dm_control's fish-swim: a random orientation, fins and tail uniform ±0.2, the target uniform in a box of 0.8 × 0.8 ×
-    0.2. A step is 0.04 s, as there. The target does not collide.
+    0.2. A step is 0.04 s. The target does not collide.
 
     Observation [24]: target minus mouth, in the torso's frame; joint angles; joint velocities; cosine of the angle to
     upright; the torso's velocity and angular velocity, in its frame.
@@ -198,13 +266,9 @@ class Fish(FreeBody):
 class Walker2d(Task):
     """Walk forward as fast as possible without falling.
 
-    From the paper: the torso's v_x, minus a quadratic control cost and penalties on deviations from the preferred
-    height and orientation; an episode terminates, with a negative reward, when the torso exceeds limits of height and
-    orientation; 24 observed quantities.
-
-    Chosen: v_x - 0.001 ‖a‖² - (height - 1.3)² - 0.1 pitch², and -10 at termination. Control cost, limits (height in
-    [0.8, 2.0], pitch in [-1, 1]) and start (standing, uniform ±0.005 on positions and velocities) are those of
-    gymnasium's Walker2d; 1.3 is the standing model's torso height. A step is 0.025 s, as in dm_control.
+    Reward v_x - 0.001 ‖a‖² - (height - 1.3)² - 0.1 pitch² of the torso, and -10 at termination. Control cost, limits
+    (height in [0.8, 2.0], pitch in [-1, 1]) and start (standing, uniform ±0.005 on positions and velocities) are those
+    of gymnasium's Walker2d; 1.3 is the standing model's torso height. A step is 0.025 s.
 
     Observation [24]: torso height; velocities of all nine degrees of freedom; cosine and sine of the seven bodies'
     orientations.
@@ -214,9 +278,6 @@ class Walker2d(Task):
     observation_size = 24
     substeps = 10
     height = 1.3
-    height_limits = (0.8, 2.0)
-    pitch_limit = 1.0
-    fall = -10.0
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
@@ -238,25 +299,20 @@ class Walker2d(Task):
     def reward(self, action: np.ndarray) -> np.ndarray:
         height, pitch = self._posture()
         walking = self.qvel[:, 1] - 0.001 * squared(action) - (height - self.height) ** 2 - 0.1 * pitch**2
-        return walking + np.where(self.terminated(), self.fall, 0.0)
+        return walking + np.where(self.terminated(), -10.0, 0.0)
 
     def terminated(self) -> np.ndarray:
         height, pitch = self._posture()
-        low, high = self.height_limits
-        return (height < low) | (height > high) | (np.abs(pitch) > self.pitch_limit)
+        return (height < 0.8) | (height > 2.0) | (np.abs(pitch) > 1.0)
 
 
 class Humanoid(FreeBody):
     """Stand up from lying on the ground.
 
-    From the paper: it starts lying in a random configuration; the reward penalizes the head's deviation from its
-    standing height, not being upright, and actions quadratically; 94 observed quantities: joint angles and velocities,
-    and unspecified features of the pose.
-
-    Chosen: -|head height - 1.4| (dm_control's standing height) - 0.25 (1 - cosine of the torso's angle to upright)
+    Reward -|head height - 1.4| (dm_control's standing height) - 0.25 (1 - cosine of the torso's angle to upright)
     - 0.01 ‖a‖². To lie down, the limp body falls for 1.5 s from a height of 1.5, from a random orientation with joints
-    uniform in their ranges and no contacts; velocities are then set to 0. A step is 0.025 s, as in dm_control, whose
-    force and touch sensors are omitted.
+    uniform in their ranges and no contacts; velocities are then set to 0. A step is 0.025 s. dm_control's force and
+    touch sensors are omitted.
 
     Observation [94], all vectors in the torso's frame: joint angles (21); velocity and angular velocity of the torso,
     joint velocities (27); head height; the vertical (3); centre of mass (3) and its velocity (3); positions of hands,
@@ -266,8 +322,6 @@ class Humanoid(FreeBody):
     suite = "humanoid"
     observation_size = 94
     substeps = 5
-    standing_head = 1.4
-    settling_steps = 300
 
     @classmethod
     def spec(cls) -> mujoco.MjSpec:
@@ -302,7 +356,7 @@ class Humanoid(FreeBody):
             self.qpos[touching, 7:] = draw(drawing, lambda r: r.uniform(self._low, self._high))
             self.batch.forward(touching, stage=mujoco.mjtStage.mjSTAGE_POS.value)
             touching = touching[self._contacts[touching].reshape(-1) > 0]
-        self.batch.step(which, nstep=self.settling_steps)
+        self.batch.step(which, nstep=300)  # 1.5 s
         self.qvel[which] = 0
 
     def observation(self) -> np.ndarray:
@@ -312,7 +366,7 @@ class Humanoid(FreeBody):
         return np.concatenate([self.qpos[:, 7:], *motion, *pose, *mass, self._sensors[:, :36]], axis=1)
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        deviation = np.abs(self._head[:, 2] - self.standing_head)
+        deviation = np.abs(self._head[:, 2] - 1.4)
         return -deviation - 0.25 * (1 - self._upright()) - 0.01 * squared(action)
 
 

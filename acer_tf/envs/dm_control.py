@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 
+import dm_control.suite
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
-from acer_tf.envs.families import InvalidEnvironment, missing_control
+from acer_tf.envs.families import InvalidEnvironment
 from acer_tf.envs.generic import View, make_gym
-from acer_tf.envs.headless import without_gl
 from acer_tf.envs.vector import VectorEnvironment
+
+# Without labmaze, shimmy prints that it registers no mazes; standard output belongs to the program.
+with contextlib.redirect_stdout(io.StringIO()):
+    import shimmy  # noqa: F401 (its import registers the ids)
 
 
 def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
@@ -21,19 +25,9 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int,
     draws its starts, and persists across episodes.
 
     Raises:
-        InvalidEnvironment: unknown name, dm_control or shimmy not installed, or no OpenGL to draw with.
+        InvalidEnvironment: unknown name, or no OpenGL to draw with.
     """
     env_id = f"dm_control/{name}"
-    try:
-        # Without labmaze, shimmy prints that it registers no mazes; standard output belongs to the program.
-        with without_gl(), contextlib.redirect_stdout(io.StringIO()):
-            import dm_control.suite
-            import shimmy  # its import registers the ids
-
-            if env_id not in gymnasium.registry:
-                gymnasium.register_envs(shimmy)
-    except ImportError as error:
-        raise missing_control(env_id, error) from error
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")

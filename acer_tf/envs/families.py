@@ -28,14 +28,19 @@ CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fi
 class Family:
     """The environments whose ids begin with the family's name and a slash."""
 
-    maker: str  # "module:function" that makes N of them from the rest of the id, N, seeds and options of `envs.make`
-    names: tuple[str, ...]  # of the environments; () for an open set
+    # "module:function" that makes N of them from the rest of the id, N, seeds and options of `envs.make`. Importing the
+    # module imports the family's packages.
+    maker: str
+    names: tuple[str, ...]  # of the environments, others are refused; () for an open set
     preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
     reward_clip: float = math.inf  # default bound ± on rewards in learning
     atari: bool = False  # whether `--atari_preset` applies
     alike: bool = False  # whether all of them take the same time to step
     pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
+    needs: str = ""  # optional packages: completes "<id> needs ..." where they are missing
 
+
+_NEEDS_MUJOCO = "MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
 
 FAMILIES: dict[str, Family] = {
     # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
@@ -48,9 +53,17 @@ FAMILIES: dict[str, Family] = {
         alike=True,
         pictures_per_second=15.0,
     ),
-    "minatar": Family("acer_tf.envs.minatar:make_minatar", MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0),
-    "control": Family("acer_tf.envs.control:make_control", CONTROL_TASKS, ("", "paper_continuous")),
-    "dm_control": Family("acer_tf.envs.dm_control:make_dm_control", (), ("", "paper_continuous")),
+    "minatar": Family(
+        "acer_tf.envs.minatar:make_minatar",
+        MINATAR_GAMES,
+        ("minatar", ""),
+        pictures_per_second=10.0,
+        needs="MinAtar, which is not installed ({error}): pip install acer_tf[minatar]",
+    ),
+    "control": Family(
+        "acer_tf.envs.control:make_control", CONTROL_TASKS, ("", "paper_continuous"), needs=_NEEDS_MUJOCO
+    ),
+    "dm_control": Family("acer_tf.envs.dm_control:make_dm_control", (), ("", "paper_continuous"), needs=_NEEDS_MUJOCO),
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
     "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("classic", "classic_continuous")),
 }
@@ -82,13 +95,6 @@ def refuse_module(env_id: str, remedy: str) -> None:
     """
     if ":" in env_id:
         raise InvalidEnvironment(f"the environment {env_id} would import a module that only a file names; {remedy}")
-
-
-def missing_control(env_id: str, error: ImportError) -> InvalidEnvironment:
-    """The error for an id that needs a package of the "control" extra."""
-    return InvalidEnvironment(
-        f"{env_id} needs MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
-    )
 
 
 def refuse_raw_atari(env_id: str) -> None:

@@ -28,11 +28,11 @@ class View(NamedTuple):
     width: int = 320
 
 
-def gymnasium_view(env: gymnasium.Env) -> View | None:
-    """The view of a gymnasium MuJoCo environment: through its tracking camera, or else its default camera.
+Look = Callable[[gymnasium.Env], View | None]  # the current view of an environment; None if it renders itself
 
-    None for other environments, which render themselves.
-    """
+
+def gymnasium_view(env: gymnasium.Env) -> View | None:
+    """The view of a gymnasium MuJoCo environment: through its tracking camera, or else its default camera."""
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is None:
         return None
@@ -63,18 +63,15 @@ def make_gym(
     max_episode_steps: int | None = None,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] | None = None,
     steps_per_second: Callable[[gymnasium.Env], float | None] = _render_fps,
-    view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
+    view: Look = gymnasium_view,
 ) -> VectorEnvironment:
     """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
 
     Args:
-        env_id: an id of gymnasium's registry, or "package:id".
         threads: not used.
-        factory: makes one environment; `env_id` is then only its name.
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: wraps each environment.
         steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment; by default its render_fps.
-        view: the current view of one environment; None if it renders itself.
 
     Raises:
         InvalidEnvironment: unknown id, package not installed, unsupported spaces, or rendering that does not work.
@@ -113,9 +110,7 @@ class _Vector(SyncVectorEnv):
     Renders the first, MuJoCo's through a `Screen`: it may not make an OpenGL context in this process.
     """
 
-    def __init__(
-        self, env_id: str, make_each: list[Callable[[], gymnasium.Env]], view: Callable[[gymnasium.Env], View | None]
-    ) -> None:
+    def __init__(self, env_id: str, make_each: list[Callable[[], gymnasium.Env]], view: Look) -> None:
         self._id, self._view = env_id, view
         self._screen: Screen | None = None
         super().__init__(make_each)
@@ -163,17 +158,12 @@ class _Vector(SyncVectorEnv):
 def _check(
     env_id: str,
     make_one: Callable[[], gymnasium.Env],
-    view: Callable[[gymnasium.Env], View | None] | None,
+    view: Look | None,
     steps_per_second: Callable[[gymnasium.Env], float | None],
     *,
     registered: bool,
 ) -> float | None:
-    """Makes, checks and closes one environment; returns its `steps_per_second`.
-
-    Args:
-        view: as in `make_gym`; None to skip the check of rendering.
-        registered: whether `env_id` is an id of gymnasium's registry.
-    """
+    """Makes, checks and closes one environment; returns its `steps_per_second`. Without `view`, it is not rendered."""
     if registered:
         refuse_raw_atari(env_id)
     try:
@@ -207,7 +197,7 @@ def _check(
             env.close()
 
 
-def _check_render(env_id: str, env: gymnasium.Env, view: Callable[[gymnasium.Env], View | None]) -> None:
+def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
     if view(env) is not None:
         require_gl(env_id)
         return

@@ -60,10 +60,9 @@ def _works(backend: str) -> bool:
 
 @contextlib.contextmanager
 def without_gl() -> Iterator[None]:
-    """A context in which importing mujoco or dm_control loads no OpenGL.
+    """A context in which importing mujoco or dm_control loads no OpenGL, and makes mujoco's warnings Python's.
 
-    Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes. Where mujoco is imported before
-    or in the context, its warnings become Python's.
+    Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes.
     """
     _take_warnings()
     chosen = os.environ.get("MUJOCO_GL")
@@ -94,9 +93,8 @@ class Screen:
     def __init__(self, model: Any, camera: str | int | dict[str, Any], *, height: int = 240, width: int = 320) -> None:
         """Starts the process. Call `require_gl` first.
 
-        Args:
-            model: an `MjModel`. Others with the same cameras can be rendered too.
-            camera: its camera by name or number, or attributes of an `MjvCamera`.
+        The camera is one of the `MjModel`, by name or number, or attributes of an `MjvCamera`. Other models with this
+        camera can be rendered too.
         """
         import mujoco
 

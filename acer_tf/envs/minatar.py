@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gymnasium
+from minatar.gym import register_envs
 
-from acer_tf.envs.families import MINATAR_GAMES, InvalidEnvironment, unknown
 from acer_tf.envs.generic import make_gym
 from acer_tf.envs.vector import VectorEnvironment
 
@@ -17,18 +17,7 @@ def make_minatar(game: str, num_envs: int, seeds: list[int], *, threads: int, re
 
     The v1 ids have the minimal action set, and MinAtar's defaults: sticky actions (probability 0.1) and increasing
     difficulty. Observations are bool [10, 10, channels]. Each environment's generator persists across episodes.
-
-    Raises:
-        InvalidEnvironment: unknown game, or minatar not installed.
     """
-    if game not in MINATAR_GAMES:
-        raise unknown(f"minatar/{game}")
-    try:
-        from minatar.gym import register_envs
-    except ImportError as error:
-        raise InvalidEnvironment(
-            f"minatar/{game} needs MinAtar, which is not installed ({error}): pip install acer_tf[minatar]"
-        ) from error
     env_id = f"MinAtar/{game.title().replace('_', '')}-v1"
     if env_id not in gymnasium.registry:
         register_envs()

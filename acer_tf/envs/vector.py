@@ -15,11 +15,7 @@ MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are
 
 
 def check_action_space(env_id: str, space: gymnasium.Space[Any]) -> None:
-    """Checks that agents can act in `space`: Discrete, or a bounded Box of real vectors.
-
-    Raises:
-        InvalidEnvironment: they cannot; names `env_id`.
-    """
+    """Raises InvalidEnvironment unless agents can act in `space`: Discrete, or a bounded Box of real vectors."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return
     if not isinstance(space, gymnasium.spaces.Box):
@@ -67,7 +63,6 @@ class VectorEnvironment:
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
-            steps_per_second: see the attribute.
 
         Raises:
             InvalidEnvironment: an unsupported action space.
@@ -95,11 +90,7 @@ class VectorEnvironment:
         self._lives = np.zeros(self.num_envs, np.int64)
 
     def reset(self) -> TimeStep:
-        """Starts a new episode in every environment; the first call seeds them, later ones keep their generators.
-
-        Returns:
-            A TimeStep of which only `observation` [N, *observation_shape] and `age` [N] (zeros) have a meaning.
-        """
+        """Starts a new episode in every environment; the first call seeds them, later ones keep their generators."""
         observation, info = self._env.reset(seed=self._seeds)
         self._seeds = None
         self._last = np.zeros(self.num_envs, bool)

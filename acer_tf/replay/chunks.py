@@ -49,7 +49,6 @@ class Chunk(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return f"rows-{self.first}-{self.last}-{self.checksum:08x}.npz"
 
 

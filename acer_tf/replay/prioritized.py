@@ -15,7 +15,6 @@ import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
 from acer_tf.replay.ring import ALL, Envs
-from acer_tf.replay.rows import blank
 from acer_tf.replay.trajectories import TrajectoryReplay
 from acer_tf.types import Draw, EnvironmentSpec, Trajectory
 
@@ -68,6 +67,7 @@ class PrioritizedReplay(TrajectoryReplay):
             raise ValueError(f"priority_epsilon must be at least 0 and finite, got {priority_epsilon}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self.draws_together = False  # a draw depends on the errors that the previous update found
         self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
         self._alpha, self._beta = priority_exponent, importance_exponent
         self._items = capacity // unroll_length  # per environment; item j is in place j mod this
@@ -75,11 +75,6 @@ class PrioritizedReplay(TrajectoryReplay):
         self._priorities = structure(num_envs * self._items, self._alpha[0])
         self._largest = 1.0
         self._oldest = self._newest = 0  # items from oldest to newest − 1 have a priority
-
-    @property
-    def draws_together(self) -> bool:
-        """False: a draw depends on the errors that the previous update found."""
-        return False
 
     @property
     def can_sample(self) -> bool:
@@ -92,10 +87,10 @@ class PrioritizedReplay(TrajectoryReplay):
         self._require_pending()
 
     def blank(self, envs: Envs = ALL) -> Trajectory:
-        return blank(self._spec, self._batch_size, self._unroll_length, 0, 0)
+        return self._blank(self._batch_size)
 
     def sample(self, envs: Envs = ALL) -> Trajectory:
-        """The windows of `draw`; `envs` is ignored, since all environments share one memory."""
+        """The windows of `draw`, whatever `envs` is."""
         return self.draw().trajectory
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
@@ -106,10 +101,7 @@ class PrioritizedReplay(TrajectoryReplay):
         return Draw(draw.trajectory.reshaped(1, len(draw.weight)), draw.weight[None], draw.items)
 
     def draw(self, progress: float = 0.0) -> Draw:
-        """B items drawn by priority, in new arrays, with their importance weights.
-
-        Args:
-            progress: share of the run that is done, in [0, 1], for α and β.
+        """B items drawn by priority, in new arrays, with their importance weights; `progress` in [0, 1] sets α and β.
 
         Raises:
             RuntimeError: no item is complete yet (see `can_sample`).
@@ -118,11 +110,11 @@ class PrioritizedReplay(TrajectoryReplay):
             raise RuntimeError(f"draw() needs {self._unroll_length} rows per environment, {self.stored} are stored")
         if self._alpha[0] != self._alpha[1]:
             # Setting α takes time in proportion to capacity, so it is rounded to change rarely.
-            self._priorities.alpha = round(annealed(*self._alpha, progress), 3)
+            self._priorities.set_alpha(round(annealed(*self._alpha, progress), 3))
         items, probabilities = self._priorities.sample(self._batch_size, self._generator)
         least = None if self._by_batch else self._priorities.least_probability()
         weight = importance_weights(probabilities, annealed(*self._beta, progress), least_probability=least)
-        env, place = items % self._num_envs, items // self._num_envs
+        env, place = items % self.num_envs, items // self.num_envs
         number = self._newest - 1 - (self._newest - 1 - place) % self._items
         return Draw(self._windows(number * self._unroll_length, env), weight.astype(np.float32), items)
 
@@ -158,19 +150,19 @@ class PrioritizedReplay(TrajectoryReplay):
 
     def _follow(self) -> None:
         """Adds priorities of items that are now complete, and discards those of items with an overwritten row."""
-        length, first = self._unroll_length, self._rows - self.stored
+        length, first = self._unroll_length, self.rows - self.stored
         # The oldest rows' frame stacks cannot be rebuilt, since the frames before them are overwritten.
-        oldest = -(-(first + self._spec.stack - 1) // length) if first else 0
-        newest = self._rows // length
+        oldest = -(-(first + self.spec.stack - 1) // length) if first else 0
+        newest = self.rows // length
         gone = np.arange(self._oldest, min(oldest, self._newest))
         new = np.arange(max(self._newest, oldest), newest)
         self._oldest, self._newest = max(oldest, self._oldest), max(newest, self._newest)
         if not len(gone) + len(new):
             return
         rows = new[:, None] * length + np.arange(length)
-        alive = self._gather("mask", rows.ravel()).reshape(self._num_envs, *rows.shape).any(axis=2)
-        each = np.arange(self._num_envs)[:, None]
-        items = new % self._items * self._num_envs + each
+        alive = self._gather("mask", rows.ravel()).reshape(self.num_envs, *rows.shape).any(axis=2)
+        each = np.arange(self.num_envs)[:, None]
+        items = new % self._items * self.num_envs + each
         # Discarded first, because a new item may have the place of an old one.
-        self._priorities.discard((gone % self._items * self._num_envs + each).ravel())
+        self._priorities.discard((gone % self._items * self.num_envs + each).ravel())
         self._priorities.set(items[alive], np.full(alive.sum(), self._largest))

@@ -15,14 +15,59 @@ from typing import Any
 import numpy as np
 
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
-from acer_tf.replay.rows import SHOWN, fields, invariants, row_bytes, rows_held
-from acer_tf.replay.segments import Segments
 from acer_tf.replay.storage import zeros
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 Envs = slice | np.ndarray  # environments, by range or by number
 ALL = slice(None)
+SHOWN = ("observation", "age")  # the fields that the pending row has already
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
+
+
+class Segments:
+    """The starts of the latest segments of N environments in lockstep, with a state [N, U] at each.
+
+    States are stored per segment, not per row, because U is much larger than most observations.
+
+    Args:
+        ring: [K, N, U] float32 zeros, for the states of the newest K segments; with U = 0 the number of segments is not
+            bounded.
+    """
+
+    def __init__(self, ring: np.ndarray) -> None:
+        self.starts = np.zeros(0, np.int64)  # absolute rows, in order
+        self._begun = 0  # segments ever begun; the state of the last is in slot (_begun - 1) mod K
+        self._ring, self._most = ring, len(ring) if ring.shape[2] else 0
+
+    def begin(self, row: int, first: int, state: np.ndarray) -> None:
+        """Marks the newest row as a start (again, with another state), and drops the starts before row `first`."""
+        self.forget(row)
+        self.starts = np.append(self.starts[self.starts >= first], row)
+        self._begun += 1
+        if self._most:
+            self._ring[(self._begun - 1) % self._most] = state
+            self.starts = self.starts[-self._most :]
+
+    def forget(self, row: int) -> None:
+        """Removes the mark of the newest row, if it has one."""
+        if len(self.starts) and self.starts[-1] == row:
+            self.starts = self.starts[:-1]
+            self._begun -= 1
+
+    def states(self, starts: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """A copy [B, U] of the states of environments [B] at the given starts [B]."""
+        back = len(self.starts) - np.searchsorted(self.starts, starts)
+        return self._ring[(self._begun - back) % self._most, envs]
+
+    def save(self) -> dict[str, np.ndarray]:
+        slots = (self._begun - np.arange(len(self.starts), 0, -1)) % max(1, self._most)
+        return {"segments": self.starts.copy(), **({"states": self._ring[slots]} if self._most else {})}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.starts = np.array(state["segments"], np.int64)
+        self._begun = len(self.starts)
+        if self._most:
+            self._ring[: self._begun] = state["states"]
 
 
 class Ring:
@@ -30,6 +75,13 @@ class Ring:
 
     The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
     when the environments have been reset, it calls `seam` instead of `start` if a row is pending.
+
+    Attributes:
+        spec: of the environments.
+        num_envs: N.
+        state_size: U, the length of the recurrent state; 0 if the network is not recurrent.
+        rows: acted rows appended so far per environment, masked ones included.
+        started: whether a row is pending.
     """
 
     def __init__(
@@ -42,26 +94,21 @@ class Ring:
         state_size: int,
         file: Path | None,
     ) -> None:
-        """Allocates the ring; its arguments are those of `TrajectoryReplay`.
-
-        Raises:
-            ValueError: N or T below 1.
-            OSError: see `storage.zeros`.
-        """
+        """Allocates the ring; arguments and errors are those of `TrajectoryReplay`."""
         for name, value in (("num_envs", num_envs), ("unroll_length", unroll_length)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        self._spec = spec
-        self._num_envs = num_envs
+        self.spec = spec
+        self.num_envs = num_envs
         self._capacity = capacity
         self._slots = capacity + 1  # one for the pending row
         self._unroll_length = unroll_length
-        self._state_size = state_size
+        self.state_size = state_size
         self._file = file
         self._ring, self._segments = self._allocate()
-        self._rows = 0
+        self.rows = 0
         self._lost = 0  # rows before this one could not be restored
-        self._started = False
+        self.started = False
         self._chunks: list[Chunk] = []
 
     @staticmethod
@@ -73,48 +120,21 @@ class Ring:
         return num_envs * (capacity + 1) * row_bytes(spec) + states
 
     @property
-    def spec(self) -> EnvironmentSpec:
-        return self._spec
-
-    @property
-    def num_envs(self) -> int:
-        return self._num_envs
-
-    @property
-    def state_size(self) -> int:
-        """U, the length of the recurrent state; 0 if the network is not recurrent."""
-        return self._state_size
-
-    @property
-    def rows(self) -> int:
-        """Acted rows appended so far per environment, masked ones included."""
-        return self._rows
-
-    @property
     def stored(self) -> int:
         """Acted rows stored now per environment."""
-        return min(self._rows - self._lost, self._capacity)
-
-    @property
-    def started(self) -> bool:
-        """Whether a row is pending."""
-        return self._started
+        return min(self.rows - self._lost, self._capacity)
 
     def start(self, observation: np.ndarray, age: np.ndarray) -> None:
-        """Makes x_0 the pending row.
-
-        Args:
-            observation: [N, *observation_shape] the first observations.
-            age: [N] uint8 zeros.
+        """Makes x_0 the pending row, from the first observations [N, *observation_shape] and ages [N] uint8, zeros.
 
         Raises:
             RuntimeError: a row is already pending (after `restore`, call `seam`).
             ValueError: a wrong shape or dtype, or an age above 0.
         """
-        if self._started:
+        if self.started:
             raise RuntimeError("the replay has a pending row already: call seam() after a reset of the environments")
-        self._write(self._rows, self._shown(observation, age, oldest=np.zeros_like(age)))
-        self._started = True
+        self._write(self.rows, self._shown(observation, age, oldest=np.zeros_like(age)))
+        self.started = True
 
     def append(self, action: np.ndarray, behaviour: np.ndarray, step: TimeStep) -> None:
         """Completes the pending row t; x_{t+1} becomes pending.
@@ -122,7 +142,7 @@ class Ring:
         Args:
             action: [N] integers or [N, d] floats, a_t.
             behaviour: [N, A or d] floats, the statistics of μ(·|x_t).
-            step: what the environments returned for a_t.
+            step: the environments' answer to a_t.
 
         Raises:
             RuntimeError: no row is pending.
@@ -133,36 +153,31 @@ class Ring:
         outcome = self._checked(
             action=action, behaviour=behaviour, reward=step.reward, discount=step.discount, mask=step.mask
         )
-        age = self._ring["age"][:, self._rows % self._slots]
-        shown = self._shown(step.observation, step.age, oldest=np.minimum(age + 1, self._spec.stack - 1))
+        age = self._ring["age"][:, self.rows % self._slots]
+        shown = self._shown(step.observation, step.age, oldest=np.minimum(age + 1, self.spec.stack - 1))
         self._complete(outcome, shown)
 
     def begin_segment(self, state: np.ndarray | None = None) -> None:
         """Marks the pending row as the start of a collected segment.
 
-        Args:
-            state: [N, U] float32: the behaviour's recurrent state before that row, zeros where an episode begins; not
-                needed if U is 0.
+        If U > 0, `state` [N, U] float32 is the behaviour's recurrent state before that row, zeros where an episode
+        begins.
 
         Raises:
             RuntimeError: no row is pending.
             ValueError: a wrong shape of the state.
         """
         self._require_pending()
-        state = np.zeros((self._num_envs, 0), np.float32) if state is None else state
-        if state.shape != (self._num_envs, self._state_size):
-            raise ValueError(f"state must have shape {(self._num_envs, self._state_size)}, got {state.shape}")
-        self._segments.begin(self._rows, self._rows - self.stored, state)
+        state = np.zeros((self.num_envs, 0), np.float32) if state is None else state
+        if state.shape != (self.num_envs, self.state_size):
+            raise ValueError(f"state must have shape {(self.num_envs, self.state_size)}, got {state.shape}")
+        self._segments.begin(self.rows, self.rows - self.stored, state)
 
     def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
-        """Joins environments that have been reset to the stored rows, as after a truncation.
+        """Joins environments that have been reset to the stored rows, as after a truncation; arguments as in `start`.
 
         The pending row becomes a masked one (discount 1, reward 0), and `observation` becomes pending. If the previous
         row ended its episode, this is the masked row that would have followed anyway.
-
-        Args:
-            observation: [N, *observation_shape] the first observations after the reset.
-            age: [N] uint8 zeros.
 
         Raises:
             RuntimeError: no row is pending.
@@ -171,8 +186,8 @@ class Ring:
         self._require_pending()
         shown = self._shown(observation, age, oldest=np.zeros_like(age))
         # An interrupted actor may have begun a segment here without choosing its first action.
-        self._segments.forget(self._rows)
-        behaviour = 0 if self._spec.continuous else 1 / self._spec.num_actions
+        self._segments.forget(self.rows)
+        behaviour = 0 if self.spec.continuous else 1 / self.spec.num_actions
         masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
         self._complete(masked, shown)
 
@@ -186,20 +201,20 @@ class Ring:
             OSError: the disk is full or not writable.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        end = self._rows - self.stored
+        end = self.rows - self.stored
         chunks = chunks_from(end, self._chunks, folder)
         if chunks:
             end = chunks[-1].last
-        rows_per_chunk = max(1, CHUNK_BYTES // (self._num_envs * row_bytes(self._spec)))
-        while self._started and (end < self._rows or not chunks):
-            last = min(end + rows_per_chunk, self._rows)
+        rows_per_chunk = max(1, CHUNK_BYTES // (self.num_envs * row_bytes(self.spec)))
+        while self.started and (end < self.rows or not chunks):
+            last = min(end + rows_per_chunk, self.rows)
             arrays = {name: self._gather(name, rows_held(name, end, last)) for name in self._ring}
             chunks.append(write_chunk(folder, end, last, arrays))
             end = last
         self._chunks = chunks
         return {
             "layout": encode(self._layout()),
-            "rows": np.asarray(self._rows, np.int64),
+            "rows": np.asarray(self.rows, np.int64),
             **({"lost": np.asarray(self._lost, np.int64)} if self._lost else {}),
             **self._segments.save(),
             "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
@@ -208,11 +223,8 @@ class Ring:
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         """Restores what `save` returned and wrote, the pending row included. If it raises, the replay is as before.
 
-        Args:
-            folder: that `save` wrote to.
-            state: that `save` returned.
-            salvage: go without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
-                pending: call `start`.
+        With `salvage` it goes without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
+        pending: call `start`.
 
         Raises:
             ValueError: the state is of a replay of other sizes.
@@ -247,62 +259,42 @@ class Ring:
             chunks.append(chunk)
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
-        self._ring, self._segments, self._rows, self._lost = ring, segments, rows, lost
-        self._chunks, self._started = chunks, bool(chunks)
+        self._ring, self._segments, self.rows, self._lost = ring, segments, rows, lost
+        self._chunks, self.started = chunks, bool(chunks)
 
     @staticmethod
     def chunk_files(state: Mapping[str, np.ndarray]) -> list[str]:
-        """Names of the chunk files of a state returned by `save`, oldest rows first; others may be deleted."""
+        """Names of the chunk files that a state from `save` needs, oldest rows first; others may be deleted."""
         return [Chunk(*numbers).name for numbers in state["chunks"].tolist()]
 
-    def check_valid(self) -> None:
-        """Checks every invariant of the stored rows, for tests and for new sources of rows.
-
-        Raises:
-            AssertionError: names the invariant that does not hold.
-        """
-        first = self._rows - self.stored
-        age = self._gather("age", np.arange(first, self._rows + 1)).astype(int)
-        row = {name: self._gather(name, np.arange(first, self._rows)) for name in self._ring if name not in SHOWN}
-        segments, chunks = self._segments.starts, self._chunks
-        for holds, invariant in (
-            (self._started or not self.stored, "rows are appended only after start()"),
-            *invariants(self._spec, first, age, row),
-            ((np.diff(segments) > 0).all() and (segments <= self._rows).all(), "segments start in order"),
-            (all(a.last == b.first for a, b in zip(chunks, chunks[1:], strict=False)), "chunks leave no gap"),
-            (not chunks or chunks[-1].last <= self._rows, "chunks hold no later rows"),
-        ):
-            if not holds:
-                raise AssertionError(f"replay invariant broken: {invariant}")
-
     def _allocate(self) -> tuple[dict[str, np.ndarray], Segments]:
-        lead = (self._num_envs, self._slots)
-        arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self._spec).items()}
-        shape = (_segments_in(self._capacity, self._unroll_length), self._num_envs, self._state_size)
-        if not self._state_size:
+        lead = (self.num_envs, self._slots)
+        arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self.spec).items()}
+        shape = (_segments_in(self._capacity, self._unroll_length), self.num_envs, self.state_size)
+        if not self.state_size:
             return zeros(arrays, self._file), Segments(np.zeros(shape, np.float32))
         ring = zeros({**arrays, "state": (shape, np.dtype(np.float32))}, self._file)
         return ring, Segments(ring.pop("state"))
 
     def _require_pending(self) -> None:
-        if not self._started:
+        if not self.started:
             raise RuntimeError("the replay has no pending row: call start() first")
 
     def _checked(self, **values: np.ndarray) -> dict[str, np.ndarray]:
-        stored = fields(self._spec)
+        stored = fields(self.spec)
         for name, value in values.items():
             shape, dtype = stored[name]
-            if value.shape != (self._num_envs, *shape):
-                raise ValueError(f"{name} must have shape {(self._num_envs, *shape)}, got {value.shape}")
+            if value.shape != (self.num_envs, *shape):
+                raise ValueError(f"{name} must have shape {(self.num_envs, *shape)}, got {value.shape}")
             if not np.can_cast(value.dtype, dtype, "same_kind"):
                 raise ValueError(f"{name} must have dtype {dtype}, got {value.dtype}")
         return values
 
     def _shown(self, observation: np.ndarray, age: np.ndarray, oldest: np.ndarray) -> dict[str, np.ndarray]:
-        shape = (self._num_envs, *self._spec.observation_shape)
+        shape = (self.num_envs, *self.spec.observation_shape)
         if observation.shape != shape:
             raise ValueError(f"observation must have shape {shape}, got {observation.shape}")
-        shown = self._checked(observation=observation[:, -1] if self._spec.stack > 1 else observation, age=age)
+        shown = self._checked(observation=observation[:, -1] if self.spec.stack > 1 else observation, age=age)
         if (age > oldest).any():
             raise ValueError(f"age must be at most {oldest.tolist()} in this row, got {age.tolist()}")
         return shown
@@ -312,28 +304,50 @@ class Ring:
             self._ring[name][:, row % self._slots] = value
 
     def _complete(self, outcome: Mapping[str, Any], shown: Mapping[str, Any]) -> None:
-        self._write(self._rows, outcome)
-        self._write(self._rows + 1, shown)
-        self._rows += 1
+        self._write(self.rows, outcome)
+        self._write(self.rows + 1, shown)
+        self.rows += 1
 
     def _gather(self, name: str, rows: np.ndarray, envs: Envs = ALL) -> np.ndarray:
         """A copy [B, K, ...] of one field of environments [B], in absolute rows [K], or [B, K] that differ by env."""
-        values: np.ndarray = self._ring[name][np.arange(self._num_envs)[envs, None], rows % self._slots]
+        values: np.ndarray = self._ring[name][np.arange(self.num_envs)[envs, None], rows % self._slots]
         return values
 
     def _layout(self) -> dict[str, Any]:
         return {
-            "num_envs": self._num_envs,
+            "num_envs": self.num_envs,
             "capacity": self._capacity,
             # Omitted if 0, as in earlier versions.
-            **({"state_size": self._state_size, "unroll_length": self._unroll_length} if self._state_size else {}),
-            **{name: [list(shape), str(dtype)] for name, (shape, dtype) in fields(self._spec).items()},
+            **({"state_size": self.state_size, "unroll_length": self._unroll_length} if self.state_size else {}),
+            **{name: [list(shape), str(dtype)] for name, (shape, dtype) in fields(self.spec).items()},
         }
 
 
+def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype per environment and row, under the names of `Trajectory`."""
+    return {
+        "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
+        "age": ((), np.dtype(np.uint8)),
+        "action": (spec.action_shape, np.dtype(spec.action_dtype)),
+        "reward": ((), np.dtype(np.float32)),
+        "discount": ((), np.dtype(np.float32)),
+        "mask": ((), np.dtype(np.bool_)),
+        "behaviour": ((spec.statistics_size,), np.dtype(np.float32)),
+    }
+
+
+def row_bytes(spec: EnvironmentSpec) -> int:
+    """Size of one environment's row in bytes."""
+    return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in fields(spec).values())
+
+
+def rows_held(name: str, first: int, last: int) -> np.ndarray:
+    """The rows of a field in the chunk [first, last): observations also have the bootstrap row `last`."""
+    return np.arange(first, last + (name in SHOWN))
+
+
 def _segments_in(capacity: int, unroll_length: int) -> int:
-    """The most unrolls that can start among `capacity` rows and the pending one."""
-    return capacity // unroll_length + 1
+    return capacity // unroll_length + 1  # the most unrolls that can start among these rows and the pending one
 
 
 def encode(value: Any) -> np.ndarray:

@@ -17,14 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from acer_tf.replay.ring import ALL, Envs, Ring, decode, encode
-from acer_tf.replay.rows import SHOWN, blank
+from acer_tf.replay.ring import ALL, SHOWN, Envs, Ring, decode, encode, fields
 from acer_tf.replay.storage import prefetch
 from acer_tf.types import Draw, EnvironmentSpec, RecurrentContext, Trajectory
 
 
 class TrajectoryReplay(Ring):
-    """A `Ring` from which windows are drawn, uniformly over the starts that are valid."""
+    """A `Ring` from which windows are drawn, uniformly over the starts that are valid.
+
+    `draws_together` says whether `batches` can draw for several updates at once, which needs windows of equal length.
+    """
 
     def __init__(
         self,
@@ -42,8 +44,7 @@ class TrajectoryReplay(Ring):
         """Allocates the ring; memory is committed only as rows fill it.
 
         Args:
-            spec: of the environments.
-            num_envs: N.
+            spec, num_envs: see `Ring`.
             capacity: acted rows stored per environment.
             unroll_length: T, the rows of every window.
             seed: of the generator that draws the windows, and nothing else.
@@ -63,6 +64,7 @@ class TrajectoryReplay(Ring):
             sizes = "unroll_length + stack - 1" if not state_size else "2 unroll_length + burn_in + stack - 1"
             raise ValueError(f"capacity must be at least {sizes} = {least} rows, got {capacity}")
         super().__init__(spec, num_envs, capacity, unroll_length, state_size=state_size, file=file)
+        self.draws_together = not state_size
         self._segments_only = segments_only
         self._burn_in = burn_in if state_size else 0
         self._generator = np.random.Generator(np.random.PCG64(seed))
@@ -72,11 +74,6 @@ class TrajectoryReplay(Ring):
         """The least capacity with which every environment of a full ring has a valid window."""
         # Segments start T rows apart, or T + 1 with a resumed run's masked row between them.
         return unroll_length + spec.stack - 1 + (unroll_length + burn_in if state_size else 0)
-
-    @property
-    def draws_together(self) -> bool:
-        """Whether `batches` can draw for several updates at once, which needs windows of equal length."""
-        return not self._state_size
 
     @property
     def can_sample(self) -> bool:
@@ -91,7 +88,7 @@ class TrajectoryReplay(Ring):
             RuntimeError: fewer than T rows are stored, or the last segment does not start T rows ago, where a recurrent
                 network needs its state.
         """
-        which = np.arange(self._num_envs)[envs]
+        which = np.arange(self.num_envs)[envs]
         return self._windows(np.full(which.shape, self._latest_start()), which)
 
     def sample(self, envs: Envs = ALL) -> Trajectory:
@@ -104,19 +101,16 @@ class TrajectoryReplay(Ring):
         Raises:
             RuntimeError: an environment has no valid window yet (see `can_sample`).
         """
-        which = np.arange(self._num_envs)[envs]
+        which = np.arange(self.num_envs)[envs]
         return self._windows(self._drawn_starts(which), which, self._burn_in)
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
         """The data of M consecutive updates, each `latest` or `sample` of B environments, in new arrays.
 
         Args:
-            latest: [M] bool: True for `latest`, False for `sample`.
+            latest: [M] bool: True for `latest`, False for `sample`. M must be 1 unless `draws_together`.
             envs: [M, B] numbers of environments.
             progress: share of the run that is done, in [0, 1]; unused here.
-
-        Returns:
-            Trajectories [M, B, T, ...]. M must be 1 unless `draws_together`.
 
         Raises:
             RuntimeError: as `latest` and `sample`.
@@ -131,8 +125,7 @@ class TrajectoryReplay(Ring):
 
     def blank(self, envs: Envs = ALL) -> Trajectory:
         """Zeros in the shapes of what `sample` returns."""
-        count = len(np.arange(self._num_envs)[envs])
-        return blank(self._spec, count, self._unroll_length, self._burn_in, self._state_size)
+        return self._blank(len(np.arange(self.num_envs)[envs]))
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
         """Takes the errors [B], or [1, B], that an update found in a draw; does nothing here."""
@@ -146,27 +139,37 @@ class TrajectoryReplay(Ring):
         super().restore(folder, state, salvage=salvage)
         self._generator = generator
 
+    def _blank(self, batch: int) -> Trajectory:
+        seen = self._burn_in + self._unroll_length + 1
+        lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
+        arrays = {
+            name: np.zeros((batch, lengths.get(name, self._unroll_length), *shape), dtype)
+            for name, (shape, dtype) in fields(self.spec).items()
+        }
+        memory = RecurrentContext(np.zeros((batch, self.state_size), np.float32), np.zeros((batch, seen), bool))
+        return Trajectory(**arrays, memory=memory if self.state_size else None)
+
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows [K] at which windows may start, in order, and for each environment [N] the index of the first valid."""
-        first, last = self._rows - self.stored, self._rows - self._burn_in - self._unroll_length
-        if self._state_size:
+        first, last = self.rows - self.stored, self.rows - self._burn_in - self._unroll_length
+        if self.state_size:
             starts = self._segments.starts[self._segments.starts <= last]
         elif self._segments_only:
-            lengths = np.diff(self._segments.starts, append=self._rows)
+            lengths = np.diff(self._segments.starts, append=self.rows)
             starts = self._segments.starts[lengths >= self._unroll_length]
         else:
             starts = np.arange(first, last + 1)
         # Age grows by at most 1 per row, so every start after a valid one is valid, and only the first S - 1 rows can
         # be invalid: counting the invalid ones gives the first valid row.
-        oldest = np.arange(self._spec.stack - 1)
+        oldest = np.arange(self.spec.stack - 1)
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
 
     def _latest_start(self) -> int:
         if self.stored < self._unroll_length:
             raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
-        start = self._rows - self._unroll_length
-        if self._state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
+        start = self.rows - self._unroll_length
+        if self.state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
             raise RuntimeError(f"latest() needs a state at row {start}; the last is at {self._segments.starts[-1:]}")
         return start
 
@@ -182,24 +185,23 @@ class TrajectoryReplay(Ring):
         return np.asarray(starts[self._generator.integers(low[envs], len(starts))])
 
     def _windows(self, starts: np.ndarray, which: np.ndarray, burn_in: int = 0) -> Trajectory:
-        """The windows of environments `which` [B] that start, with their burn-in, at the rows `starts` [B]."""
+        """The windows of environments `which` [B] whose burn-in starts at the rows `starts` [B]."""
         seen = starts[:, None] + np.arange(burn_in + self._unroll_length)
         rows = seen[:, burn_in:]
-        frames = starts[:, None] + np.arange(1 - self._spec.stack, burn_in + self._unroll_length + 1)
+        frames = starts[:, None] + np.arange(1 - self.spec.stack, burn_in + self._unroll_length + 1)
         if self._file is not None:
             prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
         observation = self._gather("observation", frames, which)
         # The slots of rows that are not stored differ between a replay and its restored copy.
-        observation[frames < self._rows - self.stored] = 0
+        observation[frames < self.rows - self.stored] = 0
+        memory = None
+        if self.state_size:
+            first = np.ones((len(starts), 1), bool)
+            carry = np.concatenate([first, self._gather("mask", seen, which)], axis=1)
+            memory = RecurrentContext(self._segments.states(starts, which), carry)
         return Trajectory(
             observation=observation,
-            age=self._gather("age", frames[:, self._spec.stack - 1 :], which),
+            age=self._gather("age", frames[:, self.spec.stack - 1 :], which),
             **{name: self._gather(name, rows, which) for name in self._ring if name not in SHOWN},
-            memory=self._memory(starts, which, seen) if self._state_size else None,
+            memory=memory,
         )
-
-    def _memory(self, starts: np.ndarray, which: np.ndarray, seen: np.ndarray) -> RecurrentContext:
-        """The context of windows [B] of environments [B] with acted rows [B, W+T]."""
-        first = np.ones((len(starts), 1), bool)
-        carry = np.concatenate([first, self._gather("mask", seen, which)], axis=1)
-        return RecurrentContext(self._segments.states(starts, which), carry)

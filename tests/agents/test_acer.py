@@ -213,7 +213,7 @@ def test_duplicating_the_batch_leaves_z_per_state_unchanged(make_agent, reductio
     # Twice the states at half the weight: the reduction comes after the projection.
     np.testing.assert_allclose(2 * twice.policy[:6], once.policy, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(twice.policy[6:], twice.policy[:6])
-    np.testing.assert_allclose(2 * twice.critic[:6], once.critic, rtol=1e-5)
+    np.testing.assert_allclose(2 * twice.q[:6], once.q, rtol=1e-5)
     for name, value in once.diagnostics.items():
         np.testing.assert_allclose(twice.diagnostics[name], value, rtol=1e-4, err_msg=name)
 
@@ -372,7 +372,7 @@ def test_diagnostics_of_a_case_worked_by_hand(make_agent):
     multiplier = (95 - 1) / (0.75**2 + 2**2)
     z = np.array([[0.25, 0.0], [0.75 * multiplier, -47.5 + 2 * multiplier], [0.0, 0.0]])
     np.testing.assert_allclose(result.policy[0], -z / 2, rtol=1e-5)
-    np.testing.assert_allclose(result.critic, [[3.0 * 1.0 / 2, 3.0 * 5.5 / 2, 0.0]], rtol=1e-5)
+    np.testing.assert_allclose(result.q, [[3.0 * 1.0 / 2, 3.0 * 5.5 / 2, 0.0]], rtol=1e-5)
 
 
 def test_explained_variance_is_1_for_a_perfect_critic_and_0_for_targets_that_do_not_vary(make_agent):

@@ -10,7 +10,7 @@ from acer_tf import envs
 from acer_tf.envs.headless import require_gl
 
 pytest.importorskip("dm_control")
-from acer_tf.envs import control_vector  # noqa: E402
+from acer_tf.envs import control  # noqa: E402
 
 
 def play(env, steps, seed=0):
@@ -21,7 +21,7 @@ def play(env, steps, seed=0):
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(control_vector, "EPISODE_STEPS", 4)
+    monkeypatch.setattr(control, "EPISODE_STEPS", 4)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_upright_pole_pays_one_per_step():
 
 def test_environments_that_end_at_different_times(monkeypatch):
     """A masked row steps no simulation."""
-    monkeypatch.setattr(control_vector, "EPISODE_STEPS", 200)
+    monkeypatch.setattr(control, "EPISODE_STEPS", 200)
     both, one = play(envs.make("control/walker2d", 2, 0), 250), envs.make("control/walker2d", 1, 0)
     masks = np.array([s.mask for s in both[1:]])
     assert (masks[:, 0] != masks[:, 1]).any()
@@ -206,6 +206,8 @@ def test_rendering_changes_nothing(gl, short):
 @pytest.mark.parametrize("package", ["dm_control", "mujoco"])
 def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
+    for module in ("control", "control_tasks"):  # so that they are imported again
+        monkeypatch.delitem(sys.modules, f"acer_tf.envs.{module}")
     with pytest.raises(envs.InvalidEnvironment, match=r"control/fish needs MuJoCo.*pip install acer_tf\[control\]"):
         envs.make("control/fish", 1, 0)
 

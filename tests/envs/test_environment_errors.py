@@ -204,6 +204,7 @@ def test_pictures_whose_package_is_not_installed(blank):
 
 def test_minatar_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    monkeypatch.delitem(sys.modules, "acer_tf.envs.minatar", raising=False)  # so that it is imported again
     assert "pip install acer_tf[minatar]" in refused("minatar/breakout")
 
 

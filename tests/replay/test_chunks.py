@@ -14,6 +14,7 @@ import pytest
 
 from acer_tf.replay import PrioritizedReplay, ReplayCorrupt, TrajectoryReplay, ring
 from acer_tf.types import EnvironmentSpec
+from tests.replay.checks import check_valid
 from tests.replay.twin import World, spec_of
 
 State = dict[str, np.ndarray]
@@ -42,7 +43,7 @@ def tape_of(world: World, steps: int) -> list[Operation]:
 def play(replay: TrajectoryReplay, tape: list[Operation]) -> list[list[bytes]]:
     """Runs the operations and returns the bytes of everything that was drawn."""
     answers = [getattr(replay, operation)(*arguments) for operation, arguments in tape]
-    replay.check_valid()
+    check_valid(replay)
     return [[array.tobytes() for array in answer.arrays()] for answer in answers if answer is not None]
 
 
@@ -86,7 +87,7 @@ def test_restored_at_random_moments_equals_never_interrupted(
             saved.append((end, state, len(answers)))
             replay = replay_of(seed=1000 + end)  # another seed: the generator must come from the state
             replay.restore(tmp_path / "live", state)
-            replay.check_valid()
+            check_valid(replay)
     assert answers == uninterrupted
 
     for end, state, drawn in saved:  # earlier states too, from the folder with later ones
@@ -320,7 +321,7 @@ def test_what_follows_a_damaged_chunk_can_be_salvaged(
     rest: list[Operation] = [("begin_segment", ())]
     rest += [("append", (*fresh.act(), fresh.step())) for _ in range(9)]
     for each in (salvaged, again):
-        each.check_valid()
+        check_valid(each)
         assert (each.rows, each.stored, each.started) == (20, 20 - last, last < 20)
         play(each, [("seam" if each.started else "start", reset), *rest])
         assert each.stored == (30 - last if last < 20 else 9)

@@ -11,6 +11,7 @@ import pytest
 
 from acer_tf.replay import PrioritizedReplay
 from acer_tf.types import Draw, EnvironmentSpec, TimeStep
+from tests.replay.checks import check_valid, priorities_of, probabilities_of
 from tests.replay.twin import World, spec_of
 
 
@@ -64,7 +65,7 @@ class Counter:
 
     def priorities(self, count: int) -> list[float]:
         self.replay.draw()
-        return self.replay._priorities.get(np.arange(count)).tolist()
+        return priorities_of(self.replay._priorities, np.arange(count)).tolist()
 
     def drawn(self, times: int) -> np.ndarray:
         """The first rows' numbers of many draws."""
@@ -93,7 +94,7 @@ def test_windows_equal_those_of_the_ring_and_their_stacks_are_complete(stack, le
     world, replay = started(spec, 3, 40, length, 25, priority=priority)
     for _ in range(30):
         feed(replay, world, 7)
-        replay.check_valid()
+        check_valid(replay)
         draw = replay.draw()
         env = draw.items % 3
         for b in range(8):
@@ -165,7 +166,7 @@ def test_with_exponent_0_all_are_equal_and_weigh_1(priority):
     counter = Counter(3, capacity=20, length=1, priority=priority, priority_exponent=(0.0, 0.0))
     counter.feed(20)
     counter.set_errors(range(60), np.random.default_rng(0).random(60) * 9)
-    assert (counter.replay._priorities.probabilities(np.arange(60)) == 1 / 60).all()
+    assert (probabilities_of(counter.replay._priorities, np.arange(60)) == 1 / 60).all()
     assert (counter.replay.draw().weight == 1).all()
 
 
@@ -225,7 +226,7 @@ def test_negative_and_infinite_errors_are_refused(errors):
     draw = counter.replay.draw()
     with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
         counter.replay.refresh(draw, np.array(errors))
-    assert counter.replay._priorities.get(np.arange(10)).tolist() == [1.0] * 10
+    assert priorities_of(counter.replay._priorities, np.arange(10)).tolist() == [1.0] * 10
 
 
 @pytest.mark.parametrize(
@@ -248,4 +249,4 @@ def test_a_constant_exponent_is_not_rounded():
     counter.feed(10)
     counter.set_errors(range(10), np.arange(1.0, 11.0))
     p = np.arange(1.0, 11.0) ** 0.12345
-    np.testing.assert_allclose(counter.replay._priorities.probabilities(np.arange(10)), p / p.sum(), rtol=1e-12)
+    np.testing.assert_allclose(probabilities_of(counter.replay._priorities, np.arange(10)), p / p.sum(), rtol=1e-12)

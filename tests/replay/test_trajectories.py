@@ -11,6 +11,7 @@ import pytest
 
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+from tests.replay.checks import check_valid
 from tests.replay.twin import Twin, World, spec_of, stack_frames
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step=4)
@@ -72,7 +73,7 @@ def test_equals_the_twin_under_random_operations(
             pair.step(unroll_length)
         else:
             getattr(pair, operation)()
-        replay.check_valid()
+        check_valid(replay)
         assert (replay.rows, replay.stored) == (twin.rows, twin.rows - twin.first)
         if replay.stored >= unroll_length:
             latest = replay.latest()
@@ -150,7 +151,7 @@ def test_a_recurrent_networks_windows_equal_the_twins(
             pair.begin_segment()
         pair.step(unroll_length)
         replay, twin = pair.replay, pair.twin
-        replay.check_valid()
+        check_valid(replay)
         latest = replay.latest()
         for env in range(num_envs):
             window = twin.window(env, twin.rows - unroll_length)
@@ -463,9 +464,9 @@ def test_operations_in_the_wrong_order_are_refused() -> None:
 def test_check_valid_names_what_a_wrong_source_breaks() -> None:
     pair = Pair(spec_of(1), num_envs=2, capacity=8, unroll_length=3, seed=0)
     pair.step(3)
-    pair.replay.check_valid()
+    check_valid(pair.replay)
     step = pair.world.step()
     wrong = step._replace(mask=np.zeros(2, bool), reward=np.ones(2, np.float32))
     pair.replay.append(*pair.world.act(), wrong)
     with pytest.raises(AssertionError, match="masked rows have reward 0"):
-        pair.replay.check_valid()
+        check_valid(pair.replay)

@@ -18,6 +18,7 @@ import pytest
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import checkpoint
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from tests.replay.checks import check_valid
 from tests.replay.twin import World, spec_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -467,6 +468,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from acer_tf.training.checkpoint import Checkpoints
+from tests.replay.checks import check_valid
 from tests.training.test_checkpoint import Source, snapshot_of, step_of
 checkpoints, source = Checkpoints(Path(sys.argv[1])), Source(seed=int(sys.argv[2]), capacity=30)
 replay = source.empty(30)
@@ -474,7 +476,7 @@ back = checkpoints.restore(replay)
 step = 0
 if back is not None:
     step, source.replay = step_of(back), replay
-    replay.check_valid()
+    check_valid(replay)
     replay.seam(*source.world.reset()[:2])
 print(step, flush=True)
 while True:
@@ -501,7 +503,7 @@ def test_a_kill_at_any_moment_leaves_an_intact_checkpoint_no_older_than_the_last
     source = Source(capacity=30)
     replay = source.empty(30)
     assert step_of(Checkpoints(tmp_path / "c").restore(replay)) >= least
-    replay.check_valid()
+    check_valid(replay)
     assert not list((tmp_path / "c").glob("*.damaged-*"))
 
 

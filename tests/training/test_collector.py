@@ -5,6 +5,7 @@ import pytest
 
 from acer_tf.training.actor import NonFiniteError, _require_finite
 from acer_tf.training.collector import collector_of
+from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of, same
 
 LIFE = Row(1.0, "life")
@@ -38,7 +39,7 @@ def test_replay_receives_every_row_as_the_environments_answered_it():
         assert rows.action[:, t].tolist() == action.tolist()
         assert rows.behaviour[:, t].tolist() == behaviour.tolist()
     assert [a.tolist() for a in env.actions] == rows.action.T.tolist()
-    replay.check_valid()
+    check_valid(replay)
 
 
 def test_returns_and_lengths_are_of_whole_episodes_without_masked_rows():
@@ -96,7 +97,7 @@ def test_a_resumed_run_separates_its_new_episodes_by_a_masked_row(end, tmp_path)
     assert rows.discount.tolist() == [[1, 0 if end in ("over", "life") else 1, 1, 1]]
     assert rows.mask.tolist() == [[True, True, False, True]]
     assert rows.observation[0, :, 1].tolist() == [0, 1, 2, 70, 71]
-    after.check_valid()
+    check_valid(after)
 
 
 def test_actions_depend_on_the_seed_and_the_row_alone():

@@ -134,7 +134,7 @@ def test_a_weight_scales_the_projected_gradient_and_the_critic_s_error():
     weighted = agent.output_gradients(tensors, probabilities, q, average, tf.constant(weight))
     assert float(plain.diagnostics["trust_region_active"]) > 0.1
     np.testing.assert_allclose(weighted.policy, weight[:, None, None] * plain.policy, rtol=1e-6)
-    np.testing.assert_allclose(weighted.critic, weight[:, None] * plain.critic, rtol=1e-6)
+    np.testing.assert_allclose(weighted.q, weight[:, None] * plain.q, rtol=1e-6)
     np.testing.assert_array_equal(weighted.errors, plain.errors)
     # The errors are the critic's mean |Q_ret − Q|: its gradient is −½ (Q_ret − Q) over the 20 rows.
-    np.testing.assert_allclose(plain.errors, np.abs(plain.critic).mean(axis=1) * 20 / 0.5, rtol=1e-5)
+    np.testing.assert_allclose(plain.errors, np.abs(plain.q).mean(axis=1) * 20 / 0.5, rtol=1e-5)

@@ -25,6 +25,7 @@ from acer_tf.training.checkpoint import Checkpoints
 from acer_tf.training.collector import Collector, collector_of
 from acer_tf.training.ray_connection import ClusterError
 from acer_tf.training.run import Interrupted, train
+from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +73,7 @@ def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
         collector = collector_of(ScriptedEnvironment(scripts), act, replay, 3, lagging=lagging)
         for _ in range(3):
             collector.collect(4)
-        replay.check_valid()
+        check_valid(replay)
         found.append((replay.latest().arrays(), collector.state()))
     for without, with_lag in zip(found[0][0], found[1][0], strict=True):
         np.testing.assert_array_equal(without, with_lag)
@@ -109,7 +110,7 @@ def test_an_actor_in_the_place_of_another_truncates_its_episodes(end: str):
     assert list(collector.recent_returns) == ([3.0, 3.0] if over else [])
     assert collector._return.tolist() == [3.0 if not over else 0.0, 7.0]  # the lost episode's rewards do not count
     assert collector._length.tolist() == [6 if not over else 3, 3]
-    replay.check_valid()
+    check_valid(replay)
 
 
 def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_bootstrap():

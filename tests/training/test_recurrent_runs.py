@@ -28,6 +28,7 @@ from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import export_policy
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import export_run, train
+from tests.replay.checks import check_valid
 from tests.training import test_evaluation
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of
 from tests.training.test_export import make_metadata
@@ -138,7 +139,7 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
     env.close()
     restored = make_replay(settings, env.spec)
     Checkpoints(tmp_path).restore(restored)
-    restored.check_valid()
+    check_valid(restored)
     for _ in range(10):
         for ours, expected in zip(restored.sample().arrays(), replay.sample().arrays(), strict=True):
             np.testing.assert_array_equal(ours, expected)

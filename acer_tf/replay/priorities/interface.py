@@ -9,8 +9,7 @@ and its update has the weight (N P(i))^−β, divided by the largest weight. A m
 drawn from each of k equal ranges of the probability mass. The replay sets the priorities (|δ| + ε in the paper; the
 running maximum for a new item).
 
-Both structures have the same interface. Every operation takes a whole batch: Python loops run over the levels of a
-tree, never over items.
+Every operation takes a whole batch: Python loops run over the levels of a tree, never over items.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
     """w_i = (N P(i))^−β / max_j w_j  (§3.4); the number of items N cancels.
 
     Args:
-        probabilities: [k] P(i) > 0 of the drawn items, as returned by `sample`.
-        beta: β in [0, 1]: 0 for no correction, 1 for a full one.
+        probabilities: [k] P(i) > 0 of the drawn items.
+        beta: β in [0, 1].
         least_probability: P of the item with the largest weight: over the whole memory
             (`Priorities.least_probability`, as in OpenAI baselines), or None for that of the batch (as in DQN Zoo). The
             paper does not say which.
@@ -38,8 +37,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
         [k] float64 in (0, 1]; exactly 1 if all probabilities are equal.
 
     Raises:
-        ValueError: no probabilities, a probability outside (0, 1], β outside [0, 1], or a `least_probability` above the
-            batch's smallest.
+        ValueError: no probabilities, an argument out of range, or a `least_probability` above the batch's smallest.
     """
     probabilities = np.asarray(probabilities, np.float64)
     if not (probabilities.size and ((probabilities > 0) & (probabilities <= 1)).all()):
@@ -54,12 +52,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
 
 
 def annealed(start: float, end: float, fraction: float) -> float:
-    """β (or α) after a fraction of training: linear from `start` to `end`, then constant  (§3.4).
-
-    Args:
-        start: value at fraction 0.
-        end: value at fraction 1; 1 for the paper's β.
-        fraction: share of training that is done; values above 1 count as 1.
+    """β (or α) after a fraction of training: linear from `start` to `end`, constant after fraction 1  (§3.4).
 
     Raises:
         ValueError: `start` or `end` outside [0, 1], or a negative or NaN fraction.
@@ -75,37 +68,30 @@ class Priorities(ABC):
     """Priorities of some of the items 0 .. capacity−1: the interface of both structures.
 
     Methods raise ValueError if `indices` is not a vector of integers in [0, capacity), and then change nothing.
+
+    Args:
+        capacity: the number of items that can be stored.
+        alpha: α in [0, 1]; with 0 all draws are uniform.
+
+    Raises:
+        ValueError: a capacity below 1, or α out of range.
     """
 
     def __init__(self, capacity: int, alpha: float) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
-        self._capacity = int(capacity)
-        self._alpha = _in_unit_range("alpha", alpha)
+        self.capacity = int(capacity)
+        self.alpha = _in_unit_range("alpha", alpha)
 
-    @property
-    def capacity(self) -> int:
-        """The number of items that can be stored."""
-        return self._capacity
-
-    @property
-    def alpha(self) -> float:
-        """α in [0, 1]; with 0 all draws are uniform. Setting it takes time in proportion to capacity."""
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: float) -> None:
-        if alpha != self._alpha:
-            self._alpha = _in_unit_range("alpha", alpha)
+    def set_alpha(self, alpha: float) -> None:
+        """Changes α, in time proportional to capacity. Raises ValueError if it is out of range."""
+        if alpha != self.alpha:
+            self.alpha = _in_unit_range("alpha", alpha)
             self._apply_alpha()
 
     @abstractmethod
     def __len__(self) -> int:
         """N, the number of stored items."""
-
-    @abstractmethod
-    def get(self, indices: np.ndarray) -> np.ndarray:
-        """[m] float64 priorities of the items `indices` [m]; NaN for items that are not stored."""
 
     def set(self, indices: np.ndarray, priorities: np.ndarray) -> None:
         """Stores items with priorities, or changes the priorities of stored items.
@@ -137,10 +123,6 @@ class Priorities(ABC):
     def sample(self, k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """k stratified draws with replacement: one from each of k equal ranges of the probability mass, in order.
 
-        Args:
-            k: the number of draws.
-            generator: from which k uniform numbers are drawn.
-
         Returns:
             [k] int64 indices, and [k] float64 P(i) of each. An item occurs k P(i) times in expectation.
 
@@ -152,10 +134,6 @@ class Priorities(ABC):
         if not len(self):
             raise ValueError("sample() needs a stored item, but the memory is empty: set() priorities first")
         return self._sample((np.arange(k) + generator.random(k)) / k)
-
-    @abstractmethod
-    def probabilities(self, indices: np.ndarray) -> np.ndarray:
-        """[m] float64 P(i) of the items `indices` [m], exactly as `sample` draws; 0 for items that are not stored."""
 
     @abstractmethod
     def least_probability(self) -> float:
@@ -178,16 +156,12 @@ class Priorities(ABC):
         expected = set(self.state())
         if set(state) != expected:
             raise ValueError(f"the state of a {type(self).__name__} holds {sorted(expected)}, got {sorted(state)}")
-        if int(state["capacity"]) != self._capacity:
-            raise ValueError(f"the saved priorities have capacity {int(state['capacity'])}, these {self._capacity}")
+        if int(state["capacity"]) != self.capacity:
+            raise ValueError(f"the saved priorities have capacity {int(state['capacity'])}, these {self.capacity}")
         alpha = _in_unit_range("alpha", float(state["alpha"]))
         self._restore(state)
-        self._alpha = alpha
+        self.alpha = alpha
         self._apply_alpha()
-
-    @abstractmethod
-    def check_valid(self) -> None:
-        """Asserts every invariant, for tests."""
 
     @abstractmethod
     def _apply_alpha(self) -> None: ...
@@ -206,9 +180,9 @@ class Priorities(ABC):
         if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
             raise ValueError(f"indices must be a vector of integers, got {indices.dtype} of shape {indices.shape}")
         indices = indices.astype(np.int64, copy=False)
-        if indices.size and not (indices.min() >= 0 and indices.max() < self._capacity):
-            wrong = indices[(indices < 0) | (indices >= self._capacity)][0]
-            raise ValueError(f"indices must lie in [0, {self._capacity}), the capacity, got {wrong}")
+        if indices.size and not (indices.min() >= 0 and indices.max() < self.capacity):
+            wrong = indices[(indices < 0) | (indices >= self.capacity)][0]
+            raise ValueError(f"indices must lie in [0, {self.capacity}), the capacity, got {wrong}")
         return indices
 
 

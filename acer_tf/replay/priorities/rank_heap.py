@@ -8,14 +8,11 @@ import numpy as np
 
 from acer_tf.replay.priorities.interface import Priorities
 
-_SORT_INTERVAL = 1_000_000
-
 
 class RankHeap(Priorities):
     """Rank-based prioritization, P(i) ∝ (1 / rank(i))^α  (§3.3, Appendix B.2.1).
 
     A binary heap approximates the sorted array: an item's rank is its place in the heap, 1 for the largest priority.
-    From time to time the heap is sorted fully.
 
     The paper draws from a piecewise-linear approximation of the cumulative distribution, recomputed as N changes; here
     no approximation is needed: the prefix sums Σ_{r ≤ j} r^−α do not depend on N, so one table serves every N and k,
@@ -27,21 +24,11 @@ class RankHeap(Priorities):
     parent and the child, which are of the other parity. When no node is open, the heap is valid.
     """
 
-    def __init__(self, capacity: int, alpha: float = 1.0, *, sort_interval: int = _SORT_INTERVAL) -> None:
-        """An empty heap.
+    sort_interval = 1_000_000  # priorities set between full sorts (the paper: 10^6 steps)
 
-        Args:
-            capacity: the number of items that can be stored.
-            alpha: α in [0, 1].
-            sort_interval: number of priorities set between full sorts (the paper: 10^6 steps).
-
-        Raises:
-            ValueError: a capacity or an interval below 1, or α out of range.
-        """
+    def __init__(self, capacity: int, alpha: float = 1.0) -> None:
+        """An empty heap; arguments and errors are those of `Priorities`."""
         super().__init__(capacity, alpha)
-        if sort_interval < 1:
-            raise ValueError(f"sort_interval must be at least 1, got {sort_interval}")
-        self._sort_interval = sort_interval
         self._unsorted = 0  # priorities set since the last full sort
         # By place, from 1; children of place v are 2v and 2v + 1. The infinities stand for the root's parent and for
         # missing children.
@@ -55,10 +42,6 @@ class RankHeap(Priorities):
     def __len__(self) -> int:
         return self._stored
 
-    def get(self, indices: np.ndarray) -> np.ndarray:
-        places = self._places[self._checked(indices)]
-        return np.where(places > 0, self._keys[places], np.nan)
-
     def discard(self, indices: np.ndarray) -> None:
         places = np.unique(self._places[self._checked(indices)])
         places = places[places > 0]
@@ -70,10 +53,6 @@ class RankHeap(Priorities):
         self._stored = last
         self._repair(holes)
 
-    def probabilities(self, indices: np.ndarray) -> np.ndarray:
-        places = self._places[self._checked(indices)]
-        return np.where(places > 0, self._probabilities(np.maximum(places, 1)), 0.0) if self._stored else places * 0.0
-
     def least_probability(self) -> float:
         if not self._stored:
             raise ValueError("least_probability() needs a stored item, but the memory is empty")
@@ -81,26 +60,19 @@ class RankHeap(Priorities):
 
     def state(self) -> dict[str, np.ndarray]:
         return {
-            "capacity": np.asarray(self._capacity),
-            "alpha": np.asarray(self._alpha),
+            "capacity": np.asarray(self.capacity),
+            "alpha": np.asarray(self.alpha),
             "priorities": self._keys[1 : self._stored + 1].copy(),
             "indices": self._items[1 : self._stored + 1].copy(),
             "unsorted": np.asarray(self._unsorted),
         }
 
-    def check_valid(self) -> None:
-        places = np.arange(1, self._stored + 1)
-        assert (self._keys[places // 2] >= self._keys[places]).all(), "no child exceeds its parent"
-        assert np.array_equal(self._places[self._items[places]], places), "places and items are each other's inverse"
-        assert np.count_nonzero(self._places) == self._stored, "only stored items have a place"
-        assert (self._keys[self._stored + 1 :] == -np.inf).all(), "nothing is stored after the last place"
-
     def _apply_alpha(self) -> None:
-        self._cumulative = np.zeros(self._capacity + 1)
-        np.cumsum(np.arange(1, self._capacity + 1) ** -self._alpha, out=self._cumulative[1:])
+        self._cumulative = np.zeros(self.capacity + 1)
+        np.cumsum(np.arange(1, self.capacity + 1) ** -self.alpha, out=self._cumulative[1:])
 
     def _probabilities(self, places: np.ndarray) -> np.ndarray:
-        powers: np.ndarray = places**-self._alpha
+        powers: np.ndarray = places**-self.alpha
         return powers / self._cumulative[self._stored]
 
     def _sample(self, quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +87,7 @@ class RankHeap(Priorities):
         places = self._places[indices]
         self._keys[places] = priorities
         self._unsorted += len(indices)
-        if self._unsorted >= self._sort_interval or 4 * len(indices) >= self._stored:
+        if self._unsorted >= self.sort_interval or 4 * len(indices) >= self._stored:
             self._sort()
         else:
             self._repair(places)

@@ -21,15 +21,7 @@ class SumTree(Priorities):
     """
 
     def __init__(self, capacity: int, alpha: float = 1.0) -> None:
-        """An empty tree.
-
-        Args:
-            capacity: the number of items that can be stored.
-            alpha: α in [0, 1].
-
-        Raises:
-            ValueError: a capacity below 1, or α out of range.
-        """
+        """An empty tree; arguments and errors are those of `Priorities`."""
         super().__init__(capacity, alpha)
         self._priorities = np.full(capacity, np.nan)  # p; NaN: not stored
         self._stored = 0
@@ -39,66 +31,41 @@ class SumTree(Priorities):
     def __len__(self) -> int:
         return self._stored
 
-    @property
-    def total(self) -> float:
-        """Σ p^α over the stored items."""
-        return self._sums.root()
-
-    def get(self, indices: np.ndarray) -> np.ndarray:
-        values: np.ndarray = self._priorities[self._checked(indices)]
-        return values
-
     def discard(self, indices: np.ndarray) -> None:
         indices = self._checked(indices)
         self._stored -= len(np.unique(indices[~np.isnan(self._priorities[indices])]))
         self._priorities[indices] = np.nan
         self._set_leaves(indices, np.zeros(len(indices)))
 
-    def probabilities(self, indices: np.ndarray) -> np.ndarray:
-        leaves = self._sums.levels[0][self._checked(indices)]
-        return leaves / self.total if self.total else leaves
-
     def least_probability(self) -> float:
         least = self._minima.root()
         if least == np.inf:
             raise ValueError("least_probability() needs an item with a priority above 0, but none is stored")
-        return least / self.total
+        return least / self._sums.root()
 
     def state(self) -> dict[str, np.ndarray]:
         return {
-            "capacity": np.asarray(self._capacity),
-            "alpha": np.asarray(self._alpha),
+            "capacity": np.asarray(self.capacity),
+            "alpha": np.asarray(self.alpha),
             "priorities": self._priorities.copy(),
         }
 
-    def check_valid(self) -> None:
-        stored = ~np.isnan(self._priorities)
-        assert self._stored == stored.sum(), "the count is the number of stored items"
-        leaves = np.where(stored, np.nan_to_num(self._priorities) ** self._alpha, 0.0)
-        smallest = np.where(leaves > 0, leaves, np.inf)
-        assert np.array_equal(self._sums.levels[0][: self._capacity], leaves), "leaves are p^alpha"
-        assert np.array_equal(self._minima.levels[0][: self._capacity], smallest), "the minimum excludes zeros"
-        for tree in (self._sums, self._minima):
-            for children, parents in zip(tree.blocks, tree.levels[1:], strict=False):
-                reduced = tree.reduce.reduce(children, axis=1)
-                assert np.array_equal(parents[: len(children)], reduced), "a node is the reduction of its children"
-
     def _apply_alpha(self) -> None:
         stored = np.flatnonzero(~np.isnan(self._priorities))
-        self._set_leaves(stored, self._priorities[stored] ** self._alpha)
+        self._set_leaves(stored, self._priorities[stored] ** self.alpha)
 
     def _set(self, indices: np.ndarray, priorities: np.ndarray) -> None:
-        if self._stored < self._capacity:
+        if self._stored < self.capacity:
             self._stored += len(np.unique(indices[np.isnan(self._priorities[indices])]))
         self._priorities[indices] = priorities
-        self._set_leaves(indices, priorities**self._alpha)
+        self._set_leaves(indices, priorities**self.alpha)
 
     def _set_leaves(self, indices: np.ndarray, values: np.ndarray) -> None:
         self._sums.set(indices, values)
         self._minima.set(indices, np.where(values > 0, values, np.inf))
 
     def _sample(self, quantiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        total = self.total
+        total = self._sums.root()
         if not total:
             raise ValueError("sample() needs an item that can be drawn, but all stored priorities are 0")
         mass = total * quantiles
@@ -116,12 +83,12 @@ class SumTree(Priorities):
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         priorities = np.array(state["priorities"], np.float64)
-        if priorities.shape != (self._capacity,):
-            raise ValueError(f"priorities must have shape ({self._capacity},), got {priorities.shape}")
+        if priorities.shape != (self.capacity,):
+            raise ValueError(f"priorities must have shape ({self.capacity},), got {priorities.shape}")
         self._priorities = priorities
         self._stored = int(np.count_nonzero(~np.isnan(priorities)))
-        self._sums = _Tree(self._capacity, np.add, 0.0)
-        self._minima = _Tree(self._capacity, np.minimum, np.inf)
+        self._sums = _Tree(self.capacity, np.add, 0.0)
+        self._minima = _Tree(self.capacity, np.minimum, np.inf)
 
 
 class _Tree:
