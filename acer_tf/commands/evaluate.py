@@ -54,8 +54,9 @@ def _evaluate(args: flags.FlagValues) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
-    from acer_tf.training.device import DeviceError, find_device, use_device
-    from acer_tf.training.evaluation import EvaluationError, evaluate
+    from acer_tf.settings import SettingsError
+    from acer_tf.training.device import find_device, use_device
+    from acer_tf.training.evaluation import evaluate
 
     try:
         use_device(find_device(args.device))
@@ -70,7 +71,7 @@ def _evaluate(args: flags.FlagValues) -> int:
             env=args.env,
             report=lambda line: print(line, file=sys.stderr, flush=True),
         )
-    except (PolicyError, InvalidEnvironment, EvaluationError, DeviceError) as error:
+    except (PolicyError, InvalidEnvironment, SettingsError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)

@@ -19,7 +19,7 @@ from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
 from acer_tf.rules import RULES, Rule
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
-from acer_tf.training.device import DeviceError, find_device
+from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
 
 _DEFINE: dict[type, Any] = {
@@ -144,7 +144,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         device = find_device(options.get("device", "auto"))
         known = resolve(settings, spec, _recorded(run_dir), device)
-    except (InvalidEnvironment, SettingsError, DeviceError) as error:
+    except (InvalidEnvironment, SettingsError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
@@ -153,13 +153,12 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
-    from acer_tf.training.lock import RunFolderError
-    from acer_tf.training.ray_connection import ClusterError
     from acer_tf.training.run import Interrupted, train
+    from acer_tf.training.run_folder import RunFolderError
 
     try:
         policy = train(settings, run_dir, **options)
-    except (InvalidEnvironment, SettingsError, RunFolderError, ClusterError) as error:
+    except (InvalidEnvironment, SettingsError, RunFolderError) as error:
         return cli.fail(2, error)
     except NonFiniteError as error:
         return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")

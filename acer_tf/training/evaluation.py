@@ -17,6 +17,7 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
 from acer_tf.policy import Policy, PolicyError
+from acer_tf.settings import SettingsError
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
 MAX_NO_OPS = 30
@@ -25,10 +26,6 @@ MAX_FRAMES = 108_000
 DEFAULT_NUM_ENVS = 16
 MOST = {"episodes": 1_000_000, "num_envs": 1000}  # what a machine can hold
 _REPORT_SECONDS = 10.0
-
-
-class EvaluationError(ValueError):
-    """Invalid arguments of an evaluation; nothing has been started."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +106,7 @@ def evaluate(
         env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
 
     Raises:
-        EvaluationError: a number out of range, or a video file that cannot be written.
+        SettingsError: a number out of range, or a video file that cannot be written.
         InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
             alone names a module of it ("module:Id-v0"), which could be anyone's code.
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
@@ -118,9 +115,9 @@ def evaluate(
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
         if value < least:
-            raise EvaluationError(f"--{name}={value}: must be at least {least}")
+            raise SettingsError(f"--{name}={value}: must be at least {least}")
         if value > MOST.get(name, value):
-            raise EvaluationError(f"--{name}={value}: must be at most {MOST[name]}")
+            raise SettingsError(f"--{name}={value}: must be at most {MOST[name]}")
     env_id = env if isinstance(env, str) else policy.metadata["env"]
     if env is None:
         refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
@@ -233,21 +230,21 @@ class _Video:
     """An .mp4 file that appears under its name only once `finish` was called.
 
     Raises:
-        EvaluationError: `path` is not an .mp4 file that can be written.
+        SettingsError: `path` is not an .mp4 file that can be written.
     """
 
     def __init__(self, path: Path) -> None:
         if path.suffix.lower() != ".mp4":
-            raise EvaluationError(f"--video={path}: must be an .mp4 file")
+            raise SettingsError(f"--video={path}: must be an .mp4 file")
         if path.is_dir():
-            raise EvaluationError(f"--video={path}: is a folder")
+            raise SettingsError(f"--video={path}: is a folder")
         self._path = path
         # FFmpeg chooses the format by the suffix.
         self._partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
         try:
             self._partial.touch()
         except OSError as error:
-            raise EvaluationError(f"--video={path}: cannot be written: {error.strerror}") from error
+            raise SettingsError(f"--video={path}: cannot be written: {error.strerror}") from error
         self._writer: Any = None
 
     def __enter__(self) -> _Video:

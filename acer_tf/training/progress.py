@@ -16,8 +16,7 @@ from typing import Any
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from acer_tf.training.lock import RunFolderError
-from acer_tf.training.records import RecordError, read_progress
+from acer_tf.training.run_folder import RunFolderError
 
 
 class Progress:
@@ -26,7 +25,7 @@ class Progress:
     Args:
         folder: the run folder.
         step: environment steps at the checkpoint; 0 for a new run.
-        position: bytes of progress.csv at the checkpoint, which are there still (see `require_progress`).
+        position: bytes of progress.csv at the checkpoint, which are there still (see `run_folder.resume`).
     """
 
     def __init__(self, folder: Path, step: int, position: int) -> None:
@@ -82,20 +81,6 @@ class Progress:
     def close(self) -> None:
         self._file.close()
         self._events.close()
-
-
-def require_progress(folder: Path, state: Mapping[str, Any]) -> None:
-    """Checks that progress.csv still begins with the rows of a checkpoint, given its `Progress.state`.
-
-    Raises:
-        RunFolderError: it does not; says how to go on.
-    """
-    try:
-        read_progress(folder, state["position"], state.get("progress_sha256"))  # earlier versions wrote no checksum
-    except RecordError as error:
-        raise RunFolderError(
-            f"{error}: put the file back, or give --repair=progress to continue with a new one"
-        ) from error
 
 
 def progress_line(row: Mapping[str, float | int | None], total_steps: int, slower_at: int = 0) -> str:

@@ -39,19 +39,16 @@ from acer_tf.training.build import (
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
 from acer_tf.training.commit import code_version
-from acer_tf.training.device import CPU, Device, find_device, use_device
+from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
-from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.progress import Progress, progress_line
 from acer_tf.training.provenance import package_versions
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
 from acer_tf.training.resolve import resolve
-from acer_tf.training.resume import REPAIRS, resume
-from acer_tf.training.run_folder import record_in, require_same_run
+from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError, record_in, require_same_run, resume
 from acer_tf.training.signals import StopRequest
-from acer_tf.training.threads import use_threads
 
 Row = dict[str, float | int | None]  # of progress.csv, by column; None for an empty cell
 
@@ -97,7 +94,7 @@ def train(
         ray_address: of the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
             reach), "auto" or host:port; "" for actors in this process, in turn, which gives the same rows.
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced.
-        repair: what may be given up of a damaged run that could not continue otherwise: names of `resume.REPAIRS`.
+        repair: what may be given up of a damaged run that could not continue otherwise: names of `run_folder.REPAIRS`.
         quiet: print no progress lines.
         env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
         on_row: called with each row of progress.csv once it is written: Python numbers or None, by column. If it
@@ -108,7 +105,7 @@ def train(
         The folder of the exported policy.
 
     Raises:
-        InvalidEnvironment, SettingsError, DeviceError, ClusterError: bad input; nothing was started or written.
+        InvalidEnvironment, SettingsError: bad input; nothing was started or written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
         Interrupted: by a signal; a checkpoint was written.
