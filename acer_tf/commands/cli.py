@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
+from types import SimpleNamespace
 from typing import Any
 
 from absl import flags, logging
@@ -30,6 +32,13 @@ def new_flags() -> flags.FlagValues:
     values: Any = flags.FlagValues()
     flags.DEFINE_bool("help", False, "print this and exit", flag_values=values)
     return values
+
+
+def definers(values: flags.FlagValues) -> Any:
+    """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on."""
+    kinds = [name for name in vars(flags) if name.startswith("DEFINE_")]
+    made = {name: functools.partial(getattr(flags, name), flag_values=values) for name in kinds}
+    return SimpleNamespace(**{name.removeprefix("DEFINE_"): function for name, function in made.items()})
 
 
 def define_device(values: flags.FlagValues) -> None:

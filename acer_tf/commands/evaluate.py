@@ -24,20 +24,16 @@ if TYPE_CHECKING:
 
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
-flags.DEFINE_string(
-    "env",
-    None,
-    "environment, instead of the policy's; must be given where that names a module: module:Id-v0",
-    flag_values=FLAGS,
-)
-flags.DEFINE_integer("episodes", 30, "number of whole episodes", 1, 1_000_000, flag_values=FLAGS)
-flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
-flags.DEFINE_integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000, flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.string("policy", None, "directory of an exported policy, such as RUN_DIR/policy")
+flag.string("env", None, "environment, instead of the policy's; must be given where that names a module: module:Id-v0")
+flag.integer("episodes", 30, "number of whole episodes", 1, 1_000_000)
+flag.bool("greedy", False, "take the most probable action instead of sampling")
+flag.integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0)
+flag.integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000)
 cli.define_device(FLAGS)
-flags.DEFINE_string("video", None, ".mp4 file for the first episode of the first environment", flag_values=FLAGS)
-flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
+flag.string("video", None, ".mp4 file for the first episode of the first environment")
+flag.bool("json", False, "print one JSON object instead of text")
 
 
 def main(argv: list[str]) -> int:

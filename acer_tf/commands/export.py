@@ -11,17 +11,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from absl import flags
-
 from acer_tf.commands import cli
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("run_dir", None, "folder of the run", flag_values=FLAGS)
-flags.DEFINE_string("policy", None, "folder of an exported policy, instead of --run_dir", flag_values=FLAGS)
-flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to write", flag_values=FLAGS)
-flags.DEFINE_string(
-    "output", None, "folder or file for the policy; by default the folder RUN_DIR/policy", flag_values=FLAGS
-)
+flag = cli.definers(FLAGS)
+flag.string("run_dir", None, "folder of the run")
+flag.string("policy", None, "folder of an exported policy, instead of --run_dir")
+flag.enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to write")
+flag.string("output", None, "folder or file for the policy; by default the folder RUN_DIR/policy")
 
 
 def main(argv: list[str]) -> int:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from acer_tf.commands import cli
 from acer_tf.reproduction.cliffwalk import (
@@ -47,12 +46,13 @@ _TEXT = (
 )
 
 FLAGS = cli.new_flags()
-flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20", flag_values=FLAGS)
-flags.DEFINE_integer("runs", 10, "per point", 1, 100_000, flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
-flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
-flags.DEFINE_bool("report_only", False, "make table and figure again from results.csv", flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20")
+flag.integer("runs", 10, "per point", 1, 100_000)
+flag.integer("seed", 0, "of all runs", lower_bound=0)
+flag.integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1)
+flag.string("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")
+flag.bool("report_only", False, "make table and figure again from results.csv")
 
 
 def main(argv: list[str]) -> int:

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from absl import flags
 
 from acer_tf.commands import cli
 from acer_tf.reproduction.aggregation import equally_long, final_return
@@ -39,14 +38,13 @@ from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.settings_record import differences
 
 FLAGS = cli.new_flags()
-flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
-flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
-flags.DEFINE_multi_integer(
-    "at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1, flag_values=FLAGS
-)
-flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
-flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
-flags.DEFINE_string("page", RESULTS, "folder of the page, written if --output lies in it", flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting")
+flag.string("output", None, "folder for the table, the figure and copies of the records")
+flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1)
+flag.string("title", "", "title of the figure; by default the environment")
+flag.multi_string("text", [], "a paragraph of what it shows; may be repeated")
+flag.string("page", RESULTS, "folder of the page, written if --output lies in it")
 
 _LONGEST_LABEL = 150
 

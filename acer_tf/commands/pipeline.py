@@ -38,23 +38,18 @@ from acer_tf.settings import SettingsError, setting_types
 def define(experiment: Experiment) -> flags.FlagValues:
     """The flags of an experiment's command."""
     values = cli.new_flags()
+    flag = cli.definers(values)
     tasks = _tasks_flag(experiment)
     sets = " and sets (atari57, atari49, openai7, atari5)" if _family(experiment) == "atari" else ""
-    flags.DEFINE_list(tasks, [], f"only these: names{sets}; all of them without it", flag_values=values)
-    flags.DEFINE_list("agents", [], f"only these of {', '.join(experiment.methods)}", flag_values=values)
-    flags.DEFINE_integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000, flag_values=values)
-    flags.DEFINE_integer("total_steps", None, "agent steps of every run, instead of the whole", 1, flag_values=values)
-    flags.DEFINE_multi_string(
-        "setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated", flag_values=values
-    )
-    flags.DEFINE_bool(
-        "skip_recorded", False, "run only cells of which --output has no finished record", flag_values=values
-    )
-    flags.DEFINE_bool("plan", False, "say what it would take, and run nothing", flag_values=values)
-    flags.DEFINE_bool(
-        "report_only", False, "make tables, figures and page again from --output and --sweep_dir", flag_values=values
-    )
-    flags.DEFINE_string("output", f"{RESULTS}/{experiment.name}", "folder of the evidence", flag_values=values)
+    flag.list(tasks, [], f"only these: names{sets}; all of them without it")
+    flag.list("agents", [], f"only these of {', '.join(experiment.methods)}")
+    flag.integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000)
+    flag.integer("total_steps", None, "agent steps of every run, instead of the whole", 1)
+    flag.multi_string("setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated")
+    flag.bool("skip_recorded", False, "run only cells of which --output has no finished record")
+    flag.bool("plan", False, "say what it would take, and run nothing")
+    flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
+    flag.string("output", f"{RESULTS}/{experiment.name}", "folder of the evidence")
     experiment.flags(values)
     sweep_flags.define(values, experiment.sweep)
     return values

@@ -70,7 +70,7 @@ def train(
     device: str = "auto",
     gpu_memory_gb: float = 0.0,
     replay_file: str | Path | None = None,
-    ray_address: str = "",
+    ray_address: str | None = None,
     actor_timeout: float = 300.0,
     repair: Collection[str] = (),
     quiet: bool = False,
@@ -92,7 +92,7 @@ def train(
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         ray_address: of the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
-            reach), "auto" or host:port; "" for actors in this process, in turn, which gives the same rows.
+            reach), "auto" or host:port; None for actors in this process, in turn, which gives the same rows.
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `run_folder.REPAIRS`.
         quiet: print no progress lines.

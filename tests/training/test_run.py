@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.training.test_lock import HOLDER
 
 from acer_tf import load_policy
 from acer_tf.commands.train import FLAGS, main
@@ -24,6 +23,7 @@ from acer_tf.training.device import Device
 from acer_tf.training.run import Interrupted, export_run, train
 from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
+from tests.training.test_run_folder import HOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 
