@@ -55,9 +55,7 @@ def parse(
 ) -> None:
     """Fills `values` from `argv` (the program's name first); also silences TensorFlow's Python notices.
 
-    Args:
-        required: flags that must be given.
-        paths: flags that name a file or folder, which need not exist.
+    Flags in `required` must be given; those in `paths` name a file or folder, which need not exist.
 
     Raises:
         SystemExit: with 0 after --help, with 2 and one line on standard error for a bad or missing flag.
@@ -107,10 +105,7 @@ def _unusable(path: str | None) -> str | None:
 def fail(status: int, error: object, cause: BaseException | None = None) -> int:
     """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure.
 
-    Args:
-        status: to return.
-        error: the line.
-        cause: in the user's own code, whose traceback comes before the line.
+    The traceback of a `cause` in the user's own code comes first.
     """
     if cause is not None:
         traceback.print_exception(cause)

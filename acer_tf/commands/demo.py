@@ -49,13 +49,8 @@ def main(argv: list[str]) -> int:
         error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
         text = f"The exported policy scores {result.mean:.2f}{error} over {result.episodes} games."
         print(text)
-        learning_curves.show(
-            {"ACER": [run_dir]},
-            output / name,
-            title=f"ACER on {values['env']}, replay ratio 4",
-            text=[text],
-            command="make demo",
-        )
+        title = f"ACER on {values['env']}, replay ratio 4"
+        learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command="make demo")
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",

@@ -12,10 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from absl import flags
 
 from acer_tf.commands import cli
 
@@ -38,15 +35,6 @@ flag.bool("json", False, "print one JSON object instead of text")
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("policy",), paths=("policy", "video"))
-    try:
-        return _evaluate(FLAGS)
-    except KeyboardInterrupt:
-        # The games that have ended are the shorter ones: their mean would mislead.
-        print("interrupted before the last game ended: no score", file=sys.stderr)
-        return 130
-
-
-def _evaluate(args: flags.FlagValues) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
@@ -55,26 +43,23 @@ def _evaluate(args: flags.FlagValues) -> int:
     from acer_tf.training.evaluation import evaluate
 
     try:
-        use_device(find_device(args.device))
-        policy = load_policy(args.policy)
-        result = evaluate(
-            policy,
-            episodes=args.episodes,
-            greedy=args.greedy,
-            seed=args.seed,
-            num_envs=args.num_envs,
-            video=Path(args.video) if args.video is not None else None,
-            env=args.env,
-            report=lambda line: print(line, file=sys.stderr, flush=True),
-        )
+        use_device(find_device(FLAGS.device))
+        policy = load_policy(FLAGS.policy)
+        names = ("episodes", "greedy", "seed", "num_envs", "video", "env")
+        options: dict[str, Any] = {name: FLAGS[name].value for name in names}
+        result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))
     except (PolicyError, InvalidEnvironment, SettingsError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
     except OSError as error:
         return cli.fail(1, error)
+    except KeyboardInterrupt:
+        # The games that have ended are the shorter ones: their mean would mislead.
+        print("interrupted before the last game ended: no score", file=sys.stderr)
+        return 130
     summary = summarize(result, policy.metadata)
-    print(json.dumps(summary, indent=2, allow_nan=False) if args.json else _text(summary, args.video))
+    print(json.dumps(summary, indent=2, allow_nan=False) if FLAGS.json else _text(summary, FLAGS.video))
     return 0
 
 
@@ -87,13 +72,8 @@ def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str
     return {
         "env": result.env,
         "atari_preset": metadata["atari_preset"] if atari else None,
-        "episodes": result.episodes,
-        "greedy": result.greedy,
-        "seed": result.seed,
-        "num_envs": result.num_envs,
-        "mean": result.mean,
-        "standard_error": result.standard_error,
-        "median": result.median,
+        **{name: getattr(result, name) for name in ("episodes", "greedy", "seed", "num_envs")},
+        **{name: getattr(result, name) for name in ("mean", "standard_error", "median")},
         "min": min(result.returns),
         "max": max(result.returns),
         "human_normalized": human_normalized(result.env, result.mean) if atari else None,
@@ -105,18 +85,15 @@ def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str
 
 
 def _text(summary: dict[str, Any], video: str | None) -> str:
-    error = summary["standard_error"]
+    error, episodes = summary["standard_error"], summary["episodes"]
+    env = " ".join(filter(None, (summary["env"], summary["atari_preset"])))
+    games = "1 game" if episodes == 1 else f"{episodes} games"
+    steps, frames = (sum(summary[name]) / episodes for name in ("steps", "frames"))
     lines = [
-        "{env}, {games}, {actions} actions, seed {seed}".format(
-            env=" ".join(filter(None, (summary["env"], summary["atari_preset"]))),
-            games="1 game" if summary["episodes"] == 1 else f"{summary['episodes']} games",
-            actions="greedy" if summary["greedy"] else "sampled",
-            seed=summary["seed"],
-        ),
+        f"{env}, {games}, {'greedy' if summary['greedy'] else 'sampled'} actions, seed {summary['seed']}",
         f"  return  {summary['mean']:.2f}" + (f" ± {error:.2f} (mean ± standard error)" if error is not None else ""),
         "          median {median:.2f}, min {min:.2f}, max {max:.2f}".format_map(summary),
-        f"  length  {sum(summary['steps']) / summary['episodes']:,.0f} steps, "
-        f"{sum(summary['frames']) / summary['episodes']:,.0f} frames (mean)",
+        f"  length  {steps:,.0f} steps, {frames:,.0f} frames (mean)",
     ]
     if summary["human_normalized"] is not None:
         lines.append(f"  human-normalised  {summary['human_normalized']:.3f} (0 random, 1 human)")

@@ -20,14 +20,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.commands import cli
-from acer_tf.reproduction.cliffwalk import (
-    REPLAYS,
-    REPRESENTATIONS,
-    Result,
-    read_results,
-    run,
-    write_results,
-)
+from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, Result, read_results, run, write_results
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report

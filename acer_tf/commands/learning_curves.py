@@ -20,14 +20,7 @@ import numpy as np
 from acer_tf.commands import cli
 from acer_tf.reproduction.aggregation import equally_long, final_return
 from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
-from acer_tf.reproduction.evidence import (
-    Evidence,
-    EvidenceError,
-    copy_records,
-    describe,
-    own_evidence,
-    require_folder,
-)
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves
@@ -84,17 +77,14 @@ def show(
     """Makes the evidence of runs in one environment.
 
     Args:
-        folders: of the runs, by label; those already in `output` are not copied.
-        output: the evidence's folder.
+        folders: of the runs, by label; those already in `output`, the evidence's folder, are not copied.
         title: by default the environment.
         text: paragraphs.
         command: that makes it.
         at_steps: at which the mean of the last 100 episodes is tabulated too.
 
     Raises:
-        CurveError: a run cannot be read, or they are of several environments; nothing has changed.
-        EvidenceError: a record cannot be read, or would replace another run's, or `output` is not writable; nothing
-            has changed.
+        CurveError, EvidenceError: a run or record cannot be read or kept; nothing has changed.
         OSError: writing failed (disk full).
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
@@ -127,7 +117,8 @@ def show(
 
 def run_folder(output: Path, label: str, seed: int) -> Path:
     """Where the evidence in `output` keeps a run."""
-    return output / "runs" / f"{_slug(label)}-seed{seed}"
+    name = "".join(c if c.isalnum() else "_" for c in label.lower())
+    return output / "runs" / f"{name}-seed{seed}"
 
 
 def table(
@@ -187,7 +178,3 @@ def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
             raise CurveError(f"--runs={text}: '{label}' has runs already; name them all in one flag")
         found[label] = [Path(path) for path in paths.split(",")]
     return found
-
-
-def _slug(label: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in label.lower())

@@ -56,7 +56,7 @@ def define(experiment: Experiment) -> flags.FlagValues:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command of the experiment that argv[0] names, and returns its exit status."""
+    """The command of the experiment that argv[0] names."""
     experiment = EXPERIMENTS[argv[0]]
     values = define(experiment)
     cli.parse(values, argv, _help(experiment), paths=("output", "sweep_dir"))
@@ -98,13 +98,9 @@ def report(
     given_up: Mapping[str, str],
     command: str,
 ) -> None:
-    """Brings the evidence up to date and shows it.
+    """Adds the `asked` cells of a call to the evidence in `output`, writes it and its page, and shows the tables.
 
     Args:
-        experiment: whose evidence it is.
-        asked: the cells of this call; they join those that the evidence already has.
-        sweep_dir: where the cells ran.
-        output: the experiment's folder; the page is next to it.
         given_up: why cells were given up, by name.
         command: of this call.
 
@@ -188,9 +184,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that acer_tf train --help lists")
     kind = types[name]
     try:
-        if kind is bool:
-            return name, {"true": True, "false": False}[value.lower()]
-        return name, kind(value)
+        return name, {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
     except (ValueError, KeyError) as error:
         raise SettingsError(f"--setting={text}: the value must be of type {kind.__name__}") from error
 
@@ -202,14 +196,8 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
         return 0
     if values.launcher != "local":
         raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
-    lines = plan(
-        cells,
-        Path(values.sweep_dir),
-        processes=values.processes or 1,
-        threads=values.threads,
-        checkpoint_minutes=values.checkpoint_minutes,
-    )
-    print("\n".join(lines))
+    options = {"threads": values.threads, "checkpoint_minutes": values.checkpoint_minutes}
+    print("\n".join(plan(cells, Path(values.sweep_dir), processes=values.processes or 1, **options)))
     return 0
 
 

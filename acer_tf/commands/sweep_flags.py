@@ -61,12 +61,12 @@ def define(values: flags.FlagValues, sweep: str) -> None:
 
 
 def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
-    """Runs `cells` as the flags say; errors become a line on standard error.
+    """Runs `cells` as the flags say; returns the exit status, and why cells were given up, by name.
 
-    Returns:
-        The exit status: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number; and
-        why cells were given up, by name.
+    The status is 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number.
     """
+    names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
+    options: dict[str, Any] = {name: values[name].value for name in names}
     try:
         if values.stall_minutes <= values.checkpoint_minutes:
             raise SweepError(
@@ -80,10 +80,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
             _launcher(values),
             program=[*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])],
             cwd=Path.cwd(),
-            retries=values.retries,
-            stall_minutes=values.stall_minutes,
-            checkpoint_minutes=values.checkpoint_minutes,
-            progress_seconds=values.progress_seconds,
+            **options,
         )
         given_up = {name: report.reasons.get(name, "") for name, state in report.states.items() if state == "failed"}
         return report.exit_code, given_up
@@ -103,12 +100,8 @@ def _launcher(values: flags.FlagValues) -> Launcher:
                 raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
     if values.launcher == "local":
         return LocalLauncher(values.processes or 1, values.threads, gpus_per_cell=values.gpus_per_cell)
-    common: dict[str, Any] = {
-        "threads": values.threads,
-        "gpus_per_cell": values.gpus_per_cell,
-        "executable": PROGRAM[0],
-        "cwd": Path.cwd(),
-    }
+    common: dict[str, Any] = {"threads": values.threads, "gpus_per_cell": values.gpus_per_cell}
+    common |= {"executable": PROGRAM[0], "cwd": Path.cwd()}
     if values.launcher == "ray":
         return RayLauncher(values.ray_address or "auto", **common)
     return SlurmLauncher(values.slurm_partition, values.slurm_time, **common)

@@ -99,11 +99,7 @@ def _recorded(run_dir: Path) -> dict[str, Any]:
 
 
 def run(settings: Settings, run_dir: Path, **options: Any) -> int:
-    """`acer_tf.training.run.train`; errors become a line on standard error and an exit status.
-
-    Returns:
-        0; 2 for bad input, 1 for a failure, 128 + the signal's number.
-    """
+    """Calls `train`; returns the exit status: 0, 2 for bad input, 1 for a failure, 128 + the signal's number."""
     try:
         spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         device = find_device(options.get("device", "auto"))
