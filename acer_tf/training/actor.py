@@ -35,9 +35,9 @@ class Unroll(NamedTuple):
     @classmethod
     def joined(cls, unrolls: Sequence[Unroll]) -> Unroll:
         """The unrolls of several actors as one, their environments in this order."""
-        return (
-            unrolls[0] if len(unrolls) == 1 else cls(*(np.concatenate(x, axis=1) for x in zip(*unrolls, strict=True)))
-        )
+        if len(unrolls) == 1:
+            return unrolls[0]
+        return cls(*(np.concatenate(arrays, axis=1) for arrays in zip(*unrolls, strict=True)))
 
 
 class Request(NamedTuple):
@@ -88,11 +88,7 @@ class Actor:
         self._now: TimeStep | None = None  # its observation is that of the next row
 
     def unroll(self, request: Request) -> Unroll:
-        """The next `request.rows` rows; the first call resets the environments.
-
-        Raises:
-            NonFiniteError, EnvironmentFailure: see `Actors.take`.
-        """
+        """The next `request.rows` rows; the first call resets the environments. Raises as `Actors.take`."""
         spec, steps = self._env.spec, request.steps
         before, rows = self._state, list[tuple[np.ndarray, np.ndarray, TimeStep]]()
         if self._now is None:

@@ -69,12 +69,7 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
 def make_network(
     settings: Settings, spec: EnvironmentSpec, normalization: RunningNormalization | None = None
 ) -> Network | ContinuousNetwork:
-    """The network of resolved `settings`, newly initialized.
-
-    Args:
-        settings: resolved.
-        spec: of the environment.
-        normalization: of observations, to share that of another network.
+    """The network of resolved `settings`, newly initialized; it may share another's `normalization` of observations.
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
@@ -119,12 +114,7 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
-    """The replay of resolved `settings`; if nothing is replayed, the smallest one that can collect.
-
-    Args:
-        settings: resolved.
-        spec: of the environment.
-        file: a new file to hold a replay that is larger than memory; None for memory.
+    """The replay of resolved `settings`, in memory or a new `file`; the smallest possible if nothing is replayed.
 
     Raises:
         SettingsError: it does not fit into memory, or the file cannot be made.
@@ -173,19 +163,10 @@ def make_actor(
     factory: envs.EnvFactory | None = None,
     truncates: np.ndarray | None = None,
 ) -> Actor:
-    """The actor of one group of the environments of `settings`.
+    """The actor of one group, counted from 0, of the environments of resolved `settings`.
 
-    Args:
-        settings: resolved.
-        act: the policy.
-        steps: of the run so far, on which the environments' seeds depend.
-        group: from 0 on.
-        emulators: threads of the environments.
-        factory: see `envs.make`.
-        truncates: see `Actor`.
-
-    Raises:
-        InvalidEnvironment, EnvironmentFailure: see `envs.make`.
+    The environments' seeds depend on `steps`, those of the run so far. `emulators` is their number of threads; for
+    `factory` see `envs.make`, which raises InvalidEnvironment or EnvironmentFailure, and for `truncates` see `Actor`.
     """
     env = envs.make(
         settings.env,
@@ -214,17 +195,9 @@ def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) 
 
 def make_loop(settings: Settings, collector: Collector, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
     """The loop of `settings`; `other` arguments of `Loop` override those of the settings."""
-    arguments: dict[str, Any] = {
-        "unroll_length": settings.unroll_length,
-        "trajectories_per_update": settings.trajectories_per_update,
-        "on_policy_updates": settings.on_policy_updates,
-        "replay_ratio": settings.replay_ratio,
-        "poisson": settings.replay_poisson,
-        "total_steps": settings.total_steps,
-        "replay_start": settings.replay_start,
-        "seed": derive_seed(settings, "poisson"),
-    }
-    return Loop(collector, agent, replay, **arguments | other)
+    names = ("unroll_length", "trajectories_per_update", "on_policy_updates", "replay_ratio", "replay_poisson")
+    arguments = {name: getattr(settings, name) for name in (*names, "replay_start", "total_steps")}
+    return Loop(collector, agent, replay, **{**arguments, "seed": derive_seed(settings, "poisson"), **other})
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
@@ -240,11 +213,7 @@ def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> in
 
 
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
-    """Checks that the replay and the rest of the process fit into `available` bytes of memory.
-
-    Raises:
-        SettingsError: they do not; says what is needed and what would fit.
-    """
+    """Raises SettingsError unless the replay and the rest of the process fit into `available` bytes of memory."""
     needed = replay_bytes(settings, spec, replay_rows(settings, spec))
     if needed + PROCESS_BYTES <= available:
         return

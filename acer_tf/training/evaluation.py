@@ -23,7 +23,6 @@ from acer_tf.settings import SettingsError
 MAX_NO_OPS = 30
 MAX_FRAMES = 108_000
 
-DEFAULT_NUM_ENVS = 16
 MOST = {"episodes": 1_000_000, "num_envs": 1000}  # what a machine can hold
 _REPORT_SECONDS = 10.0
 
@@ -33,10 +32,7 @@ class EvaluationResult:
     """The episodes of one evaluation, ordered by environment, then by time.
 
     Attributes:
-        env: the environment's id.
-        greedy: whether actions were the most probable ones, rather than sampled.
-        seed: of the environments and of the sampled actions.
-        num_envs: environments that ran in parallel.
+        env, greedy, seed, num_envs: as in `evaluate`; `env` is the environment's id.
         returns: per episode, the sum of raw rewards.
         steps: per episode, its length in agent decisions.
         frames: per episode, its length in emulator frames (steps times frame skip, without Atari's random start).
@@ -76,7 +72,7 @@ def evaluate(
     episodes: int = 30,
     greedy: bool = False,
     seed: int = 0,
-    num_envs: int = DEFAULT_NUM_ENVS,
+    num_envs: int = 16,
     video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
     env: str | envs.EnvFactory | None = None,
@@ -95,7 +91,6 @@ def evaluate(
 
     Args:
         policy: from `load_policy`.
-        episodes: number of episodes.
         greedy: take the most probable action instead of sampling.
         seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
             that training derives from the same number.

@@ -48,12 +48,7 @@ def require_convertible(output: Path, to: str) -> None:
 
 
 def convert(policy: Policy, output: Path, to: str) -> None:
-    """Writes `policy` to the file `output`, whole or not at all.
-
-    Args:
-        policy: of any kind.
-        output: a new file; parents are made.
-        to: of `FORMATS`.
+    """Writes `policy` to the new file `output` in the format `to` of `FORMATS`, whole or not at all.
 
     Raises:
         FormatError: as `require_convertible`; or the format lacks an operation, of a user's torso for example.

@@ -69,13 +69,11 @@ class Progress:
         self._file.flush()
         self._written += len(line)
         self._sha256.update(line)
-        values = [
-            summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in row.items() if value is not None
-        ]
-        event = event_pb2.Event(
-            wall_time=time.time(), step=int(row["steps"] or 0), summary=summary_pb2.Summary(value=values)
+        given = {name: value for name, value in row.items() if value is not None}
+        summary = summary_pb2.Summary(
+            value=[summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in given.items()]
         )
-        self._events.add_event(event)
+        self._events.add_event(event_pb2.Event(wall_time=time.time(), step=int(given["steps"]), summary=summary))
         self._events.flush()
 
     def close(self) -> None:
@@ -84,12 +82,9 @@ class Progress:
 
 
 def progress_line(row: Mapping[str, float | int | None], total_steps: int, slower_at: int = 0) -> str:
-    """Steps, frames, rate, time left and mean return, in one line.
+    """Steps, frames, rate, time left and mean return of a row of progress.csv, in one line.
 
-    Args:
-        row: of progress.csv.
-        total_steps: of the run.
-        slower_at: the step from which the rate is the run's usual one; up to there, the time left is a lower bound.
+    Up to the step `slower_at`, from which the rate is the run's usual one, the time left is a lower bound.
     """
     steps, rate = row["steps"] or 0, row["steps_per_second"] or 0.0
     left = str(datetime.timedelta(seconds=round(max(0, total_steps - steps) / rate))) if rate else "?"

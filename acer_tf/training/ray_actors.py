@@ -77,12 +77,7 @@ class RayActors:
         self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
 
     def take(self) -> Unroll:
-        """See `Actors`.
-
-        Raises:
-            ClusterLost: the cluster does not answer, or an actor could not be replaced.
-            Stopped: see there.
-        """
+        """See `Actors`; also raises Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""
         unrolls: dict[int, Unroll] = {}
         for attempt in range(ATTEMPTS):
             lost = self._gather(unrolls)

@@ -19,15 +19,13 @@ class ClusterLost(ConnectionError):
 
 
 def connect(address: str, actors: int = 0) -> ModuleType:
-    """The module `ray`, connected to a cluster.
+    """The module `ray`, connected to a cluster with room for `actors`, at one core each.
 
-    Args:
-        address: "local" to start one that only this machine can reach, "auto" for that which it belongs to, or
-            host:port.
-        actors: how many there must be room for, at one core each.
+    `address` is "local" to start one that only this machine can reach, "auto" for that which it belongs to, or
+    host:port.
 
     Raises:
-        SettingsError: Ray is not installed, or there is no cluster at `address` that has so many cores.
+        SettingsError: Ray is not installed, or there is no such cluster.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = address == "local"
@@ -65,11 +63,7 @@ def first_line(error: BaseException) -> str:
 
 
 def require_cluster(address: str) -> None:
-    """Checks that a cluster still answers.
-
-    Raises:
-        ClusterLost: it does not.
-    """
+    """Raises ClusterLost unless a cluster still answers."""
     try:
         _call(address)
     except OSError as error:

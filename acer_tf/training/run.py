@@ -28,14 +28,7 @@ from acer_tf.files import missing_parts
 from acer_tf.settings import Settings, SettingsError
 from acer_tf.settings_record import settings_document, settings_from
 from acer_tf.training.actor import Actors, NonFiniteError
-from acer_tf.training.build import (
-    make_agent,
-    make_local_actors,
-    make_loop,
-    make_network,
-    make_replay,
-    require_effect,
-)
+from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
 from acer_tf.training.commit import code_version
@@ -226,11 +219,8 @@ class _Run:
             collector = Collector(self._actors, replay, lagging=settings.lagging)
             self._loop = make_loop(settings, collector, agent, replay)
             if snapshot is None:
-                details: dict[str, Any] = {
-                    "environment": dataclasses.asdict(agent.network.spec),
-                    "threads": threads,
-                    "device": dataclasses.asdict(device),
-                }
+                details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
+                details["device"] = dataclasses.asdict(device)
                 if settings.family.atari:
                     details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
                 if notes:
@@ -318,12 +308,8 @@ class _Run:
             print(f"{self._folder}, step {steps:,}: {note}", file=sys.stderr)
 
     def _save(self, *, with_replay: bool = True) -> None:
-        state = {
-            "actor": self._loop.collector.state(),
-            "loop": self._loop.state(),
-            "seconds": self._seconds(),
-            **self._progress.state(),
-        }
+        state = {"actor": self._loop.collector.state(), "loop": self._loop.state(), "seconds": self._seconds()}
+        state |= self._progress.state()
         arrays = {name: np.asarray(variable.value) for name, variable in self._agent.variables().items()}
         for name, array in arrays.items():
             if not np.isfinite(array).all():
