@@ -28,11 +28,7 @@ PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networ
 
 
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
-    """Checks that every changed setting of resolved `settings` has an effect, so that the run is what its flags say.
-
-    Raises:
-        SettingsError: names the setting without effect, and what it would need.
-    """
+    """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
     usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
     rules = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
     for name, declared in declarations(Settings).items():
@@ -187,8 +183,7 @@ def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) 
         for group in range(settings.groups):
             actors.append(make_actor(settings, act, steps, group, **options))
     except BaseException:
-        for actor in actors:
-            actor.close()
+        LocalActors(actors).close()
         raise
     return LocalActors(actors)
 

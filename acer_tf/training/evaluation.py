@@ -117,19 +117,24 @@ def evaluate(
     if env is None:
         refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
     num_envs = min(episodes, num_envs)
-    quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
+    quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
     # The third word sets it apart from training, which seeds its environments with (seed, steps).
     random = np.random.default_rng((seed, 0, 2))
     scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
-        factory = None if isinstance(env, str) else env
-        world = _environment(policy, env_id, num_envs, (seed, 0, 1), render=video is not None, factory=factory)
+        options: dict[str, Any] = {"factory": None if isinstance(env, str) else env}
+        if family_of(env_id).atari:
+            options["atari_preset"] = _protocol(policy)
+        world = envs.make(env_id, num_envs, (seed, 0, 1), render=video is not None, **options)
         stack.callback(world.close)
+        if world.spec != policy.spec:
+            raise PolicyError(f"the policy was made for {policy.spec}, but the installed {env_id} has {world.spec}")
         if recorder is not None:
             recorder.start(_video_fps(env_id, world))
-        progress = _Progress(episodes, report)
+        taken, began = 0, time.monotonic()
+        reported = began
         step, first_state = world.reset(), policy.initial_state(num_envs)
         state = first_state
         while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
@@ -148,7 +153,10 @@ def evaluate(
                 if len(scored[i]) < quota[i]:
                     scored[i].append((float(score[i]), int(length[i])))
                 score[i], length[i] = 0.0, 0
-            progress.note(sum(map(len, scored)), int(step.mask.sum()))
+            taken += int(step.mask.sum())
+            if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
+                reported, rate = now, taken / (now - began)
+                report(f"{sum(map(len, scored))}/{episodes} episodes, {taken:,} steps, {rate:,.0f} steps/s")
     returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
     return EvaluationResult(
         env=env_id,
@@ -159,17 +167,6 @@ def evaluate(
         steps=steps,
         frames=tuple(n * policy.spec.frames_per_step for n in steps),
     )
-
-
-def _environment(
-    policy: Policy, env_id: str, num_envs: int, seed: tuple[int, ...], *, render: bool, factory: envs.EnvFactory | None
-) -> VectorEnvironment:
-    options: dict[str, Any] = {"atari_preset": _protocol(policy)} if family_of(env_id).atari else {}
-    env = envs.make(env_id, num_envs, seed, render=render, factory=factory, **options)
-    if env.spec != policy.spec:
-        env.close()
-        raise PolicyError(f"the policy was made for {policy.spec}, but the installed {env_id} has {env.spec}")
-    return env
 
 
 def _protocol(policy: Policy) -> AtariPreset:
@@ -204,21 +201,6 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
     drawn = random.random(len(below)) * below[:, -1]
     # The first action whose cumulative probability exceeds the draw: never one of probability 0.
     return (drawn[:, None] < below).argmax(axis=1)
-
-
-class _Progress:
-    def __init__(self, episodes: int, report: Callable[[str], None] | None) -> None:
-        self._episodes, self._report = episodes, report
-        self._steps = 0
-        self._began = self._reported = time.monotonic()
-
-    def note(self, done: int, steps: int) -> None:
-        self._steps += steps
-        now = time.monotonic()
-        if self._report is not None and now - self._reported >= _REPORT_SECONDS:
-            self._reported = now
-            rate = self._steps / (now - self._began)
-            self._report(f"{done}/{self._episodes} episodes, {self._steps:,} steps, {rate:,.0f} steps/s")
 
 
 class _Video:

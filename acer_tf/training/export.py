@@ -56,10 +56,8 @@ def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork
     """Exclusive use of a policy's folder; yields a function that exports a network with its metadata to it.
 
     Processes of this machine wait for each other. Whoever reads the checkpoint in this context therefore never
-    replaces a policy by an older one of the same run. If the context exports nothing, it leaves nothing.
-
-    Raises:
-        PolicyFolderError, OSError: as `export_policy`.
+    replaces a policy by an older one of the same run. If the context exports nothing, it leaves nothing. Raises as
+    `export_policy`.
     """
     given, directory = directory, Path(os.path.realpath(directory))
     # A name of this machine's, because the lock may not reach others; the next export removes what a killed one left.

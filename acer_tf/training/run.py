@@ -156,12 +156,9 @@ def train(
 
 
 def export_run(run_dir: Path, directory: Path) -> int:
-    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training.
+    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training; returns its steps.
 
     The environment need not be installed, unless run.json is so old that it does not record it.
-
-    Returns:
-        The steps that the policy was trained for.
 
     Raises:
         RunFolderError: `run_dir` holds no run, or no checkpoint yet.
@@ -175,7 +172,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
     settings = settings_from(record.settings)
     with exporting(directory) as export:
         snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
-        if snapshot is None or not snapshot.state["actor"]["steps"]:
+        if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
             raise RunFolderError(f"{run_dir} has no checkpoint yet")
         spec = record.environment
         if spec is None:
@@ -183,7 +180,6 @@ def export_run(run_dir: Path, directory: Path) -> int:
             spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         agent = make_agent(settings, spec)
         _assign(agent, snapshot.arrays)
-        steps = snapshot.state["actor"]["steps"]
         export(agent.network, policy_metadata(settings, steps))
     return steps
 
