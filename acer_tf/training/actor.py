@@ -51,6 +51,8 @@ class Request(NamedTuple):
 class Actors(Protocol):
     """The actors of a run. `begin` and `take` are called in turn."""
 
+    notes: list[str]  # what happened that the run's record should have, in a line each; whoever records it clears them
+
     def begin(self, request: Request) -> None:
         """Begins to collect an unroll of every environment, with the weights that the policy has now."""
 
@@ -61,9 +63,6 @@ class Actors(Protocol):
             NonFiniteError: an observation, a reward or the policy is not finite.
             EnvironmentFailure: an environment raised, or returned what its spaces do not promise.
         """
-
-    def take_notes(self) -> list[str]:
-        """What happened since the last call that the run's record should have, in a line each."""
 
     def close(self) -> None: ...
 
@@ -134,15 +133,13 @@ class LocalActors:
     def __init__(self, actors: Sequence[Actor]) -> None:
         self._actors = actors
         self._begun: list[Unroll] = []
+        self.notes: list[str] = []
 
     def begin(self, request: Request) -> None:
         self._begun = [actor.unroll(request) for actor in self._actors]
 
     def take(self) -> Unroll:
         return Unroll.joined(self._begun)
-
-    def take_notes(self) -> list[str]:
-        return []
 
     def close(self) -> None:
         for actor in self._actors:

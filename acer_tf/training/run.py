@@ -148,8 +148,7 @@ def train(
                 return make_local_actors(settings, agent.act, steps, emulators=in_use["emulators"], factory=env)
             return RayActors(ray, settings, agent, steps, timeout=actor_timeout, stop=stop, factory=env)
 
-        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
-        opened.callback(run.close)
+        run = _Run(opened, settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
         with stop:
             run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
         return run.finish()
@@ -185,10 +184,11 @@ def export_run(run_dir: Path, directory: Path) -> int:
 
 
 class _Run:
-    """A run in one process: its environments, agent, loop and files."""
+    """A run in one process: its environments, agent, loop and files, which `opened` closes."""
 
     def __init__(
         self,
+        opened: contextlib.ExitStack,
         settings: Settings,
         folder: Path,
         agent: Agent,
@@ -210,27 +210,23 @@ class _Run:
         if snapshot is not None and not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
         self._report(steps, notes)
-        self._actors = make_actors(steps)
-        try:
-            collector = Collector(self._actors, replay, lagging=settings.lagging)
-            self._loop = make_loop(settings, collector, agent, replay)
-            if snapshot is None:
-                details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
-                details["device"] = dataclasses.asdict(device)
-                if settings.family.atari:
-                    details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
-                if notes:
-                    details["history"] = [history_entry(0, notes)]
-                begin_record(folder, settings_document(settings), details)
-            else:
-                collector.restore(snapshot.state["actor"])
-                self._loop.restore(snapshot.state["loop"])
-                if notes:
-                    amend_record(folder, settings_document(settings), steps, notes)
-            self._progress = Progress(folder, steps, state["position"])
-        except BaseException:
-            self._actors.close()
-            raise
+        self._actors = opened.enter_context(contextlib.closing(make_actors(steps)))
+        collector = Collector(self._actors, replay, lagging=settings.lagging)
+        self._loop = make_loop(settings, collector, agent, replay)
+        if snapshot is None:
+            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
+            details["device"] = dataclasses.asdict(device)
+            if settings.family.atari:
+                details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
+            if notes:
+                details["history"] = [history_entry(0, notes)]
+            begin_record(folder, settings_document(settings), details)
+        else:
+            collector.restore(snapshot.state["actor"])
+            self._loop.restore(snapshot.state["loop"])
+            if notes:
+                amend_record(folder, settings_document(settings), steps, notes)
+        self._progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
         self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
         self._began = time.monotonic()
@@ -266,9 +262,10 @@ class _Run:
             except Stopped:
                 pass  # see below
             finally:
-                if notes := self._actors.take_notes():
+                if notes := self._actors.notes:
                     self._report(self.steps, notes)
                     amend_record(self._folder, settings_document(settings), self.steps, notes)
+                    notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 row = self._row()
                 self._progress.write(row)
@@ -294,10 +291,6 @@ class _Run:
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
         write_json(self._folder / "run.json", read_record(self._folder).document | done)
         return policy
-
-    def close(self) -> None:
-        self._actors.close()
-        self._progress.close()
 
     def _report(self, steps: int, notes: Collection[str]) -> None:
         for note in notes:
