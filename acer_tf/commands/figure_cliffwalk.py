@@ -81,11 +81,7 @@ def main(argv: list[str]) -> int:
 
 
 def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
-    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far.
-
-    Raises:
-        ValueError: `output` holds something else.
-    """
+    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far."""
     record, table = output / "run.json", output / "results.csv"
     if not record.exists():
         if table.exists():

@@ -15,7 +15,7 @@ from acer_tf.commands import cli
 from acer_tf.declaration import Declaration, declarations
 from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
-from acer_tf.rules import RULES, Rule
+from acer_tf.rules import RULES
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
 from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
@@ -27,7 +27,10 @@ _DEFINE = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.stri
 
 def _help(name: str, declared: Declaration) -> str:
     """What the setting is, which agents read it and when, and its defaults."""
-    agents = [agent for agent, rule in RULES.items() if _class_names(rule).intersection(declared.rules)]
+    classes = {
+        agent: {path.partition(":")[2] for path in (rule.discrete, rule.continuous)} for agent, rule in RULES.items()
+    }
+    agents = [agent for agent, names in classes.items() if names.intersection(declared.rules)]
     needs = [condition.needed for condition in declared.conditions]
     if agents and len(agents) < len(RULES):
         needs.insert(0, "agent " + " or ".join(agents))
@@ -40,10 +43,6 @@ def _help(name: str, declared: Declaration) -> str:
     others = "".join(f"; preset {' or '.join(which)}: {value}" for value, which in presets.items())
     shown = "auto" if name == "preset" else default
     return declared.help + only + ("" if shown is None else f" (default: {shown}{others})")
-
-
-def _class_names(rule: Rule) -> set[str]:
-    return {path.partition(":")[2] for path in (rule.discrete, rule.continuous)}
 
 
 for _name, _declared in declarations(Settings).items():

@@ -72,7 +72,6 @@ class Actor:
 
     Args:
         env: not yet reset.
-        act: the policy.
         seed: of the sampled actions; a row's sample depends only on this and the row's number.
         state_size: U.
         truncates: the recurrent states [N, U] that another actor left. Row 0 is then a masked one, so that the

@@ -54,8 +54,7 @@ CPU = Device("cpu")
 def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device:
     """The device that `--device` names; "auto" is the first GPU, or else the CPU.
 
-    Raises:
-        SettingsError: it names none that TensorFlow can use.
+    Raises SettingsError if TensorFlow cannot use it.
     """
     if not re.fullmatch(r"auto|cpu|gpu:\d{1,3}", requested):
         raise SettingsError(f"--device={requested}: must be auto, cpu or gpu:N")

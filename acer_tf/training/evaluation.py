@@ -204,11 +204,7 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
 
 
 class _Video:
-    """An .mp4 file that appears under its name only once `finish` was called.
-
-    Raises:
-        SettingsError: `path` is not an .mp4 file that can be written.
-    """
+    """An .mp4 file that appears under its name only once `finish` was called."""
 
     def __init__(self, path: Path) -> None:
         if path.suffix.lower() != ".mp4":

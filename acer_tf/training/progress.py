@@ -23,7 +23,7 @@ class Progress:
     """progress.csv and TensorBoard: one row per log interval, both cut back to the checkpoint when a run resumes.
 
     Args:
-        folder: the run folder.
+        folder: of the run.
         step: environment steps at the checkpoint; 0 for a new run.
         position: bytes of progress.csv at the checkpoint, which are there still (see `run_folder.resume`).
     """
@@ -50,11 +50,7 @@ class Progress:
         return {"position": self._written, "progress_sha256": self._sha256.hexdigest()}
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
-        """Appends one row; None is an empty cell. The first row sets the columns.
-
-        Raises:
-            RunFolderError: the file has other columns: a different version wrote it.
-        """
+        """Appends one row; None is an empty cell. The first row sets the columns; others raise RunFolderError."""
         new = self._columns is None
         self._columns = self._columns or list(row)
         if list(row) != self._columns:

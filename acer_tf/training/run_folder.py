@@ -108,11 +108,7 @@ def require_same_run(settings: Settings, run_dir: Path) -> tuple[RunRecord | Non
 
 
 def record_in(run_dir: Path) -> RunRecord | None:
-    """The record in `run_dir`; None if it holds no run.
-
-    Raises:
-        RunFolderError: the folder or the record cannot be read.
-    """
+    """The record in `run_dir`; None if it holds no run. Raises RunFolderError if it cannot be read."""
     try:
         return read_record(run_dir) if (run_dir / "run.json").exists() else None
     except RecordError as error:
