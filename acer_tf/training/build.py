@@ -190,9 +190,17 @@ def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) 
 
 def make_loop(settings: Settings, collector: Collector, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
     """The loop of `settings`; `other` arguments of `Loop` override those of the settings."""
-    names = ("unroll_length", "trajectories_per_update", "on_policy_updates", "replay_ratio", "replay_poisson")
-    arguments = {name: getattr(settings, name) for name in (*names, "replay_start", "total_steps")}
-    return Loop(collector, agent, replay, **{**arguments, "seed": derive_seed(settings, "poisson"), **other})
+    arguments: dict[str, Any] = {
+        "unroll_length": settings.unroll_length,
+        "trajectories_per_update": settings.trajectories_per_update,
+        "on_policy_updates": settings.on_policy_updates,
+        "replay_ratio": settings.replay_ratio,
+        "poisson": settings.replay_poisson,
+        "total_steps": settings.total_steps,
+        "replay_start": settings.replay_start,
+        "seed": derive_seed(settings, "poisson"),
+    }
+    return Loop(collector, agent, replay, **arguments | other)
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:

@@ -35,7 +35,7 @@ class Loop:
         on_policy_updates: whether there is an update from the rows just collected (in the paper's continuous runs they
             are only stored).
         replay_ratio: mean number r of replayed updates per on-policy update.
-        replay_poisson: whether that number is drawn from Poisson(r) each time, or is always r, an integer.
+        poisson: whether that number is drawn from Poisson(r) each time, or is always r, an integer.
         replay_start: rows per environment that must be stored before replay starts.
         total_steps: of the run, over which a prioritized replay anneals its exponents; 0 for no annealing.
         seed: of the Poisson draws.
@@ -51,19 +51,19 @@ class Loop:
         trajectories_per_update: int = 0,
         on_policy_updates: bool = True,
         replay_ratio: float,
-        replay_poisson: bool = True,
+        poisson: bool = True,
         replay_start: int,
         total_steps: int = 0,
         seed: int,
     ) -> None:
         self.collector, self.agent, self.replay = collector, agent, replay
-        self._poisson, self._total_steps = replay_poisson, total_steps
+        self._poisson, self._total_steps = poisson, total_steps
         self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
         self._on_policy_updates = on_policy_updates
         self._groups = np.arange(replay.num_envs).reshape(-1, trajectories_per_update or replay.num_envs)
         usual = len(self._groups) * replay_ratio
         # Enough for most Poisson draws; the rest takes another call.
-        most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * replay_poisson)
+        most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
         most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
         agent.prepare(replay.blank(self._groups[0]), self._updates_per_call)
