@@ -58,12 +58,12 @@ def main(argv: list[str]) -> int:
         # The games that have ended are the shorter ones: their mean would mislead.
         print("interrupted before the last game ended: no score", file=sys.stderr)
         return 130
-    summary = summarize(result, policy.metadata)
+    summary = _summary(result, policy.metadata)
     print(json.dumps(summary, indent=2, allow_nan=False) if FLAGS.json else _text(summary, FLAGS.video))
     return 0
 
 
-def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What --json prints; "human_normalized" is that of the mean, None except on Atari."""
     from acer_tf.envs import family_of
     from acer_tf.reproduction.scores import human_normalized

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         sizes = _sizes(FLAGS.sizes)
         own_evidence(output, "figure_cliffwalk")
         if FLAGS.report_only:
-            show(read_results(output / "results.csv"), output)
+            _show(read_results(output / "results.csv"), output)
             return 0
         settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
         document, results = _begun(output, settings)
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
             write_results(results, output / "results.csv")
     except KeyboardInterrupt:
         return cli.fail(130, "stopped; the same command continues")
-    show(results, output)
+    _show(results, output)
     return 0
 
 
@@ -95,8 +95,7 @@ def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
     return known.document, results
 
 
-def show(results: Sequence[Result], output: Path) -> None:
-    """Writes table and figure of `results` into the folder of their run.json."""
+def _show(results: Sequence[Result], output: Path) -> None:
     command = shlex.join(read_record(output).document["command"])
     made = report(results)
     write_report(Evidence("figure_cliffwalk", _TITLE, _TEXT, command), made, output)

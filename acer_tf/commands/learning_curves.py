@@ -107,7 +107,7 @@ def show(
             copy_records(folder, kept)
         cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
     published = published_curves(env)
-    made = table(groups, published, at_steps)
+    made = _table(groups, published, at_steps)
     figure = learning_curves({env: groups}, published_curves, titles={env: title})
     caption = "Means over seeds with standard errors, each run thin" + ("; dashed: published." if published else ".")
     evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
@@ -121,13 +121,10 @@ def run_folder(output: Path, label: str, seed: int) -> Path:
     return output / "runs" / f"{name}-seed{seed}"
 
 
-def table(
+def _table(
     groups: Mapping[str, Sequence[RunCurve]], published: Sequence[PublishedCurve], at_steps: Sequence[int]
 ) -> Table:
-    """A row per run, and the mean ± standard error and interquartile mean [95 %] of equally long runs of a group.
-
-    With `at_steps`, also a row per published curve that reaches one of them.
-    """
+    """Rows of runs, of means and interquartile means of equally long ones, and of published curves at `at_steps`."""
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
     rows: list[list[str]] = []
     for label, runs in groups.items():

@@ -84,13 +84,13 @@ def main(argv: list[str]) -> int:
         return code
     try:
         command = known.command if known and values.report_only else _command(experiment, argv)
-        report(experiment, asked, sweep_dir, output, given_up, command)
+        _report(experiment, asked, sweep_dir, output, given_up, command)
     except (EvidenceError, OSError) as error:
         return cli.fail(1, error)
     return code
 
 
-def report(
+def _report(
     experiment: Experiment,
     asked: Sequence[CellEvidence],
     sweep_dir: Path,
@@ -98,15 +98,7 @@ def report(
     given_up: Mapping[str, str],
     command: str,
 ) -> None:
-    """Adds the `asked` cells of a call to the evidence in `output`, writes it and its page, and shows the tables.
-
-    Args:
-        given_up: why cells were given up, by name.
-        command: of this call.
-
-    Raises:
-        EvidenceError: a record cannot be read, or the evidence has changed meanwhile so that the cells do not fit.
-    """
+    """Adds the `asked` cells of a call to the evidence in `output`, writes it and its page, and shows the tables."""
     # Read again: another call may have written meanwhile.
     known = own_evidence(output, experiment.name)
     found, damages = collect(joined(known.cells if known else (), asked, output), sweep_dir, output, given_up)
