@@ -70,8 +70,8 @@ def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork
                 directory.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(directory.parent))
             _clear(work, directory)
-            empty = directory.is_dir() and not any(directory.iterdir())
-            if os.path.lexists(directory) and not (directory / POLICY_METADATA).exists() and not empty:
+            known = not os.path.lexists(directory) or (directory / POLICY_METADATA).exists()
+            if not known and (not directory.is_dir() or any(directory.iterdir())):
                 raise PolicyFolderError(f"{given} exists and is not a policy (no {POLICY_METADATA}): not replaced")
             work.mkdir()
         except PolicyFolderError:
