@@ -33,22 +33,16 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 __version__ = "0.2.0"
 
 # Imported when first used, so that `import acer_tf` loads neither TensorFlow nor a simulator.
-_MODULES = {
-    "EvaluationResult": "acer_tf.training.evaluation",
-    "Policy": "acer_tf.policy",
-    "PolicyError": "acer_tf.policy",
-    "RunCurve": "acer_tf.reproduction.curves",
-    "Settings": "acer_tf.settings",
-    "SettingsError": "acer_tf.settings",
-    "evaluate": "acer_tf.training.evaluation",
-    "load_policy": "acer_tf.policy",
-    "make_settings": "acer_tf.settings",
-    "published_agents": "acer_tf.reproduction.published_scores",
-    "published_curves": "acer_tf.reproduction.published",
-    "published_scores": "acer_tf.reproduction.published_scores",
-    "read_run": "acer_tf.reproduction.curves",
-    "train": "acer_tf.training.run",
+_NAMES = {
+    "policy": ("Policy", "PolicyError", "load_policy"),
+    "reproduction.curves": ("RunCurve", "read_run"),
+    "reproduction.published": ("published_curves",),
+    "reproduction.published_scores": ("published_agents", "published_scores"),
+    "settings": ("Settings", "SettingsError", "make_settings"),
+    "training.evaluation": ("EvaluationResult", "evaluate"),
+    "training.run": ("train",),
 }
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_MODULES]
 
 

@@ -29,11 +29,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all, and never through a link.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Writes a file whole or not at all (OSError), and never through a link."""
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
     # Text from elsewhere need not be valid Unicode.
@@ -42,9 +38,5 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def missing_parts(policy: Path) -> list[str]:
-    """The files that the folder of a policy lacks; [] if it is whole.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
+    """The files that the folder of a policy lacks; [] if it is whole."""
     return [name for name in POLICY_PARTS if not (policy / name).is_file()]

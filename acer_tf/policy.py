@@ -66,9 +66,8 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        of_spec: dict[str, Any] = {}
-        for name in _OF_SPEC:
-            of_spec[name] = tuple(metadata[name]) if isinstance(metadata[name], list) else metadata[name]
+        of_spec: dict[str, Any] = {name: metadata[name] for name in _OF_SPEC}
+        of_spec = {name: tuple(value) if isinstance(value, list) else value for name, value in of_spec.items()}
         self.spec = EnvironmentSpec(**of_spec)
         self.state_size = int(metadata.get("state_size", 0))  # absent in policies of earlier versions
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
@@ -128,8 +127,7 @@ class Policy:
                     "the first, `answer` the next one"
                 )
             inputs["state"] = tf.constant(state, tf.float32)
-        answers = self.signature(**inputs)
-        return {name: tensor.numpy() for name, tensor in answers.items()}
+        return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}
 
 
 def load_policy(directory: str | Path) -> Policy:
@@ -155,7 +153,8 @@ def load_policy(directory: str | Path) -> Policy:
     except PolicyError as error:
         raise PolicyError(f"{directory} is not a usable policy: {error}") from error
     except Exception as error:  # TensorFlow raises many types on damaged files
-        raise PolicyError(f"the policy in {directory} is damaged: {_first_line(error)}") from error
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise PolicyError(f"the policy in {directory} is damaged: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -197,7 +196,3 @@ def _read_metadata(directory: Path) -> dict[str, Any]:
     if wrong := [name for name, kinds in _KINDS.items() if not isinstance(metadata[name], kinds)]:
         raise PolicyError(f"{path} has {wrong[0]}={metadata[wrong[0]]!r:.40}, which is of another type")
     return metadata
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -40,6 +40,18 @@ _ORIGINAL = {
     "evaluation_epsilon": 0.05,
 }
 
+# The ACER paper, §6 and appendix E.
+_CONTINUOUS: dict[str, Any] = {
+    "on_policy_updates": False,
+    "replay_start": 0,
+    "replay_capacity": 5_000,
+    "importance_truncation": 5.0,
+    "trust_region_delta": 0.42,
+    "average_decay": 0.995,
+    "entropy_weight": 0.0,
+    "critic_weight": 1.0,
+}
+
 # A value that a preset does not list is the default of `Settings`.
 PRESETS: dict[str, dict[str, Any]] = {
     # OpenAI baselines' ACER, the public implementation to match.
@@ -64,33 +76,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     # `paper_continuous` for tasks that are learned in a few 100,000 steps. Twice the learning rate learns faster, but
     # its policies forget states for a while.
     "classic_continuous": {
+        **_CONTINUOUS,
         "num_envs": 8,
         "unroll_length": 20,
         "trajectories_per_update": 2,
-        "on_policy_updates": False,
-        "replay_start": 0,
-        "replay_capacity": 5_000,
         "learning_rate": 5e-4,
-        "importance_truncation": 5.0,
-        "trust_region_delta": 0.42,
-        "average_decay": 0.995,
-        "entropy_weight": 0.0,
-        "critic_weight": 1.0,
     },
-    # The paper's §6 and appendix E; learning rate and δ are among the good ones of its Figures 5 and 6.
-    "paper_continuous": {
-        "unroll_length": 50,
-        "trajectories_per_update": 1,
-        "on_policy_updates": False,
-        "replay_start": 0,
-        "replay_capacity": 5_000,
-        "learning_rate": 1.4e-4,
-        "importance_truncation": 5.0,
-        "trust_region_delta": 0.42,
-        "average_decay": 0.995,
-        "entropy_weight": 0.0,
-        "critic_weight": 1.0,
-    },
+    # Learning rate and δ are among the good ones of the paper's Figures 5 and 6.
+    "paper_continuous": {**_CONTINUOUS, "unroll_length": 50, "trajectories_per_update": 1, "learning_rate": 1.4e-4},
     "dqn": {**_DQN, **_ORIGINAL},
     "dqn_rank": {
         **_DQN,

@@ -60,12 +60,9 @@ RULES: dict[str, Rule] = {
 
 
 def rule_of(agent: str) -> Rule:
-    """The rule that `--agent` names: of `RULES`, or "module:Class", a subclass of `acer_tf.agents.agent.Agent`.
+    """The rule that `--agent` names: of `RULES`, or "module:Class", an `Agent` that is not imported here; or KeyError.
 
-    The class is not imported here. Whether it supports the environment's actions is found when it is made.
-
-    Raises:
-        KeyError: `agent` is neither.
+    Whether a user's class supports the environment's actions is found when it is made.
     """
     if agent in RULES:
         return RULES[agent]

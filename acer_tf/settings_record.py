@@ -35,7 +35,8 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     So that older runs can be continued and compared, a new setting's default must leave them as they were, and a
     default never changes (a preset may).
     """
-    return jsonable(_DEFAULTS) | dict(document)
+    defaults = {f.name: f.default for f in dataclasses.fields(Settings) if f.default is not dataclasses.MISSING}
+    return jsonable(defaults) | dict(document)
 
 
 def changed(settings: Settings) -> dict[str, Any]:
@@ -52,6 +53,3 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for name in sorted({*old, *new})
         if old.get(name, missing) != new.get(name, missing)
     ]
-
-
-_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Settings) if f.default is not dataclasses.MISSING}

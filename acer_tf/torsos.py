@@ -111,11 +111,7 @@ ARCHITECTURES: dict[str, Architecture] = {name: Architecture(name) for name in T
 
 
 def architecture_of(network: str) -> Architecture:
-    """The architecture that `--network` names.
-
-    Raises:
-        ValueError: the name is neither in `ARCHITECTURES` nor of the form "module:NAME".
-    """
+    """The architecture that `--network` names; ValueError if it is not in `ARCHITECTURES`, nor like "module:NAME"."""
     if is_reference(network):
         return Architecture(network)
     if network not in ARCHITECTURES:
@@ -143,11 +139,7 @@ def torso_of(network: str) -> Torso:
 
 
 def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
-    """Checks that a convolution does not read channels × height × width as height × width × channels.
-
-    Raises:
-        ValueError: it would, by the look of the shape; says how to transpose.
-    """
+    """Raises ValueError if a convolution would read channels × height × width as height × width × channels."""
     shape = spec.frame_shape
     first = len(shape) == 3 and (shape[0] < shape[1] == shape[2] or shape[0] <= 4 < 16 <= min(shape[1:]))
     if first and spec.stack == 1 and torso_of(network) is TORSOS["small"]:
@@ -160,11 +152,7 @@ def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
 
 
 def default_network(spec: EnvironmentSpec) -> str:
-    """The name of the first torso that can read the observations; "mlp" if actions are continuous.
-
-    Raises:
-        ValueError: no torso can.
-    """
+    """The name of the first torso that can read the observations, or ValueError; "mlp" if actions are continuous."""
     for name, torso in TORSOS.items():
         if torso.reads(spec) and (name == "mlp" or not spec.continuous):
             return name

@@ -75,8 +75,8 @@ def control(repetitions: int, scratch: Path) -> Group:
     from acer_tf.settings import make_settings
     from acer_tf.training.build import make_agent, make_loop, make_replay
     from acer_tf.training.collector import collector_of
+    from acer_tf.training.device import use_threads
     from acer_tf.training.resolve import resolve
-    from acer_tf.training.threads import use_threads
 
     given = {"env": "control/cheetah", "agent": "acer_continuous", "preset": "paper_continuous"}
     settings = make_settings({**given, **_FIXED_REPLAYS})
@@ -160,8 +160,8 @@ def _learning(
     from acer_tf.settings import make_settings
     from acer_tf.training.build import make_agent, make_loop
     from acer_tf.training.collector import collector_of
+    from acer_tf.training.device import use_threads
     from acer_tf.training.resolve import resolve
-    from acer_tf.training.threads import use_threads
     from benchmarks.operations import step_operations
 
     spec = envs.spec(env_id)

@@ -73,8 +73,8 @@ def _dqn_update(precision: str) -> Callable[[], Any]:
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.build import make_agent
+    from acer_tf.training.device import use_threads
     from acer_tf.training.resolve import resolve
-    from acer_tf.training.threads import use_threads
     from acer_tf.types import Trajectory
 
     spec = envs.spec("atari/Pong")

@@ -17,7 +17,7 @@ PAIRS = {"recurrent": ("atari/Pong", "nature", 2, 4), "recurrent_small": ("CartP
 
 def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
     """One of `PAIRS`, by preset `baselines` with a replay of a few unrolls."""
-    from acer_tf.training.threads import use_threads
+    from acer_tf.training.device import use_threads
 
     env_id, torso, iterations, updates = PAIRS[name]
     threads, workloads, closing = use_threads(0, torso), dict[str, Workload](), []

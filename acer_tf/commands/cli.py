@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
+from types import SimpleNamespace
 from typing import Any
 
 from absl import flags, logging
@@ -32,6 +34,13 @@ def new_flags() -> flags.FlagValues:
     return values
 
 
+def definers(values: flags.FlagValues) -> Any:
+    """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on."""
+    kinds = [name for name in vars(flags) if name.startswith("DEFINE_")]
+    made = {name: functools.partial(getattr(flags, name), flag_values=values) for name in kinds}
+    return SimpleNamespace(**{name.removeprefix("DEFINE_"): function for name, function in made.items()})
+
+
 def define_device(values: flags.FlagValues) -> None:
     flags.DEFINE_string("device", "auto", "auto: the first GPU, or else the CPU; cpu; or gpu:N", flag_values=values)
 
@@ -46,9 +55,7 @@ def parse(
 ) -> None:
     """Fills `values` from `argv` (the program's name first); also silences TensorFlow's Python notices.
 
-    Args:
-        required: flags that must be given.
-        paths: flags that name a file or folder, which need not exist.
+    Flags in `required` must be given; those in `paths` name a file or folder, which need not exist.
 
     Raises:
         SystemExit: with 0 after --help, with 2 and one line on standard error for a bad or missing flag.
@@ -98,10 +105,7 @@ def _unusable(path: str | None) -> str | None:
 def fail(status: int, error: object, cause: BaseException | None = None) -> int:
     """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure.
 
-    Args:
-        status: to return.
-        error: the line.
-        cause: in the user's own code, whose traceback comes before the line.
+    The traceback of a `cause` in the user's own code comes first.
     """
     if cause is not None:
         traceback.print_exception(cause)

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from acer_tf.commands import cli, learning_curves, train
 from acer_tf.policy import load_policy
 from acer_tf.reproduction.report.page import write_page
@@ -20,10 +18,11 @@ from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("output", "demo_output", "folder for everything that the demo makes", flag_values=FLAGS)
-flags.DEFINE_integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("episodes", 30, "episodes per evaluation", lower_bound=1, flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.string("output", "demo_output", "folder for everything that the demo makes")
+flag.integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1)
+flag.integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1)
+flag.integer("episodes", 30, "episodes per evaluation", lower_bound=1)
 
 # The default presets, but Atari's replay would start after this run's end.
 _RUNS: dict[str, dict[str, Any]] = {
@@ -50,13 +49,8 @@ def main(argv: list[str]) -> int:
         error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
         text = f"The exported policy scores {result.mean:.2f}{error} over {result.episodes} games."
         print(text)
-        learning_curves.show(
-            {"ACER": [run_dir]},
-            output / name,
-            title=f"ACER on {values['env']}, replay ratio 4",
-            text=[text],
-            command="make demo",
-        )
+        title = f"ACER on {values['env']}, replay ratio 4"
+        learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command="make demo")
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",

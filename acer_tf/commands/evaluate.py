@@ -12,10 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from absl import flags
 
 from acer_tf.commands import cli
 
@@ -24,64 +21,49 @@ if TYPE_CHECKING:
 
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("policy", None, "directory of an exported policy, such as RUN_DIR/policy", flag_values=FLAGS)
-flags.DEFINE_string(
-    "env",
-    None,
-    "environment, instead of the policy's; must be given where that names a module: module:Id-v0",
-    flag_values=FLAGS,
-)
-flags.DEFINE_integer("episodes", 30, "number of whole episodes", 1, 1_000_000, flag_values=FLAGS)
-flags.DEFINE_bool("greedy", False, "take the most probable action instead of sampling", flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0, flag_values=FLAGS)
-flags.DEFINE_integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000, flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.string("policy", None, "directory of an exported policy, such as RUN_DIR/policy")
+flag.string("env", None, "environment, instead of the policy's; must be given where that names a module: module:Id-v0")
+flag.integer("episodes", 30, "number of whole episodes", 1, 1_000_000)
+flag.bool("greedy", False, "take the most probable action instead of sampling")
+flag.integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0)
+flag.integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000)
 cli.define_device(FLAGS)
-flags.DEFINE_string("video", None, ".mp4 file for the first episode of the first environment", flag_values=FLAGS)
-flags.DEFINE_bool("json", False, "print one JSON object instead of text", flag_values=FLAGS)
+flag.string("video", None, ".mp4 file for the first episode of the first environment")
+flag.bool("json", False, "print one JSON object instead of text")
 
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("policy",), paths=("policy", "video"))
-    try:
-        return _evaluate(FLAGS)
-    except KeyboardInterrupt:
-        # The games that have ended are the shorter ones: their mean would mislead.
-        print("interrupted before the last game ended: no score", file=sys.stderr)
-        return 130
-
-
-def _evaluate(args: flags.FlagValues) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
-    from acer_tf.training.device import DeviceError, find_device, use_device
-    from acer_tf.training.evaluation import EvaluationError, evaluate
+    from acer_tf.settings import SettingsError
+    from acer_tf.training.device import find_device, use_device
+    from acer_tf.training.evaluation import evaluate
 
     try:
-        use_device(find_device(args.device))
-        policy = load_policy(args.policy)
-        result = evaluate(
-            policy,
-            episodes=args.episodes,
-            greedy=args.greedy,
-            seed=args.seed,
-            num_envs=args.num_envs,
-            video=Path(args.video) if args.video is not None else None,
-            env=args.env,
-            report=lambda line: print(line, file=sys.stderr, flush=True),
-        )
-    except (PolicyError, InvalidEnvironment, EvaluationError, DeviceError) as error:
+        use_device(find_device(FLAGS.device))
+        policy = load_policy(FLAGS.policy)
+        names = ("episodes", "greedy", "seed", "num_envs", "video", "env")
+        options: dict[str, Any] = {name: FLAGS[name].value for name in names}
+        result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))
+    except (PolicyError, InvalidEnvironment, SettingsError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
     except OSError as error:
         return cli.fail(1, error)
-    summary = summarize(result, policy.metadata)
-    print(json.dumps(summary, indent=2, allow_nan=False) if args.json else _text(summary, args.video))
+    except KeyboardInterrupt:
+        # The games that have ended are the shorter ones: their mean would mislead.
+        print("interrupted before the last game ended: no score", file=sys.stderr)
+        return 130
+    summary = _summary(result, policy.metadata)
+    print(json.dumps(summary, indent=2, allow_nan=False) if FLAGS.json else _text(summary, FLAGS.video))
     return 0
 
 
-def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What --json prints; "human_normalized" is that of the mean, None except on Atari."""
     from acer_tf.envs import family_of
     from acer_tf.reproduction.scores import human_normalized
@@ -90,13 +72,8 @@ def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str
     return {
         "env": result.env,
         "atari_preset": metadata["atari_preset"] if atari else None,
-        "episodes": result.episodes,
-        "greedy": result.greedy,
-        "seed": result.seed,
-        "num_envs": result.num_envs,
-        "mean": result.mean,
-        "standard_error": result.standard_error,
-        "median": result.median,
+        **{name: getattr(result, name) for name in ("episodes", "greedy", "seed", "num_envs")},
+        **{name: getattr(result, name) for name in ("mean", "standard_error", "median")},
         "min": min(result.returns),
         "max": max(result.returns),
         "human_normalized": human_normalized(result.env, result.mean) if atari else None,
@@ -108,18 +85,15 @@ def summarize(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str
 
 
 def _text(summary: dict[str, Any], video: str | None) -> str:
-    error = summary["standard_error"]
+    error, episodes = summary["standard_error"], summary["episodes"]
+    env = " ".join(filter(None, (summary["env"], summary["atari_preset"])))
+    games = "1 game" if episodes == 1 else f"{episodes} games"
+    steps, frames = (sum(summary[name]) / episodes for name in ("steps", "frames"))
     lines = [
-        "{env}, {games}, {actions} actions, seed {seed}".format(
-            env=" ".join(filter(None, (summary["env"], summary["atari_preset"]))),
-            games="1 game" if summary["episodes"] == 1 else f"{summary['episodes']} games",
-            actions="greedy" if summary["greedy"] else "sampled",
-            seed=summary["seed"],
-        ),
+        f"{env}, {games}, {'greedy' if summary['greedy'] else 'sampled'} actions, seed {summary['seed']}",
         f"  return  {summary['mean']:.2f}" + (f" ± {error:.2f} (mean ± standard error)" if error is not None else ""),
         "          median {median:.2f}, min {min:.2f}, max {max:.2f}".format_map(summary),
-        f"  length  {sum(summary['steps']) / summary['episodes']:,.0f} steps, "
-        f"{sum(summary['frames']) / summary['episodes']:,.0f} frames (mean)",
+        f"  length  {steps:,.0f} steps, {frames:,.0f} frames (mean)",
     ]
     if summary["human_normalized"] is not None:
         lines.append(f"  human-normalised  {summary['human_normalized']:.3f} (0 random, 1 human)")

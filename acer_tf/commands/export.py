@@ -11,23 +11,26 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from absl import flags
-
 from acer_tf.commands import cli
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("run_dir", None, "folder of the run", flag_values=FLAGS)
-flags.DEFINE_string("policy", None, "folder of an exported policy, instead of --run_dir", flag_values=FLAGS)
-flags.DEFINE_enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to write", flag_values=FLAGS)
-flags.DEFINE_string(
-    "output", None, "folder or file for the policy; by default the folder RUN_DIR/policy", flag_values=FLAGS
-)
+flag = cli.definers(FLAGS)
+flag.string("run_dir", None, "folder of the run")
+flag.string("policy", None, "folder of an exported policy, instead of --run_dir")
+flag.enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to write")
+flag.string("output", None, "folder or file for the policy; by default the folder RUN_DIR/policy")
 
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, paths=("run_dir", "policy", "output"))
-    if wrong := _wrong_combination():
-        return cli.fail(2, wrong)
+    if not FLAGS.run_dir and not FLAGS.policy:
+        return cli.fail(2, "--run_dir or --policy is required; --help says what they take")
+    if FLAGS.run_dir and FLAGS.policy:
+        return cli.fail(2, f"--policy={FLAGS.policy}: has no effect with --run_dir={FLAGS.run_dir}; give one of them")
+    if FLAGS.policy and FLAGS.format == "savedmodel":
+        return cli.fail(2, f"--format=savedmodel: --policy={FLAGS.policy} is one already; must be onnx or tflite")
+    if FLAGS.format != "savedmodel" and not FLAGS.output:
+        return cli.fail(2, f"--output is required with --format={FLAGS.format}: the file to write")
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
@@ -36,8 +39,8 @@ def main(argv: list[str]) -> int:
     from acer_tf.training.device import CPU, use_device
     from acer_tf.training.export import PolicyFolderError
     from acer_tf.training.formats import FormatError, convert, require_convertible
-    from acer_tf.training.lock import RunFolderError
     from acer_tf.training.run import export_run
+    from acer_tf.training.run_folder import RunFolderError
 
     output = Path(FLAGS.output) if FLAGS.output else Path(FLAGS.run_dir) / "policy"
     use_device(CPU)  # a GPU may be in use by the run itself
@@ -61,16 +64,3 @@ def main(argv: list[str]) -> int:
         return cli.fail(1, error)
     print(f"policy of step {steps:,} in {output}")
     return 0
-
-
-def _wrong_combination() -> str | None:
-    """What is wrong with the flags together; None if nothing is."""
-    if not FLAGS.run_dir and not FLAGS.policy:
-        return "--run_dir or --policy is required; --help says what they take"
-    if FLAGS.run_dir and FLAGS.policy:
-        return f"--policy={FLAGS.policy}: has no effect with --run_dir={FLAGS.run_dir}; give one of them"
-    if FLAGS.policy and FLAGS.format == "savedmodel":
-        return f"--format=savedmodel: --policy={FLAGS.policy} is one already; must be onnx or tflite"
-    if FLAGS.format != "savedmodel" and not FLAGS.output:
-        return f"--output is required with --format={FLAGS.format}: the file to write"
-    return None

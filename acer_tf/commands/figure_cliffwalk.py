@@ -18,17 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from acer_tf.commands import cli
-from acer_tf.reproduction.cliffwalk import (
-    REPLAYS,
-    REPRESENTATIONS,
-    Result,
-    read_results,
-    run,
-    write_results,
-)
+from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, Result, read_results, run, write_results
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report
@@ -47,12 +39,13 @@ _TEXT = (
 )
 
 FLAGS = cli.new_flags()
-flags.DEFINE_list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20", flag_values=FLAGS)
-flags.DEFINE_integer("runs", 10, "per point", 1, 100_000, flag_values=FLAGS)
-flags.DEFINE_integer("seed", 0, "of all runs", lower_bound=0, flag_values=FLAGS)
-flags.DEFINE_integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure", flag_values=FLAGS)
-flags.DEFINE_bool("report_only", False, "make table and figure again from results.csv", flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20")
+flag.integer("runs", 10, "per point", 1, 100_000)
+flag.integer("seed", 0, "of all runs", lower_bound=0)
+flag.integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1)
+flag.string("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")
+flag.bool("report_only", False, "make table and figure again from results.csv")
 
 
 def main(argv: list[str]) -> int:
@@ -62,7 +55,7 @@ def main(argv: list[str]) -> int:
         sizes = _sizes(FLAGS.sizes)
         own_evidence(output, "figure_cliffwalk")
         if FLAGS.report_only:
-            show(read_results(output / "results.csv"), output)
+            _show(read_results(output / "results.csv"), output)
             return 0
         settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
         document, results = _begun(output, settings)
@@ -83,16 +76,12 @@ def main(argv: list[str]) -> int:
             write_results(results, output / "results.csv")
     except KeyboardInterrupt:
         return cli.fail(130, "stopped; the same command continues")
-    show(results, output)
+    _show(results, output)
     return 0
 
 
 def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
-    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far.
-
-    Raises:
-        ValueError: `output` holds something else.
-    """
+    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far."""
     record, table = output / "run.json", output / "results.csv"
     if not record.exists():
         if table.exists():
@@ -106,8 +95,7 @@ def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
     return known.document, results
 
 
-def show(results: Sequence[Result], output: Path) -> None:
-    """Writes table and figure of `results` into the folder of their run.json."""
+def _show(results: Sequence[Result], output: Path) -> None:
     command = shlex.join(read_record(output).document["command"])
     made = report(results)
     write_report(Evidence("figure_cliffwalk", _TITLE, _TEXT, command), made, output)

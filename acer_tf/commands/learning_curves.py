@@ -16,19 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from absl import flags
 
 from acer_tf.commands import cli
 from acer_tf.reproduction.aggregation import equally_long, final_return
 from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
-from acer_tf.reproduction.evidence import (
-    Evidence,
-    EvidenceError,
-    copy_records,
-    describe,
-    own_evidence,
-    require_folder,
-)
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves
@@ -39,14 +31,13 @@ from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.settings_record import differences
 
 FLAGS = cli.new_flags()
-flags.DEFINE_multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting", flag_values=FLAGS)
-flags.DEFINE_string("output", None, "folder for the table, the figure and copies of the records", flag_values=FLAGS)
-flags.DEFINE_multi_integer(
-    "at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1, flag_values=FLAGS
-)
-flags.DEFINE_string("title", "", "title of the figure; by default the environment", flag_values=FLAGS)
-flags.DEFINE_multi_string("text", [], "a paragraph of what it shows; may be repeated", flag_values=FLAGS)
-flags.DEFINE_string("page", RESULTS, "folder of the page, written if --output lies in it", flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting")
+flag.string("output", None, "folder for the table, the figure and copies of the records")
+flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1)
+flag.string("title", "", "title of the figure; by default the environment")
+flag.multi_string("text", [], "a paragraph of what it shows; may be repeated")
+flag.string("page", RESULTS, "folder of the page, written if --output lies in it")
 
 _LONGEST_LABEL = 150
 
@@ -86,17 +77,14 @@ def show(
     """Makes the evidence of runs in one environment.
 
     Args:
-        folders: of the runs, by label; those already in `output` are not copied.
-        output: the evidence's folder.
+        folders: of the runs, by label; those already in `output`, the evidence's folder, are not copied.
         title: by default the environment.
         text: paragraphs.
         command: that makes it.
         at_steps: at which the mean of the last 100 episodes is tabulated too.
 
     Raises:
-        CurveError: a run cannot be read, or they are of several environments; nothing has changed.
-        EvidenceError: a record cannot be read, or would replace another run's, or `output` is not writable; nothing
-            has changed.
+        CurveError, EvidenceError: a run or record cannot be read or kept; nothing has changed.
         OSError: writing failed (disk full).
     """
     groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
@@ -119,7 +107,7 @@ def show(
             copy_records(folder, kept)
         cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
     published = published_curves(env)
-    made = table(groups, published, at_steps)
+    made = _table(groups, published, at_steps)
     figure = learning_curves({env: groups}, published_curves, titles={env: title})
     caption = "Means over seeds with standard errors, each run thin" + ("; dashed: published." if published else ".")
     evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
@@ -129,16 +117,14 @@ def show(
 
 def run_folder(output: Path, label: str, seed: int) -> Path:
     """Where the evidence in `output` keeps a run."""
-    return output / "runs" / f"{_slug(label)}-seed{seed}"
+    name = "".join(c if c.isalnum() else "_" for c in label.lower())
+    return output / "runs" / f"{name}-seed{seed}"
 
 
-def table(
+def _table(
     groups: Mapping[str, Sequence[RunCurve]], published: Sequence[PublishedCurve], at_steps: Sequence[int]
 ) -> Table:
-    """A row per run, and the mean ± standard error and interquartile mean [95 %] of equally long runs of a group.
-
-    With `at_steps`, also a row per published curve that reaches one of them.
-    """
+    """Rows of runs, of means and interquartile means of equally long ones, and of published curves at `at_steps`."""
     head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
     rows: list[list[str]] = []
     for label, runs in groups.items():
@@ -189,7 +175,3 @@ def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
             raise CurveError(f"--runs={text}: '{label}' has runs already; name them all in one flag")
         found[label] = [Path(path) for path in paths.split(",")]
     return found
-
-
-def _slug(label: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in label.lower())

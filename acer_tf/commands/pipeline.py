@@ -38,30 +38,25 @@ from acer_tf.settings import SettingsError, setting_types
 def define(experiment: Experiment) -> flags.FlagValues:
     """The flags of an experiment's command."""
     values = cli.new_flags()
+    flag = cli.definers(values)
     tasks = _tasks_flag(experiment)
     sets = " and sets (atari57, atari49, openai7, atari5)" if _family(experiment) == "atari" else ""
-    flags.DEFINE_list(tasks, [], f"only these: names{sets}; all of them without it", flag_values=values)
-    flags.DEFINE_list("agents", [], f"only these of {', '.join(experiment.methods)}", flag_values=values)
-    flags.DEFINE_integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000, flag_values=values)
-    flags.DEFINE_integer("total_steps", None, "agent steps of every run, instead of the whole", 1, flag_values=values)
-    flags.DEFINE_multi_string(
-        "setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated", flag_values=values
-    )
-    flags.DEFINE_bool(
-        "skip_recorded", False, "run only cells of which --output has no finished record", flag_values=values
-    )
-    flags.DEFINE_bool("plan", False, "say what it would take, and run nothing", flag_values=values)
-    flags.DEFINE_bool(
-        "report_only", False, "make tables, figures and page again from --output and --sweep_dir", flag_values=values
-    )
-    flags.DEFINE_string("output", f"{RESULTS}/{experiment.name}", "folder of the evidence", flag_values=values)
+    flag.list(tasks, [], f"only these: names{sets}; all of them without it")
+    flag.list("agents", [], f"only these of {', '.join(experiment.methods)}")
+    flag.integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000)
+    flag.integer("total_steps", None, "agent steps of every run, instead of the whole", 1)
+    flag.multi_string("setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated")
+    flag.bool("skip_recorded", False, "run only cells of which --output has no finished record")
+    flag.bool("plan", False, "say what it would take, and run nothing")
+    flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
+    flag.string("output", f"{RESULTS}/{experiment.name}", "folder of the evidence")
     experiment.flags(values)
     sweep_flags.define(values, experiment.sweep)
     return values
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command of the experiment that argv[0] names, and returns its exit status."""
+    """The command of the experiment that argv[0] names."""
     experiment = EXPERIMENTS[argv[0]]
     values = define(experiment)
     cli.parse(values, argv, _help(experiment), paths=("output", "sweep_dir"))
@@ -89,13 +84,13 @@ def main(argv: list[str]) -> int:
         return code
     try:
         command = known.command if known and values.report_only else _command(experiment, argv)
-        report(experiment, asked, sweep_dir, output, given_up, command)
+        _report(experiment, asked, sweep_dir, output, given_up, command)
     except (EvidenceError, OSError) as error:
         return cli.fail(1, error)
     return code
 
 
-def report(
+def _report(
     experiment: Experiment,
     asked: Sequence[CellEvidence],
     sweep_dir: Path,
@@ -103,19 +98,7 @@ def report(
     given_up: Mapping[str, str],
     command: str,
 ) -> None:
-    """Brings the evidence up to date and shows it.
-
-    Args:
-        experiment: whose evidence it is.
-        asked: the cells of this call; they join those that the evidence already has.
-        sweep_dir: where the cells ran.
-        output: the experiment's folder; the page is next to it.
-        given_up: why cells were given up, by name.
-        command: of this call.
-
-    Raises:
-        EvidenceError: a record cannot be read, or the evidence has changed meanwhile so that the cells do not fit.
-    """
+    """Adds the `asked` cells of a call to the evidence in `output`, writes it and its page, and shows the tables."""
     # Read again: another call may have written meanwhile.
     known = own_evidence(output, experiment.name)
     found, damages = collect(joined(known.cells if known else (), asked, output), sweep_dir, output, given_up)
@@ -193,9 +176,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that acer_tf train --help lists")
     kind = types[name]
     try:
-        if kind is bool:
-            return name, {"true": True, "false": False}[value.lower()]
-        return name, kind(value)
+        return name, {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
     except (ValueError, KeyError) as error:
         raise SettingsError(f"--setting={text}: the value must be of type {kind.__name__}") from error
 
@@ -207,14 +188,8 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
         return 0
     if values.launcher != "local":
         raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
-    lines = plan(
-        cells,
-        Path(values.sweep_dir),
-        processes=values.processes or 1,
-        threads=values.threads,
-        checkpoint_minutes=values.checkpoint_minutes,
-    )
-    print("\n".join(lines))
+    options = {"threads": values.threads, "checkpoint_minutes": values.checkpoint_minutes}
+    print("\n".join(plan(cells, Path(values.sweep_dir), processes=values.processes or 1, **options)))
     return 0
 
 

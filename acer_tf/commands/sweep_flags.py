@@ -23,65 +23,50 @@ PROGRAM = (sys.executable, "-m", "acer_tf", "train")
 
 def define(values: flags.FlagValues, sweep: str) -> None:
     """Adds --sweep_dir, --launcher and the flags that belong to them."""
-    flags.DEFINE_string(
-        "sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them", flag_values=values
-    )
-    flags.DEFINE_enum(
-        "launcher",
-        "local",
-        list(_LAUNCHERS),
-        "processes on this machine, Ray tasks, or tasks of Slurm arrays",
-        flag_values=values,
-    )
-    flags.DEFINE_integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1, flag_values=values)
-    flags.DEFINE_string(
+    flag = cli.definers(values)
+    flag.string("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
+    flag.enum("launcher", "local", list(_LAUNCHERS), "processes on this machine, Ray tasks, or tasks of Slurm arrays")
+    flag.integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1)
+    flag.string(
         "ray_address",
         None,
         "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)",
-        flag_values=values,
     )
-    flags.DEFINE_string("slurm_partition", None, "slurm: of the cells (default: the cluster's)", flag_values=values)
-    flags.DEFINE_integer(
+    flag.string("slurm_partition", None, "slurm: of the cells (default: the cluster's)")
+    flag.integer(
         "slurm_time",
         None,
         "slurm: minutes after which a cell is requeued from a checkpoint (default: the partition's)",
         lower_bound=1,
-        flag_values=values,
     )
-    flags.DEFINE_float(
+    flag.float(
         "gpus_per_cell",
         0.0,
         "share of a GPU for each cell (slurm: 0 or 1); 0: none (ray, slurm), or what train --device=auto takes (local)",
         0.0,
         1.0,
-        flag_values=values,
     )
-    flags.DEFINE_float("gpu_memory_gb", 0.0, "of each cell: see train", 0.0, flag_values=values)
+    flag.float("gpu_memory_gb", 0.0, "of each cell: see train", 0.0)
     share = "of each cell; 0 for an even share of the machine's (local), or one (ray, slurm)"
-    flags.DEFINE_integer("threads", 0, share, 0, cli.MOST_THREADS, flag_values=values)
-    flags.DEFINE_integer("retries", 2, "further attempts at a cell that failed", lower_bound=0, flag_values=values)
-    flags.DEFINE_float(
+    flag.integer("threads", 0, share, 0, cli.MOST_THREADS)
+    flag.integer("retries", 2, "further attempts at a cell that failed", lower_bound=0)
+    flag.float(
         "stall_minutes",
         30.0,
         "minutes without a row of progress.csv or a checkpoint after which a cell is stopped and counts as failed",
         lower_bound=0.01,
-        flag_values=values,
     )
-    flags.DEFINE_float(
-        "checkpoint_minutes", 10.0, "minutes between a cell's checkpoints", lower_bound=0.0, flag_values=values
-    )
-    flags.DEFINE_float(
-        "progress_seconds", 60.0, "seconds between lines of progress", lower_bound=0.1, flag_values=values
-    )
+    flag.float("checkpoint_minutes", 10.0, "minutes between a cell's checkpoints", lower_bound=0.0)
+    flag.float("progress_seconds", 60.0, "seconds between lines of progress", lower_bound=0.1)
 
 
 def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
-    """Runs `cells` as the flags say; errors become a line on standard error.
+    """Runs `cells` as the flags say; returns the exit status, and why cells were given up, by name.
 
-    Returns:
-        The exit status: 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number; and
-        why cells were given up, by name.
+    The status is 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number.
     """
+    names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
+    options: dict[str, Any] = {name: values[name].value for name in names}
     try:
         if values.stall_minutes <= values.checkpoint_minutes:
             raise SweepError(
@@ -95,10 +80,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
             _launcher(values),
             program=[*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])],
             cwd=Path.cwd(),
-            retries=values.retries,
-            stall_minutes=values.stall_minutes,
-            checkpoint_minutes=values.checkpoint_minutes,
-            progress_seconds=values.progress_seconds,
+            **options,
         )
         given_up = {name: report.reasons.get(name, "") for name, state in report.states.items() if state == "failed"}
         return report.exit_code, given_up
@@ -118,12 +100,8 @@ def _launcher(values: flags.FlagValues) -> Launcher:
                 raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
     if values.launcher == "local":
         return LocalLauncher(values.processes or 1, values.threads, gpus_per_cell=values.gpus_per_cell)
-    common: dict[str, Any] = {
-        "threads": values.threads,
-        "gpus_per_cell": values.gpus_per_cell,
-        "executable": PROGRAM[0],
-        "cwd": Path.cwd(),
-    }
+    common: dict[str, Any] = {"threads": values.threads, "gpus_per_cell": values.gpus_per_cell}
+    common |= {"executable": PROGRAM[0], "cwd": Path.cwd()}
     if values.launcher == "ray":
         return RayLauncher(values.ray_address or "auto", **common)
     return SlurmLauncher(values.slurm_partition, values.slurm_time, **common)

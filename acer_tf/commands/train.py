@@ -10,31 +10,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from acer_tf import envs
 from acer_tf.commands import cli
 from acer_tf.declaration import Declaration, declarations
 from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
-from acer_tf.rules import RULES, Rule
+from acer_tf.rules import RULES
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
-from acer_tf.training.device import DeviceError, find_device
+from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
 
-_DEFINE: dict[type, Any] = {
-    int: flags.DEFINE_integer,
-    float: flags.DEFINE_float,
-    bool: flags.DEFINE_bool,
-    str: flags.DEFINE_string,
-}
-
 FLAGS = cli.new_flags()
+flag = cli.definers(FLAGS)
+_DEFINE = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.string}
 
 
 def _help(name: str, declared: Declaration) -> str:
     """What the setting is, which agents read it and when, and its defaults."""
-    agents = [agent for agent, rule in RULES.items() if _class_names(rule).intersection(declared.rules)]
+    classes = {
+        agent: {path.partition(":")[2] for path in (rule.discrete, rule.continuous)} for agent, rule in RULES.items()
+    }
+    agents = [agent for agent, names in classes.items() if names.intersection(declared.rules)]
     needs = [condition.needed for condition in declared.conditions]
     if agents and len(agents) < len(RULES):
         needs.insert(0, "agent " + " or ".join(agents))
@@ -49,51 +45,28 @@ def _help(name: str, declared: Declaration) -> str:
     return declared.help + only + ("" if shown is None else f" (default: {shown}{others})")
 
 
-def _class_names(rule: Rule) -> set[str]:
-    return {path.partition(":")[2] for path in (rule.discrete, rule.continuous)}
-
-
 for _name, _declared in declarations(Settings).items():
-    _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared), flag_values=FLAGS)
-flags.DEFINE_string("run_dir", None, "folder of this run; the same command continues it", flag_values=FLAGS)
-flags.DEFINE_float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0, flag_values=FLAGS)
+    _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared))
+flag.string("run_dir", None, "folder of this run; the same command continues it")
+flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
 _threads = "threads of TensorFlow and of ALE; 0 for what fits the machine"
-flags.DEFINE_integer("threads", 0, _threads, 0, cli.MOST_THREADS, flag_values=FLAGS)
+flag.integer("threads", 0, _threads, 0, cli.MOST_THREADS)
 cli.define_device(FLAGS)
-flags.DEFINE_float(
-    "gpu_memory_gb",
-    0.0,
-    "most memory of the GPU to take, for runs that share it; 0 for what it needs",
-    0.0,
-    flag_values=FLAGS,
-)
-flags.DEFINE_string(
-    "replay_file",
-    None,
-    "new file that holds the replay, for one larger than memory; it is deleted at the end",
-    flag_values=FLAGS,
-)
-flags.DEFINE_string(
+flag.float("gpu_memory_gb", 0.0, "most memory of the GPU to take, for runs that share it; 0 for what it needs", 0.0)
+flag.string("replay_file", None, "new file that holds the replay, for one larger than memory; it is deleted at the end")
+flag.string(
     "ray_address",
     None,
     "where the actors of --actors run: local for a Ray cluster of this machine alone, auto for the cluster that it "
     "belongs to, or host:port; if not given, in this process, in turn",
-    flag_values=FLAGS,
 )
-flags.DEFINE_float(
-    "actor_timeout",
-    300.0,
-    "seconds without an unroll after which an actor on Ray is replaced by another",
-    1.0,
-    flag_values=FLAGS,
-)
-flags.DEFINE_multi_enum(
+flag.float("actor_timeout", 300.0, "seconds without an unroll after which an actor on Ray is replaced by another", 1.0)
+flag.multi_enum(
     "repair",
     [],
     ["replay", "progress", "restart"],
     "how a damaged run may continue: with the part of the replay that can be read; with a new progress.csv; or, if "
     "no checkpoint has weights that can be read, from step 0. What is damaged is kept beside it",
-    flag_values=FLAGS,
 )
 
 
@@ -110,18 +83,8 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
-    return run(
-        settings,
-        run_dir,
-        checkpoint_minutes=FLAGS.checkpoint_minutes,
-        threads=FLAGS.threads,
-        device=FLAGS.device,
-        gpu_memory_gb=FLAGS.gpu_memory_gb,
-        replay_file=Path(FLAGS.replay_file) if FLAGS.replay_file else None,
-        ray_address=FLAGS.ray_address or "",
-        actor_timeout=FLAGS.actor_timeout,
-        repair=FLAGS.repair,
-    )
+    others = [name for name in FLAGS if name not in (*setting_types(), "help", "run_dir")]
+    return run(settings, run_dir, **{name: FLAGS[name].value for name in others})
 
 
 def _recorded(run_dir: Path) -> dict[str, Any]:
@@ -135,16 +98,12 @@ def _recorded(run_dir: Path) -> dict[str, Any]:
 
 
 def run(settings: Settings, run_dir: Path, **options: Any) -> int:
-    """`acer_tf.training.run.train`; errors become a line on standard error and an exit status.
-
-    Returns:
-        0; 2 for bad input, 1 for a failure, 128 + the signal's number.
-    """
+    """Calls `train`; returns the exit status: 0, 2 for bad input, 1 for a failure, 128 + the signal's number."""
     try:
         spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         device = find_device(options.get("device", "auto"))
         known = resolve(settings, spec, _recorded(run_dir), device)
-    except (InvalidEnvironment, SettingsError, DeviceError) as error:
+    except (InvalidEnvironment, SettingsError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
@@ -153,13 +112,12 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
-    from acer_tf.training.lock import RunFolderError
-    from acer_tf.training.ray_connection import ClusterError
     from acer_tf.training.run import Interrupted, train
+    from acer_tf.training.run_folder import RunFolderError
 
     try:
         policy = train(settings, run_dir, **options)
-    except (InvalidEnvironment, SettingsError, RunFolderError, ClusterError) as error:
+    except (InvalidEnvironment, SettingsError, RunFolderError) as error:
         return cli.fail(2, error)
     except NonFiniteError as error:
         return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from absl import flags
-
 from acer_tf.commands import cli
 from acer_tf.reproduction.curves import CurveError
 from acer_tf.reproduction.evidence import EvidenceError, require_folder
@@ -20,7 +18,8 @@ from acer_tf.reproduction.report.tables import Table, markdown, write_table
 from acer_tf.reproduction.report.verdicts import verdicts
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("results", RESULTS, "folder of the experiments' folders", flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.string("results", RESULTS, "folder of the experiments' folders")
 
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
 

@@ -35,9 +35,9 @@ class Unroll(NamedTuple):
     @classmethod
     def joined(cls, unrolls: Sequence[Unroll]) -> Unroll:
         """The unrolls of several actors as one, their environments in this order."""
-        return (
-            unrolls[0] if len(unrolls) == 1 else cls(*(np.concatenate(x, axis=1) for x in zip(*unrolls, strict=True)))
-        )
+        if len(unrolls) == 1:
+            return unrolls[0]
+        return cls(*(np.concatenate(arrays, axis=1) for arrays in zip(*unrolls, strict=True)))
 
 
 class Request(NamedTuple):
@@ -51,6 +51,8 @@ class Request(NamedTuple):
 class Actors(Protocol):
     """The actors of a run. `begin` and `take` are called in turn."""
 
+    notes: list[str]  # what happened that the run's record should have, in a line each; whoever records it clears them
+
     def begin(self, request: Request) -> None:
         """Begins to collect an unroll of every environment, with the weights that the policy has now."""
 
@@ -62,9 +64,6 @@ class Actors(Protocol):
             EnvironmentFailure: an environment raised, or returned what its spaces do not promise.
         """
 
-    def take_notes(self) -> list[str]:
-        """What happened since the last call that the run's record should have, in a line each."""
-
     def close(self) -> None: ...
 
 
@@ -73,7 +72,6 @@ class Actor:
 
     Args:
         env: not yet reset.
-        act: the policy.
         seed: of the sampled actions; a row's sample depends only on this and the row's number.
         state_size: U.
         truncates: the recurrent states [N, U] that another actor left. Row 0 is then a masked one, so that the
@@ -88,11 +86,7 @@ class Actor:
         self._now: TimeStep | None = None  # its observation is that of the next row
 
     def unroll(self, request: Request) -> Unroll:
-        """The next `request.rows` rows; the first call resets the environments.
-
-        Raises:
-            NonFiniteError, EnvironmentFailure: see `Actors.take`.
-        """
+        """The next `request.rows` rows; the first call resets the environments. Raises as `Actors.take`."""
         spec, steps = self._env.spec, request.steps
         before, rows = self._state, list[tuple[np.ndarray, np.ndarray, TimeStep]]()
         if self._now is None:
@@ -138,15 +132,13 @@ class LocalActors:
     def __init__(self, actors: Sequence[Actor]) -> None:
         self._actors = actors
         self._begun: list[Unroll] = []
+        self.notes: list[str] = []
 
     def begin(self, request: Request) -> None:
         self._begun = [actor.unroll(request) for actor in self._actors]
 
     def take(self) -> Unroll:
         return Unroll.joined(self._begun)
-
-    def take_notes(self) -> list[str]:
-        return []
 
     def close(self) -> None:
         for actor in self._actors:

@@ -28,11 +28,7 @@ PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networ
 
 
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
-    """Checks that every changed setting of resolved `settings` has an effect, so that the run is what its flags say.
-
-    Raises:
-        SettingsError: names the setting without effect, and what it would need.
-    """
+    """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
     usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
     rules = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
     for name, declared in declarations(Settings).items():
@@ -69,12 +65,7 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
 def make_network(
     settings: Settings, spec: EnvironmentSpec, normalization: RunningNormalization | None = None
 ) -> Network | ContinuousNetwork:
-    """The network of resolved `settings`, newly initialized.
-
-    Args:
-        settings: resolved.
-        spec: of the environment.
-        normalization: of observations, to share that of another network.
+    """The network of resolved `settings`, newly initialized; it may share another's `normalization` of observations.
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
@@ -119,12 +110,7 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
-    """The replay of resolved `settings`; if nothing is replayed, the smallest one that can collect.
-
-    Args:
-        settings: resolved.
-        spec: of the environment.
-        file: a new file to hold a replay that is larger than memory; None for memory.
+    """The replay of resolved `settings`, in memory or a new `file`; the smallest possible if nothing is replayed.
 
     Raises:
         SettingsError: it does not fit into memory, or the file cannot be made.
@@ -173,19 +159,10 @@ def make_actor(
     factory: envs.EnvFactory | None = None,
     truncates: np.ndarray | None = None,
 ) -> Actor:
-    """The actor of one group of the environments of `settings`.
+    """The actor of one group, counted from 0, of the environments of resolved `settings`.
 
-    Args:
-        settings: resolved.
-        act: the policy.
-        steps: of the run so far, on which the environments' seeds depend.
-        group: from 0 on.
-        emulators: threads of the environments.
-        factory: see `envs.make`.
-        truncates: see `Actor`.
-
-    Raises:
-        InvalidEnvironment, EnvironmentFailure: see `envs.make`.
+    The environments' seeds depend on `steps`, those of the run so far. `emulators` is their number of threads; for
+    `factory` see `envs.make`, which raises InvalidEnvironment or EnvironmentFailure, and for `truncates` see `Actor`.
     """
     env = envs.make(
         settings.env,
@@ -206,8 +183,7 @@ def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) 
         for group in range(settings.groups):
             actors.append(make_actor(settings, act, steps, group, **options))
     except BaseException:
-        for actor in actors:
-            actor.close()
+        LocalActors(actors).close()
         raise
     return LocalActors(actors)
 
@@ -240,11 +216,7 @@ def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> in
 
 
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
-    """Checks that the replay and the rest of the process fit into `available` bytes of memory.
-
-    Raises:
-        SettingsError: they do not; says what is needed and what would fit.
-    """
+    """Raises SettingsError unless the replay and the rest of the process fit into `available` bytes of memory."""
     needed = replay_bytes(settings, spec, replay_rows(settings, spec))
     if needed + PROCESS_BYTES <= available:
         return

@@ -18,7 +18,7 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ class Checkpoints:
         """Writes a checkpoint, then deletes all but the newest two, and the chunks that neither needs.
 
         Args:
-            snapshot: variables, counters and generators.
+            snapshot: what to write.
             replay: None for the last checkpoint of a finished run: without replay, and all earlier ones are deleted.
             step: names the checkpoint; if that name is taken, the next free number does.
 
@@ -74,10 +74,9 @@ class Checkpoints:
         try:
             for leftover in self._checkpoints(".partial"):
                 _delete(leftover)
-            final, partial = self._names(number)
-            while os.path.lexists(final) or os.path.lexists(partial):
+            while any(os.path.lexists(name) for name in self._names(number)):
                 number += 1
-                final, partial = self._names(number)
+            final, partial = self._names(number)
             partial.mkdir(parents=True)
             replay_state = {}
             if replay is not None:
@@ -190,19 +189,19 @@ class Checkpoints:
                 path.unlink()
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    with zipfile.ZipFile(path) as archive:
+def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
+    """The snapshot of a checkpoint, and the small state of its replay; empty for a finished run."""
+    with zipfile.ZipFile(path / _STATE) as archive:
         # Reading a member whole checks its CRC before it is parsed.
-        return {
+        members = {
             name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
             for name in archive.namelist()
         }
-
-
-def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
-    """The snapshot of a checkpoint, and the small state of its replay; empty for a finished run."""
-    members = _read(path / _STATE)
-    return Snapshot(_under("array/", members), json.loads(members[_JSON].tobytes())), _under("replay/", members)
+    arrays, replay_state = (
+        {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
+        for prefix in ("array/", "replay/")
+    )
+    return Snapshot(arrays, json.loads(members[_JSON].tobytes())), replay_state
 
 
 def _delete(path: Path) -> None:
@@ -210,10 +209,6 @@ def _delete(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # it holds something that is not ours
         path.rmdir()
-
-
-def _under(prefix: str, members: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
 
 
 def set_aside(path: Path) -> Path:

@@ -38,11 +38,7 @@ class Collector:
         self._reset = self._begun = False
 
     def collect(self, rows: int) -> None:
-        """Appends `rows` rows of every environment to the replay, as one segment.
-
-        Raises:
-            NonFiniteError, EnvironmentFailure: see `Actors.take`.
-        """
+        """Appends `rows` rows of every environment to the replay, as one segment. Raises as `Actors.take`."""
         steps = self.steps
         if not self._begun:
             seam = not self._reset and self._replay.started

@@ -1,4 +1,4 @@
-"""The device that a process computes on, its memory, and its number formats.
+"""The device and the threads that a process computes with.
 
 Not yet run on a GPU: docs/speed.md has the command that checks it.
 """
@@ -6,18 +6,18 @@ Not yet run on a GPU: docs/speed.md has the command that checks it.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-# A driver leaves one of these: NVIDIA's, AMD's, and that of Windows' Linux. Without one, TensorFlow, whose import takes
-# seconds, need not be asked.
+from acer_tf.settings import SettingsError
+from acer_tf.torsos import torso_of
+
+# TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. A
+# driver leaves one of these: NVIDIA's, AMD's, and that of Windows' Linux.
 _DRIVERS = ("nvidia[0-9]*", "kfd", "dxg")
-
-
-class DeviceError(ValueError):
-    """There is no such device."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,23 +54,26 @@ CPU = Device("cpu")
 def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device:
     """The device that `--device` names; "auto" is the first GPU, or else the CPU.
 
-    Raises:
-        DeviceError: it names none that TensorFlow can use.
+    Raises SettingsError if TensorFlow cannot use it.
     """
     if not re.fullmatch(r"auto|cpu|gpu:\d{1,3}", requested):
-        raise DeviceError(f"--device={requested}: must be auto, cpu or gpu:N")
+        raise SettingsError(f"--device={requested}: must be auto, cpu or gpu:N")
     if requested == "cpu":
         return CPU
     found = _gpus() if _has_driver(drivers) else []
-    if requested == "auto":
-        if _has_driver(drivers) and not found:
+    if requested == "auto" and not found:
+        if _has_driver(drivers):
             print("TensorFlow cannot use this machine's GPU: pip install 'tensorflow[and-cuda]'", file=sys.stderr)
-        return _described(0, found[0]) if found else CPU
-    number = int(requested.removeprefix("gpu:"))
+        return CPU
+    number = 0 if requested == "auto" else int(requested.removeprefix("gpu:"))
     if number >= len(found):
         known = ", ".join(["auto", "cpu", *(f"gpu:{n}" for n in range(len(found)))])
-        raise DeviceError(f"--device={requested}: TensorFlow sees {len(found)} GPUs here; must be of {known}")
-    return _described(number, found[number])
+        raise SettingsError(f"--device={requested}: TensorFlow sees {len(found)} GPUs here; must be of {known}")
+    import tensorflow as tf
+
+    details = tf.config.experimental.get_device_details(found[number])
+    capability = details.get("compute_capability")
+    return Device(f"gpu:{number}", details.get("device_name", "GPU"), tuple(capability) if capability else None)
 
 
 def gpu_count() -> int:
@@ -104,6 +107,34 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) ->
         print(f"TensorFlow has already started: --device={device.name} has no effect", file=sys.stderr)
 
 
+def use_threads(threads: int, network: str) -> dict[str, int]:
+    """Sets TensorFlow's threads to suit the network; has no effect once TensorFlow has computed something.
+
+    More threads speed up only large torsos: in small networks, waking a thread takes longer than its share of the work.
+    Two operations at once suffice: the forward passes of the online and the average policy network.
+
+    Args:
+        threads: the most to use; 0 for one per core. With 1, runs of the same seed on a CPU are identical.
+        network: the run's `--network`.
+
+    Returns:
+        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", and the environments' "emulators".
+    """
+    import tensorflow as tf
+
+    config = tf.config.threading
+    cores = threads or len(os.sched_getaffinity(0))
+    intra_op, inter_op = (cores, min(2, cores)) if torso_of(network).large else (1, 1)
+    try:
+        config.set_intra_op_parallelism_threads(intra_op)
+        config.set_inter_op_parallelism_threads(inter_op)
+    except RuntimeError:
+        intra_op, inter_op = config.get_intra_op_parallelism_threads(), config.get_inter_op_parallelism_threads()
+        if threads and (intra_op > threads or inter_op > threads or 0 in (intra_op, inter_op)):
+            print(f"TensorFlow has already started: {threads} threads apply only to environments", file=sys.stderr)
+    return {"intra_op": intra_op, "inter_op": inter_op, "emulators": cores}
+
+
 def _has_driver(drivers: Path = Path("/dev")) -> bool:
     return any(next(drivers.glob(pattern), None) for pattern in _DRIVERS)
 
@@ -112,11 +143,3 @@ def _gpus() -> list[Any]:
     import tensorflow as tf
 
     return tf.config.list_physical_devices("GPU")
-
-
-def _described(number: int, gpu: Any) -> Device:
-    import tensorflow as tf
-
-    details = tf.config.experimental.get_device_details(gpu)
-    capability = details.get("compute_capability")
-    return Device(f"gpu:{number}", details.get("device_name", "GPU"), tuple(capability) if capability else None)

@@ -17,18 +17,14 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
 from acer_tf.policy import Policy, PolicyError
+from acer_tf.settings import SettingsError
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
 MAX_NO_OPS = 30
 MAX_FRAMES = 108_000
 
-DEFAULT_NUM_ENVS = 16
 MOST = {"episodes": 1_000_000, "num_envs": 1000}  # what a machine can hold
 _REPORT_SECONDS = 10.0
-
-
-class EvaluationError(ValueError):
-    """Invalid arguments of an evaluation; nothing has been started."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +32,7 @@ class EvaluationResult:
     """The episodes of one evaluation, ordered by environment, then by time.
 
     Attributes:
-        env: the environment's id.
-        greedy: whether actions were the most probable ones, rather than sampled.
-        seed: of the environments and of the sampled actions.
-        num_envs: environments that ran in parallel.
+        env, greedy, seed, num_envs: as in `evaluate`; `env` is the environment's id.
         returns: per episode, the sum of raw rewards.
         steps: per episode, its length in agent decisions.
         frames: per episode, its length in emulator frames (steps times frame skip, without Atari's random start).
@@ -79,7 +72,7 @@ def evaluate(
     episodes: int = 30,
     greedy: bool = False,
     seed: int = 0,
-    num_envs: int = DEFAULT_NUM_ENVS,
+    num_envs: int = 16,
     video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
     env: str | envs.EnvFactory | None = None,
@@ -98,7 +91,6 @@ def evaluate(
 
     Args:
         policy: from `load_policy`.
-        episodes: number of episodes.
         greedy: take the most probable action instead of sampling.
         seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
             that training derives from the same number.
@@ -109,7 +101,7 @@ def evaluate(
         env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
 
     Raises:
-        EvaluationError: a number out of range, or a video file that cannot be written.
+        SettingsError: a number out of range, or a video file that cannot be written.
         InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
             alone names a module of it ("module:Id-v0"), which could be anyone's code.
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
@@ -118,26 +110,31 @@ def evaluate(
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
         if value < least:
-            raise EvaluationError(f"--{name}={value}: must be at least {least}")
+            raise SettingsError(f"--{name}={value}: must be at least {least}")
         if value > MOST.get(name, value):
-            raise EvaluationError(f"--{name}={value}: must be at most {MOST[name]}")
+            raise SettingsError(f"--{name}={value}: must be at most {MOST[name]}")
     env_id = env if isinstance(env, str) else policy.metadata["env"]
     if env is None:
         refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
     num_envs = min(episodes, num_envs)
-    quota = [episodes // num_envs + (env < episodes % num_envs) for env in range(num_envs)]
+    quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
     # The third word sets it apart from training, which seeds its environments with (seed, steps).
     random = np.random.default_rng((seed, 0, 2))
     scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
-        factory = None if isinstance(env, str) else env
-        world = _environment(policy, env_id, num_envs, (seed, 0, 1), render=video is not None, factory=factory)
+        options: dict[str, Any] = {"factory": None if isinstance(env, str) else env}
+        if family_of(env_id).atari:
+            options["atari_preset"] = _protocol(policy)
+        world = envs.make(env_id, num_envs, (seed, 0, 1), render=video is not None, **options)
         stack.callback(world.close)
+        if world.spec != policy.spec:
+            raise PolicyError(f"the policy was made for {policy.spec}, but the installed {env_id} has {world.spec}")
         if recorder is not None:
             recorder.start(_video_fps(env_id, world))
-        progress = _Progress(episodes, report)
+        taken, began = 0, time.monotonic()
+        reported = began
         step, first_state = world.reset(), policy.initial_state(num_envs)
         state = first_state
         while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
@@ -156,7 +153,10 @@ def evaluate(
                 if len(scored[i]) < quota[i]:
                     scored[i].append((float(score[i]), int(length[i])))
                 score[i], length[i] = 0.0, 0
-            progress.note(sum(map(len, scored)), int(step.mask.sum()))
+            taken += int(step.mask.sum())
+            if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
+                reported, rate = now, taken / (now - began)
+                report(f"{sum(map(len, scored))}/{episodes} episodes, {taken:,} steps, {rate:,.0f} steps/s")
     returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
     return EvaluationResult(
         env=env_id,
@@ -167,17 +167,6 @@ def evaluate(
         steps=steps,
         frames=tuple(n * policy.spec.frames_per_step for n in steps),
     )
-
-
-def _environment(
-    policy: Policy, env_id: str, num_envs: int, seed: tuple[int, ...], *, render: bool, factory: envs.EnvFactory | None
-) -> VectorEnvironment:
-    options: dict[str, Any] = {"atari_preset": _protocol(policy)} if family_of(env_id).atari else {}
-    env = envs.make(env_id, num_envs, seed, render=render, factory=factory, **options)
-    if env.spec != policy.spec:
-        env.close()
-        raise PolicyError(f"the policy was made for {policy.spec}, but the installed {env_id} has {env.spec}")
-    return env
 
 
 def _protocol(policy: Policy) -> AtariPreset:
@@ -214,40 +203,21 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
     return (drawn[:, None] < below).argmax(axis=1)
 
 
-class _Progress:
-    def __init__(self, episodes: int, report: Callable[[str], None] | None) -> None:
-        self._episodes, self._report = episodes, report
-        self._steps = 0
-        self._began = self._reported = time.monotonic()
-
-    def note(self, done: int, steps: int) -> None:
-        self._steps += steps
-        now = time.monotonic()
-        if self._report is not None and now - self._reported >= _REPORT_SECONDS:
-            self._reported = now
-            rate = self._steps / (now - self._began)
-            self._report(f"{done}/{self._episodes} episodes, {self._steps:,} steps, {rate:,.0f} steps/s")
-
-
 class _Video:
-    """An .mp4 file that appears under its name only once `finish` was called.
-
-    Raises:
-        EvaluationError: `path` is not an .mp4 file that can be written.
-    """
+    """An .mp4 file that appears under its name only once `finish` was called."""
 
     def __init__(self, path: Path) -> None:
         if path.suffix.lower() != ".mp4":
-            raise EvaluationError(f"--video={path}: must be an .mp4 file")
+            raise SettingsError(f"--video={path}: must be an .mp4 file")
         if path.is_dir():
-            raise EvaluationError(f"--video={path}: is a folder")
+            raise SettingsError(f"--video={path}: is a folder")
         self._path = path
         # FFmpeg chooses the format by the suffix.
         self._partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
         try:
             self._partial.touch()
         except OSError as error:
-            raise EvaluationError(f"--video={path}: cannot be written: {error.strerror}") from error
+            raise SettingsError(f"--video={path}: cannot be written: {error.strerror}") from error
         self._writer: Any = None
 
     def __enter__(self) -> _Video:

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -36,7 +36,7 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
     the new one, or (between two renames) none, but never a part.
 
     Args:
-        network: the policy's network.
+        network: the policy's.
         directory: the policy's folder; parents are made.
         metadata: JSON-able, recorded in metadata.json. Must have "env", "atari_preset" (its name; None outside Atari),
             "agent", "preset", "steps" (agent decisions in training), "commit" and "versions". "frames" (of training),
@@ -56,10 +56,8 @@ def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork
     """Exclusive use of a policy's folder; yields a function that exports a network with its metadata to it.
 
     Processes of this machine wait for each other. Whoever reads the checkpoint in this context therefore never
-    replaces a policy by an older one of the same run. If the context exports nothing, it leaves nothing.
-
-    Raises:
-        PolicyFolderError, OSError: as `export_policy`.
+    replaces a policy by an older one of the same run. If the context exports nothing, it leaves nothing. Raises as
+    `export_policy`.
     """
     given, directory = directory, Path(os.path.realpath(directory))
     # A name of this machine's, because the lock may not reach others; the next export removes what a killed one left.
@@ -72,7 +70,8 @@ def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork
                 directory.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(directory.parent))
             _clear(work, directory)
-            if os.path.lexists(directory) and not (directory / POLICY_METADATA).exists() and not _is_empty(directory):
+            known = not os.path.lexists(directory) or (directory / POLICY_METADATA).exists()
+            if not known and (not directory.is_dir() or any(directory.iterdir())):
                 raise PolicyFolderError(f"{given} exists and is not a policy (no {POLICY_METADATA}): not replaced")
             work.mkdir()
         except PolicyFolderError:
@@ -158,17 +157,17 @@ def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any])
 
 
 def _module(network: Network | ContinuousNetwork) -> tf.Module:
-    answer = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
+    answer, weights = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
     size = network.state_size
     module = tf.Module()
     # Only the variables: a module that also holds the Keras model stores the weights twice.
-    module.weights = [variable.value for variable in answer.weights]
+    module.weights = [variable.value for variable in weights]
     signature = input_signature(network.spec, size)
 
     def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
         checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
-        return answer.function(*checked)
+        return answer(*checked)
 
     module.act = tf.function(act, input_signature=signature, autograph=False)
     if size:
@@ -180,12 +179,8 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
     return module
 
 
-class _Answer(NamedTuple):
-    function: Callable[..., dict[str, tf.Tensor]]
-    weights: list[Any]  # that the function reads
-
-
-def _discrete(network: Network) -> _Answer:
+def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
+    """The function of the policy's signature, and the weights that it reads."""
     # A float32 copy, so that it runs the same on machines without fast bfloat16.
     twin = network.twin()
     if twin.exploration is not None:
@@ -211,10 +206,10 @@ def _discrete(network: Network) -> _Answer:
         }
         return answers if state is None else {**answers, "state": next_state}
 
-    return _Answer(act, twin.model.weights)
+    return act, twin.model.weights
 
 
-def _continuous(network: ContinuousNetwork) -> _Answer:
+def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
     spec = network.spec
     twin = ContinuousNetwork(
         spec, critic="none", policy_std=network.policy_std, normalize=network.normalization is not None
@@ -230,16 +225,7 @@ def _continuous(network: ContinuousNetwork) -> _Answer:
         std = tf.fill(tf.shape(mean), tf.constant(twin.policy_std, tf.float32))
         # Seeds 0 as in `_discrete`.
         noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)
-        return {
-            "action": scaled(mean + std * noise),
-            "greedy_action": scaled(mean),
-            "mean": mean,
-            "std": std,
-            "value": value,
-        }
+        action = scaled(mean + std * noise)
+        return {"action": action, "greedy_action": scaled(mean), "mean": mean, "std": std, "value": value}
 
-    return _Answer(act, twin.state.weights)
-
-
-def _is_empty(directory: Path) -> bool:
-    return directory.is_dir() and not any(directory.iterdir())
+    return act, twin.state.weights

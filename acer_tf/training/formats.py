@@ -31,11 +31,7 @@ class FormatError(ValueError):
 
 
 def require_convertible(output: Path, to: str) -> None:
-    """Checks, before anything that takes long, that a policy can be written to `output` in the format `to`.
-
-    Raises:
-        FormatError: `output` exists, or a package is missing.
-    """
+    """Raises FormatError if `output` exists or a package for the format `to` is missing. It takes no time."""
     if os.path.lexists(output):
         raise FormatError(f"--output={output} exists: not replaced; move it away, or choose another name")
     try:
@@ -48,12 +44,7 @@ def require_convertible(output: Path, to: str) -> None:
 
 
 def convert(policy: Policy, output: Path, to: str) -> None:
-    """Writes `policy` to the file `output`, whole or not at all.
-
-    Args:
-        policy: of any kind.
-        output: a new file; parents are made.
-        to: of `FORMATS`.
+    """Writes `policy` to the new file `output` in the format `to` of `FORMATS`, whole or not at all.
 
     Raises:
         FormatError: as `require_convertible`; or the format lacks an operation, of a user's torso for example.
@@ -90,9 +81,7 @@ def _plain(policy: Policy) -> Any:
 def _transposed_words(graph: tf.Graph) -> list[tuple[tf.Tensor, list[int], tf.Tensor]]:
     """Where four pixels are moved as one 32-bit word (`networks._patches`), which ONNX cannot express.
 
-    Returns:
-        Of each sequence of bitcast, transpose, bitcast: its input, the axes of the same transposition without words,
-        and its result.
+    Of each bitcast, transpose, bitcast: its input, the axes of the same transposition without words, and its result.
     """
     found = []
     for last in graph.get_operations():

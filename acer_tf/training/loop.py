@@ -27,9 +27,8 @@ class Loop:
     """One iteration is one unroll of every environment and the updates that follow it.
 
     Args:
-        collector: of the rows.
+        collector: of the rows, into `replay`.
         agent: learns from them.
-        replay: that of the collector.
         unroll_length: k, rows per environment in one iteration.
         trajectories_per_update: environments per group, a divisor of their number. With 1, every environment has
             its updates, as in the paper; with 0, all are one group.
@@ -74,11 +73,7 @@ class Loop:
         self._counts: dict[str, int] = collections.defaultdict(int)
 
     def iterate(self) -> None:
-        """One unroll and its updates.
-
-        Raises:
-            NonFiniteError: a quantity is not finite; the weights must be discarded.
-        """
+        """One unroll and its updates; after a NonFiniteError, the weights must be discarded."""
         self.agent.schedule(self.collector.steps)
         self.collector.collect(self._unroll_length)
         for kinds, draw in self._draws():

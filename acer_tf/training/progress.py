@@ -16,17 +16,16 @@ from typing import Any
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from acer_tf.training.lock import RunFolderError
-from acer_tf.training.records import RecordError, read_progress
+from acer_tf.training.run_folder import RunFolderError
 
 
 class Progress:
     """progress.csv and TensorBoard: one row per log interval, both cut back to the checkpoint when a run resumes.
 
     Args:
-        folder: the run folder.
+        folder: of the run.
         step: environment steps at the checkpoint; 0 for a new run.
-        position: bytes of progress.csv at the checkpoint, which are there still (see `require_progress`).
+        position: bytes of progress.csv at the checkpoint, which are there still (see `run_folder.resume`).
     """
 
     def __init__(self, folder: Path, step: int, position: int) -> None:
@@ -51,11 +50,7 @@ class Progress:
         return {"position": self._written, "progress_sha256": self._sha256.hexdigest()}
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
-        """Appends one row; None is an empty cell. The first row sets the columns.
-
-        Raises:
-            RunFolderError: the file has other columns: a different version wrote it.
-        """
+        """Appends one row; None is an empty cell. The first row sets the columns; others raise RunFolderError."""
         new = self._columns is None
         self._columns = self._columns or list(row)
         if list(row) != self._columns:
@@ -70,13 +65,11 @@ class Progress:
         self._file.flush()
         self._written += len(line)
         self._sha256.update(line)
-        values = [
-            summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in row.items() if value is not None
-        ]
-        event = event_pb2.Event(
-            wall_time=time.time(), step=int(row["steps"] or 0), summary=summary_pb2.Summary(value=values)
+        given = {name: value for name, value in row.items() if value is not None}
+        summary = summary_pb2.Summary(
+            value=[summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in given.items()]
         )
-        self._events.add_event(event)
+        self._events.add_event(event_pb2.Event(wall_time=time.time(), step=int(given["steps"]), summary=summary))
         self._events.flush()
 
     def close(self) -> None:
@@ -84,27 +77,10 @@ class Progress:
         self._events.close()
 
 
-def require_progress(folder: Path, state: Mapping[str, Any]) -> None:
-    """Checks that progress.csv still begins with the rows of a checkpoint, given its `Progress.state`.
-
-    Raises:
-        RunFolderError: it does not; says how to go on.
-    """
-    try:
-        read_progress(folder, state["position"], state.get("progress_sha256"))  # earlier versions wrote no checksum
-    except RecordError as error:
-        raise RunFolderError(
-            f"{error}: put the file back, or give --repair=progress to continue with a new one"
-        ) from error
-
-
 def progress_line(row: Mapping[str, float | int | None], total_steps: int, slower_at: int = 0) -> str:
-    """Steps, frames, rate, time left and mean return, in one line.
+    """Steps, frames, rate, time left and mean return of a row of progress.csv, in one line.
 
-    Args:
-        row: of progress.csv.
-        total_steps: of the run.
-        slower_at: the step from which the rate is the run's usual one; up to there, the time left is a lower bound.
+    Up to the step `slower_at`, from which the rate is the run's usual one, the time left is a lower bound.
     """
     steps, rate = row["steps"] or 0, row["steps_per_second"] or 0.0
     left = str(datetime.timedelta(seconds=round(max(0, total_steps - steps) / rate))) if rate else "?"

@@ -20,10 +20,9 @@ from acer_tf.agents.agent import Agent
 from acer_tf.settings import Settings
 from acer_tf.training.actor import Request, Unroll
 from acer_tf.training.build import make_actor, make_agent
-from acer_tf.training.device import CPU, use_device
+from acer_tf.training.device import CPU, use_device, use_threads
 from acer_tf.training.ray_connection import ClusterLost, first_line, require_cluster
 from acer_tf.training.signals import StopRequest
-from acer_tf.training.threads import use_threads
 from acer_tf.types import EnvironmentSpec
 
 ATTEMPTS = 5  # at one unroll of one actor
@@ -42,7 +41,6 @@ class RayActors:
 
     Args:
         ray: connected: see `ray_connection.connect`.
-        settings: resolved.
         agent: whose policy acts.
         steps: of the run so far.
         timeout: seconds to wait for an unroll before an actor is replaced.
@@ -69,7 +67,7 @@ class RayActors:
         self._actors = [self._remote.remote(*self._arguments, steps, group) for group in range(settings.groups)]
         self._states: list[np.ndarray | None] = [None] * settings.groups  # recurrent, after the last unroll
         self._places: list[Any] = [actor.place.remote() for actor in self._actors]  # nodes and process ids
-        self._notes: list[str] = []
+        self.notes: list[str] = []
         self._address, self._checked = ray.get_runtime_context().gcs_address, time.monotonic()
 
     def begin(self, request: Request) -> None:
@@ -78,12 +76,7 @@ class RayActors:
         self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
 
     def take(self) -> Unroll:
-        """See `Actors`.
-
-        Raises:
-            ClusterLost: the cluster does not answer, or an actor could not be replaced.
-            Stopped: see there.
-        """
+        """See `Actors`; also raises Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""
         unrolls: dict[int, Unroll] = {}
         for attempt in range(ATTEMPTS):
             lost = self._gather(unrolls)
@@ -94,15 +87,11 @@ class RayActors:
                 raise ClusterLost(f"actor {group} {why}, as did {attempt} others in its place")
             time.sleep(_PAUSE_SECONDS * attempt)  # Ray may not know yet that a node died
             for group, why in lost.items():
-                self._notes.append(f"actor {group} {why}: another takes its place, with new episodes")
+                self.notes.append(f"actor {group} {why}: another takes its place, with new episodes")
                 self._replace(group)
         ordered = [unrolls[group] for group in range(len(self._actors))]
         self._states = [unroll.state[1] for unroll in ordered]
         return Unroll.joined(ordered)
-
-    def take_notes(self) -> list[str]:
-        notes, self._notes = self._notes, []
-        return notes
 
     def close(self) -> None:
         self._ray.shutdown()  # this ends the actors
@@ -121,9 +110,8 @@ class RayActors:
                 raise error.cause from error  # what the environment or the policy raised
             except exceptions.GetTimeoutError:
                 placed, _ = self._ray.wait([self._places[group]], timeout=0)
-                lost[group] = (
-                    f"gave no unroll for {self._timeout:g} s" if placed else f"did not start for {START_SECONDS:g} s"
-                )
+                what, seconds = ("gave no unroll", self._timeout) if placed else ("did not start", START_SECONDS)
+                lost[group] = f"{what} for {seconds:g} s"
             except exceptions.RayError as error:
                 lost[group] = f"is gone ({first_line(error)})"
         return lost

@@ -8,12 +8,10 @@ import socket
 from types import ModuleType
 from typing import Any
 
+from acer_tf.settings import SettingsError
+
 _ANSWER_SECONDS = 10.0
 _RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
-
-
-class ClusterError(ValueError):
-    """Ray is not installed, or there is no cluster at the address."""
 
 
 class ClusterLost(ConnectionError):
@@ -21,15 +19,13 @@ class ClusterLost(ConnectionError):
 
 
 def connect(address: str, actors: int = 0) -> ModuleType:
-    """The module `ray`, connected to a cluster.
+    """The module `ray`, connected to a cluster with room for `actors`, at one core each.
 
-    Args:
-        address: "local" to start one that only this machine can reach, "auto" for that which it belongs to, or
-            host:port.
-        actors: how many there must be room for, at one core each.
+    `address` is "local" to start one that only this machine can reach, "auto" for that which it belongs to, or
+    host:port.
 
     Raises:
-        ClusterError: Ray is not installed, or there is no cluster at `address` that has so many cores.
+        SettingsError: Ray is not installed, or there is no such cluster.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = address == "local"
@@ -39,24 +35,24 @@ def connect(address: str, actors: int = 0) -> ModuleType:
     try:
         import ray
     except ImportError as error:
-        raise ClusterError(f"--ray_address={address}: needs Ray: pip install 'acer_tf[ray]'") from error
+        raise SettingsError(f"--ray_address={address}: needs Ray: pip install 'acer_tf[ray]'") from error
     if address not in ("local", "auto"):
         try:
             _call(address)
         except (OSError, ValueError, OverflowError) as error:
-            raise ClusterError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
+            raise SettingsError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
     handler = signal.getsignal(signal.SIGTERM)
     try:
         more: dict[str, Any] = {"include_dashboard": False, "num_cpus": actors or None} if local else {}
         ray.init(address=address, log_to_driver=False, **more)
     except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
-        raise ClusterError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
+        raise SettingsError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
     finally:
         signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
     cores = int(ray.cluster_resources().get("CPU", 0))
     if cores < actors:
         ray.shutdown()
-        raise ClusterError(f"--actors={actors}: the cluster has {cores} cores, and each actor takes one")
+        raise SettingsError(f"--actors={actors}: the cluster has {cores} cores, and each actor takes one")
     return ray
 
 
@@ -67,11 +63,7 @@ def first_line(error: BaseException) -> str:
 
 
 def require_cluster(address: str) -> None:
-    """Checks that a cluster still answers.
-
-    Raises:
-        ClusterLost: it does not.
-    """
+    """Raises ClusterLost unless a cluster still answers."""
     try:
         _call(address)
     except OSError as error:

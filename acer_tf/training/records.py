@@ -40,11 +40,7 @@ class RunRecord:
 
 
 def read_record(folder: Path) -> RunRecord:
-    """The record in `folder`.
-
-    Raises:
-        RecordError: it does not exist, or cannot be read.
-    """
+    """The record in `folder`; raises RecordError if it does not exist, or cannot be read."""
     path = folder / "run.json"
     try:
         document = dict(read_json(path))
@@ -64,15 +60,10 @@ def read_record(folder: Path) -> RunRecord:
 
 
 def read_progress(folder: Path, size: int | None = None, sha256: str | None = None) -> dict[str, np.ndarray]:
-    """The columns of the progress.csv in `folder`, also while a run writes it.
+    """The columns of the progress.csv in `folder`, also while a run writes it: [P] float64 by name, NaN for no value.
 
-    Args:
-        folder: of the run.
-        size: bytes to read, which must end with a row; None for all complete rows.
-        sha256: of these bytes; None if it is not known.
-
-    Returns:
-        [P] float64 by column name, NaN for an empty cell; empty if nothing has been written yet.
+    There are none if nothing has been written yet. `size` is how many bytes to read, which must end with a row, or None
+    for all complete rows; `sha256` is of these bytes, or None if it is not known.
 
     Raises:
         RecordError: the file is not a learning curve, shorter than `size`, or has another `sha256`.

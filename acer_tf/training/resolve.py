@@ -15,11 +15,7 @@ from acer_tf.types import EnvironmentSpec
 
 
 def require_actions(settings: Settings, spec: EnvironmentSpec) -> None:
-    """Checks that the agent supports the environment's kind of actions.
-
-    Raises:
-        InvalidEnvironment: it does not; names the agents that do.
-    """
+    """Raises InvalidEnvironment unless the agent supports the environment's kind of actions."""
     if not settings.rule.accepts(continuous=spec.continuous):
         kind = "continuous" if spec.continuous else "discrete"
         size = f"[-1, 1]^{spec.action_size}" if spec.continuous else f"{spec.num_actions} actions"
@@ -34,12 +30,7 @@ def resolve(
 ) -> Settings:
     """`settings` with every "auto" replaced by its value for this environment and device, for the run's record.
 
-    Args:
-        settings: of the run.
-        spec: of its environment.
-        recorded: the settings of a run to be continued, whose values "auto" keeps; another version or machine may
-            choose others.
-        device: that will compute.
+    In a run that is continued, "auto" keeps the `recorded` value: another version or machine may choose others.
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.

@@ -28,30 +28,20 @@ from acer_tf.files import missing_parts
 from acer_tf.settings import Settings, SettingsError
 from acer_tf.settings_record import settings_document, settings_from
 from acer_tf.training.actor import Actors, NonFiniteError
-from acer_tf.training.build import (
-    make_agent,
-    make_local_actors,
-    make_loop,
-    make_network,
-    make_replay,
-    require_effect,
-)
+from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
 from acer_tf.training.commit import code_version
-from acer_tf.training.device import CPU, Device, find_device, use_device
+from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
-from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.progress import Progress, progress_line
 from acer_tf.training.provenance import package_versions
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
 from acer_tf.training.resolve import resolve
-from acer_tf.training.resume import REPAIRS, resume
-from acer_tf.training.run_folder import record_in, require_same_run
+from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError, record_in, require_same_run, resume
 from acer_tf.training.signals import StopRequest
-from acer_tf.training.threads import use_threads
 
 Row = dict[str, float | int | None]  # of progress.csv, by column; None for an empty cell
 
@@ -73,7 +63,7 @@ def train(
     device: str = "auto",
     gpu_memory_gb: float = 0.0,
     replay_file: str | Path | None = None,
-    ray_address: str = "",
+    ray_address: str | None = None,
     actor_timeout: float = 300.0,
     repair: Collection[str] = (),
     quiet: bool = False,
@@ -95,9 +85,9 @@ def train(
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         ray_address: of the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
-            reach), "auto" or host:port; "" for actors in this process, in turn, which gives the same rows.
+            reach), "auto" or host:port; None for actors in this process, in turn, which gives the same rows.
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced.
-        repair: what may be given up of a damaged run that could not continue otherwise: names of `resume.REPAIRS`.
+        repair: what may be given up of a damaged run that could not continue otherwise: names of `run_folder.REPAIRS`.
         quiet: print no progress lines.
         env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
         on_row: called with each row of progress.csv once it is written: Python numbers or None, by column. If it
@@ -108,7 +98,7 @@ def train(
         The folder of the exported policy.
 
     Raises:
-        InvalidEnvironment, SettingsError, DeviceError, ClusterError: bad input; nothing was started or written.
+        InvalidEnvironment, SettingsError: bad input; nothing was started or written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
         Interrupted: by a signal; a checkpoint was written.
@@ -158,20 +148,16 @@ def train(
                 return make_local_actors(settings, agent.act, steps, emulators=in_use["emulators"], factory=env)
             return RayActors(ray, settings, agent, steps, timeout=actor_timeout, stop=stop, factory=env)
 
-        run = _Run(settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
-        opened.callback(run.close)
+        run = _Run(opened, settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
         with stop:
             run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
         return run.finish()
 
 
 def export_run(run_dir: Path, directory: Path) -> int:
-    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training.
+    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training; returns its steps.
 
     The environment need not be installed, unless run.json is so old that it does not record it.
-
-    Returns:
-        The steps that the policy was trained for.
 
     Raises:
         RunFolderError: `run_dir` holds no run, or no checkpoint yet.
@@ -185,7 +171,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
     settings = settings_from(record.settings)
     with exporting(directory) as export:
         snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
-        if snapshot is None or not snapshot.state["actor"]["steps"]:
+        if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
             raise RunFolderError(f"{run_dir} has no checkpoint yet")
         spec = record.environment
         if spec is None:
@@ -193,16 +179,16 @@ def export_run(run_dir: Path, directory: Path) -> int:
             spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         agent = make_agent(settings, spec)
         _assign(agent, snapshot.arrays)
-        steps = snapshot.state["actor"]["steps"]
         export(agent.network, policy_metadata(settings, steps))
     return steps
 
 
 class _Run:
-    """A run in one process: its environments, agent, loop and files."""
+    """A run in one process: its environments, agent, loop and files, which `opened` closes."""
 
     def __init__(
         self,
+        opened: contextlib.ExitStack,
         settings: Settings,
         folder: Path,
         agent: Agent,
@@ -224,30 +210,23 @@ class _Run:
         if snapshot is not None and not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
         self._report(steps, notes)
-        self._actors = make_actors(steps)
-        try:
-            collector = Collector(self._actors, replay, lagging=settings.lagging)
-            self._loop = make_loop(settings, collector, agent, replay)
-            if snapshot is None:
-                details: dict[str, Any] = {
-                    "environment": dataclasses.asdict(agent.network.spec),
-                    "threads": threads,
-                    "device": dataclasses.asdict(device),
-                }
-                if settings.family.atari:
-                    details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
-                if notes:
-                    details["history"] = [history_entry(0, notes)]
-                begin_record(folder, settings_document(settings), details)
-            else:
-                collector.restore(snapshot.state["actor"])
-                self._loop.restore(snapshot.state["loop"])
-                if notes:
-                    amend_record(folder, settings_document(settings), steps, notes)
-            self._progress = Progress(folder, steps, state["position"])
-        except BaseException:
-            self._actors.close()
-            raise
+        self._actors = opened.enter_context(contextlib.closing(make_actors(steps)))
+        collector = Collector(self._actors, replay, lagging=settings.lagging)
+        self._loop = make_loop(settings, collector, agent, replay)
+        if snapshot is None:
+            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
+            details["device"] = dataclasses.asdict(device)
+            if settings.family.atari:
+                details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
+            if notes:
+                details["history"] = [history_entry(0, notes)]
+            begin_record(folder, settings_document(settings), details)
+        else:
+            collector.restore(snapshot.state["actor"])
+            self._loop.restore(snapshot.state["loop"])
+            if notes:
+                amend_record(folder, settings_document(settings), steps, notes)
+        self._progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
         self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
         self._began = time.monotonic()
@@ -283,9 +262,10 @@ class _Run:
             except Stopped:
                 pass  # see below
             finally:
-                if notes := self._actors.take_notes():
+                if notes := self._actors.notes:
                     self._report(self.steps, notes)
                     amend_record(self._folder, settings_document(settings), self.steps, notes)
+                    notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 row = self._row()
                 self._progress.write(row)
@@ -312,21 +292,13 @@ class _Run:
         write_json(self._folder / "run.json", read_record(self._folder).document | done)
         return policy
 
-    def close(self) -> None:
-        self._actors.close()
-        self._progress.close()
-
     def _report(self, steps: int, notes: Collection[str]) -> None:
         for note in notes:
             print(f"{self._folder}, step {steps:,}: {note}", file=sys.stderr)
 
     def _save(self, *, with_replay: bool = True) -> None:
-        state = {
-            "actor": self._loop.collector.state(),
-            "loop": self._loop.state(),
-            "seconds": self._seconds(),
-            **self._progress.state(),
-        }
+        state = {"actor": self._loop.collector.state(), "loop": self._loop.state(), "seconds": self._seconds()}
+        state |= self._progress.state()
         arrays = {name: np.asarray(variable.value) for name, variable in self._agent.variables().items()}
         for name, array in arrays.items():
             if not np.isfinite(array).all():

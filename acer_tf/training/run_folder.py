@@ -1,17 +1,77 @@
-"""Checks of a run folder before anything is written to it."""
+"""A run's folder: its lock, the checks before anything is written to it, and what a run there continues from."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import socket
+from collections.abc import Collection
 from pathlib import Path
 
+from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
 from acer_tf.settings_record import completed, differences, settings_document
-from acer_tf.training.lock import RunFolderError
-from acer_tf.training.records import RecordError, RunRecord, read_record
+from acer_tf.training.checkpoint import Checkpoints, DamagedError, Snapshot, set_aside
+from acer_tf.training.records import RecordError, RunRecord, read_progress, read_record
 
 # What a run writes, or deletes from: through a link, that would be outside its folder.
 _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
+# The part of a damaged replay that can be read, perhaps none; a new progress.csv, in place of one that is not that of
+# the checkpoint; step 0, if no checkpoint has weights that can be read. What is replaced is kept under another name.
+REPAIRS = ("replay", "progress", "restart")
+
+
+class RunFolderError(RuntimeError):
+    """The run folder cannot be used: the message says why and what to do."""
+
+
+class Lock:
+    """Exclusive use of a run folder by one process, until `release` or the end of the process.
+
+    Args:
+        folder: created if it does not exist, and deleted by `release` if nothing was written to it.
+        flag: that named it, for messages.
+
+    Raises:
+        RunFolderError: another process holds it (names its host and pid), or it cannot be created.
+    """
+
+    def __init__(self, folder: Path, flag: str = "run_dir") -> None:
+        self._path = folder / "lock"
+        self._made: list[Path] = []
+        try:
+            self._made = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            # A link would be written through.
+            self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
+        except OSError as error:
+            self._delete_made()
+            raise RunFolderError(f"--{flag}={folder} cannot be used: {error}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
+                raise OSError("its holder has just deleted it")
+        except OSError as error:
+            holder = self._file.read().strip() or "an unknown process"
+            self._file.close()
+            raise RunFolderError(f"--{flag}={folder} is in use by {holder}") from error
+        self._file.truncate(0)
+        self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        self._file.truncate(0)
+        with contextlib.suppress(OSError):
+            if self._made and os.listdir(self._path.parent) == [self._path.name]:
+                self._path.unlink()
+        self._file.close()
+        self._delete_made()
+
+    def _delete_made(self) -> None:
+        for path in self._made:
+            with contextlib.suppress(OSError):  # not empty, or not made
+                path.rmdir()
 
 
 def require_same_run(settings: Settings, run_dir: Path) -> tuple[RunRecord | None, list[str]]:
@@ -48,11 +108,7 @@ def require_same_run(settings: Settings, run_dir: Path) -> tuple[RunRecord | Non
 
 
 def record_in(run_dir: Path) -> RunRecord | None:
-    """The record in `run_dir`; None if it holds no run.
-
-    Raises:
-        RunFolderError: the folder or the record cannot be read.
-    """
+    """The record in `run_dir`; None if it holds no run. Raises RunFolderError if it cannot be read."""
     try:
         return read_record(run_dir) if (run_dir / "run.json").exists() else None
     except RecordError as error:
@@ -78,3 +134,55 @@ def _require_place(run_dir: Path) -> None:
             raise RunFolderError(
                 f"--run_dir={run_dir} has a link named {name}: put what it names in its place, or choose another folder"
             )
+
+
+def resume(
+    folder: Path, checkpoints: Checkpoints, replay: TrajectoryReplay, repair: Collection[str]
+) -> tuple[Snapshot | None, list[str]]:
+    """Restores what the run in `folder` continues from, its replay into `replay`.
+
+    Args:
+        repair: what may be repaired, names of `REPAIRS`; what is whole is left alone.
+
+    Returns:
+        The snapshot, None for step 0; and what was lost or repaired, for the run's record.
+
+    Raises:
+        CheckpointError: no checkpoint can be read; says how to go on.
+        RunFolderError: progress.csv is not that of the checkpoint, or there are rows but no checkpoint.
+    """
+    curve = folder / "progress.csv"
+    snapshot: Snapshot | None = None
+    problem: Exception | None = None
+    try:
+        snapshot = checkpoints.restore(replay, salvage="replay" in repair)
+    except DamagedError as error:
+        problem = error
+    if snapshot is None:
+        # Every run writes a checkpoint before its first row.
+        if problem is None and curve.exists() and curve.stat().st_size:
+            policy = f", or use the policy in {folder / 'policy'}" if (folder / "policy").exists() else ""
+            problem = RunFolderError(
+                f"--run_dir={folder} has rows of progress, but no checkpoint: put {folder / 'checkpoints'} back, give "
+                f"--repair=restart to begin again at step 0, choose another folder{policy}"
+            )
+        if problem is None:
+            return None, []
+        if "restart" not in repair:
+            raise problem
+        kept = [set_aside(path).name for path in (curve, folder / "checkpoints") if path.exists()]
+        return None, [f"begun again at step 0; what there was is kept as {' and '.join(kept)}"]
+    notes = [snapshot.lost] if snapshot.lost else []
+    state = snapshot.state
+    try:
+        read_progress(folder, state["position"], state.get("progress_sha256"))  # earlier versions wrote no checksum
+    except RecordError as error:
+        if "progress" not in repair:
+            raise RunFolderError(
+                f"{error}: put the file back, or give --repair=progress to continue with a new one"
+            ) from error
+        notes.append(f"progress.csv begins here, because {error}")
+        if curve.exists():
+            notes.append(f"the earlier rows are kept as {set_aside(curve).name}")
+        state["position"] = 0
+    return snapshot, notes

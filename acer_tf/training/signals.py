@@ -11,8 +11,7 @@ from typing import Any
 class StopRequest:
     """A context in which the first SIGINT or SIGTERM only sets `signal_number`; a second one acts as usual.
 
-    Args:
-        answer: what will be done about it, printed on standard error.
+    The `answer`, printed on standard error, is what will be done about it.
     """
 
     def __init__(self, answer: str) -> None:

@@ -17,7 +17,7 @@ from tests.training.scripted import timeless
 ROOT = Path(__file__).resolve().parents[2]
 
 
-WHERE = {"device": "auto", "gpu_memory_gb": 0.0, "ray_address": "", "actor_timeout": 300.0}  # defaults
+WHERE = {"device": "auto", "gpu_memory_gb": 0.0, "ray_address": None, "actor_timeout": 300.0}  # defaults
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +194,7 @@ def test_the_flags_become_the_settings(ran):
     assert [n for n, v in given.items() if getattr(plain, n) == v] == ["agent", "preset"]
     flags = [f"--{name}={value}" for name, value in given.items()]
     assert main(*flags, "--run_dir=runs/x", "--checkpoint_minutes=2.5", "--threads=3", "--replay_file=/x/y") == 0
-    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": Path("/x/y"), "repair": []} | WHERE
+    options = {"checkpoint_minutes": 2.5, "threads": 3, "replay_file": "/x/y", "repair": []} | WHERE
     assert ran == [(Settings(**given), Path("runs/x"), options)]
 
 

@@ -1,6 +1,7 @@
-"""The choice of a device, with TensorFlow's answers about GPUs replaced: this project's machines have none."""
+"""Threads and devices; TensorFlow's answers about GPUs are replaced, since this project's machines have none."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,11 @@ import tensorflow as tf
 
 from acer_tf import make_settings
 from acer_tf.settings import SettingsError
-from acer_tf.training.device import CPU, Device, DeviceError, find_device, use_device
+from acer_tf.training.device import CPU, Device, find_device, use_device
 from acer_tf.training.run import train
 
 H200 = Device("gpu:0", "NVIDIA H200", (9, 0))
+CORES = len(os.sched_getaffinity(0))
 T4 = Device("gpu:1", "Tesla T4", (7, 5))
 
 
@@ -54,13 +56,15 @@ def drivers(tmp_path):
 def test_the_first_gpu_is_used_unless_another_device_is_named(gpus, drivers):
     assert [find_device(name, drivers) for name in ("auto", "gpu:0", "gpu:1", "cpu")] == [H200, H200, T4, CPU]
     assert (str(H200), str(CPU)) == ("gpu:0 (NVIDIA H200)", "cpu")
-    with pytest.raises(DeviceError, match=r"^--device=gpu:2: TensorFlow sees 2 GPUs here; .* auto, cpu, gpu:0, gpu:1$"):
+    with pytest.raises(
+        SettingsError, match=r"^--device=gpu:2: TensorFlow sees 2 GPUs here; .* auto, cpu, gpu:0, gpu:1$"
+    ):
         find_device("gpu:2", drivers)
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "GPU:0", "gpu:-1", "gpu:1e3", "cuda:0", "cpu:0"])
 def test_an_unknown_name_is_refused(name):
-    with pytest.raises(DeviceError, match="must be auto, cpu or gpu:N"):
+    with pytest.raises(SettingsError, match="must be auto, cpu or gpu:N"):
         find_device(name)
 
 
@@ -94,7 +98,7 @@ def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
 
 def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
-    with pytest.raises(DeviceError, match="^--device=gpu:7: TensorFlow sees 0 GPUs here"):
+    with pytest.raises(SettingsError, match="^--device=gpu:7: TensorFlow sees 0 GPUs here"):
         train(settings, tmp_path / "run", device="gpu:7", quiet=True)
     with pytest.raises(SettingsError, match="^--precision=tf32: only GPUs have it"):
         train(make_settings(env="CartPole-v1", precision="tf32"), tmp_path / "run", device="cpu", quiet=True)
@@ -102,3 +106,38 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     train(settings, tmp_path / "run", device="cpu", quiet=True)
     record = json.loads(Path(tmp_path / "run/run.json").read_text())
     assert record["device"] == {"name": "cpu", "model": "", "compute_capability": None}
+
+
+@pytest.mark.parametrize(
+    ("threads", "architecture", "expected"),
+    [
+        (0, "nature", {"intra_op": CORES, "inter_op": min(2, CORES), "emulators": CORES}),
+        (3, "small", {"intra_op": 1, "inter_op": 1, "emulators": 3}),
+        (1, "nature", {"intra_op": 1, "inter_op": 1, "emulators": 1}),
+    ],
+)
+def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, expected):
+    program = (
+        "import tensorflow as tf; from acer_tf.training.device import use_threads;"
+        f"print(use_threads({threads}, {architecture!r}));"
+        "print([tf.config.threading.get_intra_op_parallelism_threads(),"
+        " tf.config.threading.get_inter_op_parallelism_threads()])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
+
+
+def test_a_process_that_has_already_computed_reports_the_threads_in_use():
+    """In a process of its own, since another test may have limited the threads of this one."""
+    program = (
+        "import sys; import tensorflow as tf; from acer_tf.training.device import use_threads;"
+        "tf.config.threading.set_intra_op_parallelism_threads(4);"
+        "tf.config.threading.set_inter_op_parallelism_threads(3);"
+        "tf.constant(1.0) + 1.0;"
+        "print(use_threads(1, 'small')); print(file=sys.stderr);"
+        "print(use_threads(0, 'small')['emulators'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str({"intra_op": 4, "inter_op": 3, "emulators": 1}), str(CORES)]
+    assert done.stderr.count("threads apply only to environments") == 1
+    assert "TensorFlow has already started: 1 threads apply only to environments\n" in done.stderr

@@ -14,9 +14,10 @@ from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
 from acer_tf.networks import Network
 from acer_tf.policy import Policy, PolicyError, load_policy
+from acer_tf.settings import SettingsError
 from acer_tf.torsos import default_network
 from acer_tf.training import evaluation
-from acer_tf.training.evaluation import EvaluationError, EvaluationResult, evaluate
+from acer_tf.training.evaluation import EvaluationResult, evaluate
 from acer_tf.training.export import export_policy
 from acer_tf.types import EnvironmentSpec, TimeStep
 
@@ -303,7 +304,7 @@ def test_a_video_that_cannot_be_written_is_refused_before_anything_starts(
     (tmp_path / "folder.mp4").mkdir()
     (tmp_path / "file").touch()
     policy = FakePolicy("Any-v0")
-    with pytest.raises(EvaluationError, match=f"--video=.*{name}: {message}"):
+    with pytest.raises(SettingsError, match=f"--video=.*{name}: {message}"):
         run(policy, video=tmp_path / name)
     assert (scripted, policy.calls) == ([], 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.mp4"]
@@ -343,7 +344,7 @@ def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(
 
 @pytest.mark.parametrize("name", evaluation.MOST)
 def test_a_number_that_no_machine_can_hold_is_refused(scripted: list[ScriptedEnvironment], name: str) -> None:
-    with pytest.raises(EvaluationError, match=f"--{name}={10**18}: must be at most {evaluation.MOST[name]}"):
+    with pytest.raises(SettingsError, match=f"--{name}={10**18}: must be at most {evaluation.MOST[name]}"):
         run(FakePolicy("Any-v0"), **{name: 10**18})
     assert scripted == []
 
@@ -367,7 +368,7 @@ def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1)])
 def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
-    with pytest.raises(EvaluationError, match=f"--{name}={value}: must be at least {value + 1}"):
+    with pytest.raises(SettingsError, match=f"--{name}={value}: must be at least {value + 1}"):
         run(FakePolicy("Any-v0"), **{name: value})
     assert scripted == []
 

@@ -1,11 +1,13 @@
 import csv
 import hashlib
+from types import SimpleNamespace
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from acer_tf.training.lock import RunFolderError
-from acer_tf.training.progress import Progress, progress_line, require_progress
+from acer_tf.training.checkpoint import Snapshot
+from acer_tf.training.progress import Progress, progress_line
+from acer_tf.training.run_folder import RunFolderError, resume
 
 
 def row_of(steps, **more):
@@ -21,6 +23,13 @@ def events_of(folder):
     accumulator = EventAccumulator(str(folder / "tensorboard"))
     accumulator.Reload()
     return {tag: [(e.step, e.value) for e in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]}
+
+
+def require_progress(folder, state):
+    """Continues from a checkpoint with this state of its progress."""
+    checkpoints = SimpleNamespace(restore=lambda replay, salvage: Snapshot({}, dict(state)))
+    snapshot, notes = resume(folder, checkpoints, None, ())
+    assert snapshot.state == state and notes == []
 
 
 def test_a_row_is_on_disk_as_soon_as_it_is_written(tmp_path):

@@ -23,7 +23,6 @@ from acer_tf.training.actor import Actor, LocalActors, NonFiniteError
 from acer_tf.training.build import make_replay
 from acer_tf.training.checkpoint import Checkpoints
 from acer_tf.training.collector import Collector, collector_of
-from acer_tf.training.ray_connection import ClusterError
 from acer_tf.training.run import Interrupted, train
 from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
@@ -355,6 +354,6 @@ def test_ray_without_actors_or_without_a_cluster_is_refused_before_anything_is_w
         train(small_settings(), run_dir, ray_address="local")
     with pytest.raises(SettingsError, match=r"^--actors=3: must divide --num_envs=2, or be 0$"):
         small_settings(actors=3)
-    with pytest.raises(ClusterError, match=r"^--ray_address=127.0.0.1:1: .* give local, auto, or host:port"):
+    with pytest.raises(SettingsError, match=r"^--ray_address=127.0.0.1:1: .* give local, auto, or host:port"):
         train(small_settings(actors=2), run_dir, ray_address="127.0.0.1:1")
     assert not run_dir.exists()

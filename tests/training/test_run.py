@@ -20,11 +20,10 @@ from acer_tf.settings import SettingsError
 from acer_tf.training import build, resolve, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.device import Device
-from acer_tf.training.lock import Lock, RunFolderError
-from acer_tf.training.resume import REPAIRS
 from acer_tf.training.run import Interrupted, export_run, train
+from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
-from tests.training.test_lock import HOLDER
+from tests.training.test_run_folder import HOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 

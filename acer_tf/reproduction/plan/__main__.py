@@ -18,11 +18,10 @@ from acer_tf.torsos import torso_of
 from acer_tf.training.build import make_agent, make_loop, make_replay
 from acer_tf.training.checkpoint import Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
-from acer_tf.training.device import find_device, use_device
+from acer_tf.training.device import find_device, use_device, use_threads
 from acer_tf.training.export import export_policy
 from acer_tf.training.loop import Loop
 from acer_tf.training.run import policy_metadata
-from acer_tf.training.threads import use_threads
 
 _ROUNDS = 4
 

@@ -23,8 +23,8 @@ from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
 from acer_tf.settings import SettingsError
 from acer_tf.settings_record import differences, settings_document, settings_from
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, set_aside
-from acer_tf.training.lock import Lock, RunFolderError
 from acer_tf.training.records import RecordError, read_progress, read_record, write_json
+from acer_tf.training.run_folder import Lock, RunFolderError
 
 FORMAT = 1
 

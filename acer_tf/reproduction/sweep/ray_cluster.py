@@ -15,7 +15,8 @@ from typing import Any
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.reproduction.sweep.cluster import complaint, place_probe, run_task
-from acer_tf.training.ray_connection import ClusterError, connect, first_line
+from acer_tf.settings import SettingsError
+from acer_tf.training.ray_connection import connect, first_line
 
 _PROBE_SECONDS = 120.0
 
@@ -45,7 +46,7 @@ class RayLauncher:
         self._probe = Path()
         try:
             ray = self._ray = connect(address)
-        except ClusterError as error:
+        except SettingsError as error:
             raise SweepError(error) from error
         self.ray_address = ray.get_runtime_context().gcs_address
         self._task = ray.remote(max_retries=0)(_run)

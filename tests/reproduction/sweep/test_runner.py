@@ -11,7 +11,7 @@ from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
 from acer_tf.settings import make_settings
 from acer_tf.training import run
-from acer_tf.training.lock import Lock
+from acer_tf.training.run_folder import Lock
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import tree, use_light_agents
 

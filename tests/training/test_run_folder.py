@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from acer_tf.training.lock import Lock, RunFolderError
+from acer_tf.training.run_folder import Lock, RunFolderError
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
 import sys, time
 from pathlib import Path
-from acer_tf.training.lock import Lock
+from acer_tf.training.run_folder import Lock
 lock = Lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(600)
