@@ -115,10 +115,7 @@ def minatar_priorities() -> dict[str, Method]:
     }
     methods: dict[str, tuple[str, Mapping[str, Any]]] = {
         "ddqn": ("Double DQN", {**_MINATAR_DQN, "preset": "ddqn_tuned"}),
-        "ddqn_proportional": (
-            "Prioritized Double DQN (proportional)",
-            {**_MINATAR_DQN, "preset": "ddqn_proportional"},
-        ),
+        "ddqn_proportional": ("Prioritized Double DQN (proportional)", {**_MINATAR_DQN, "preset": "ddqn_proportional"}),
         "ddqn_rank": ("Prioritized Double DQN (rank)", {**_MINATAR_DQN, "preset": "ddqn_rank"}),
         "acer": (acer.label, acer.settings),
         "acer_proportional": ("ACER, prioritized trajectories (proportional)", {**acer.settings, **proportional}),

@@ -22,12 +22,7 @@ from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.grids import ATARI57, FIGURE1, FRAMES_PER_STEP
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.published_medians import (
-    Figure1Method,
-    dqn_zoo_medians,
-    figure1_by_frames,
-    figure1_by_hours,
-)
+from acer_tf.reproduction.published_medians import Figure1Method, dqn_zoo_medians, figure1_by_frames, figure1_by_hours
 from acer_tf.reproduction.published_scores import published_agents, published_scores
 from acer_tf.reproduction.report.figures import (
     Axes,

@@ -13,12 +13,7 @@ from acer_tf.reproduction.aggregation import equally_long, final_return, reached
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.methods import Method, variants
 from acer_tf.reproduction.outcome import Outcome
-from acer_tf.reproduction.published import (
-    PublishedCurve,
-    published_ablations,
-    published_curves,
-    published_search,
-)
+from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves, published_search
 from acer_tf.reproduction.report.figures import learning_curves, panels
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number

@@ -21,13 +21,7 @@ from urllib.parse import quote
 import jinja2
 
 from acer_tf.files import write_whole
-from acer_tf.reproduction.evidence import (
-    CellEvidence,
-    CellState,
-    Evidence,
-    EvidenceError,
-    read_evidence,
-)
+from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, EvidenceError, read_evidence
 from acer_tf.reproduction.report.page_curves import page_curves
 from acer_tf.reproduction.scope import scope
 from acer_tf.training.records import RECORDS

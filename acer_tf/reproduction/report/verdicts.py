@@ -381,11 +381,7 @@ CLAIMS = (
     Claim("OpenAI baselines, Breakout", "ACER's learning curve", "atari_breakout", _published_curve, _longest_run),
     Claim("OpenAI baselines, Qbert", "ACER's learning curve", "atari_qbert_paper", _published_curve, _longest_run),
     Claim(
-        "OpenAI baselines, BeamRider",
-        "ACER's learning curve",
-        "atari_beamrider_paper",
-        _published_curve,
-        _longest_run,
+        "OpenAI baselines, BeamRider", "ACER's learning curve", "atari_beamrider_paper", _published_curve, _longest_run
     ),
     Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", _table6, _of_paper),
     Claim("PER, Table 1", "priorities raise the median over 57 games", "table1_prioritized", _table1, _of_paper),
