@@ -328,8 +328,8 @@ def _measure_here() -> None:
         arrays = {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
         Checkpoints(checkpoint).save(Snapshot(arrays, {"actor": collector.state(), "loop": after.state()}), None, 0)
         export_policy(agent.network, policy, policy_metadata(settings, 0))
-        pace = map(statistics.median, zip(*rounds, strict=True))
-        print(json.dumps(Measured(*pace, bytes_in(checkpoint), bytes_in(policy))), file=answers, flush=True)
+        pace = [statistics.median(found) for found in zip(*rounds, strict=True)]
+        print(json.dumps(Measured(pace[0], pace[1], bytes_in(checkpoint), bytes_in(policy))), file=answers, flush=True)
 
 
 def _seconds_per_step(loop: Loop, at_least: float) -> float:
