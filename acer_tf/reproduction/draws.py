@@ -88,5 +88,5 @@ def _best_cells(experiment: Experiment, folder: Path, best: int, cells: list[Cel
                     f"--best_of={folder}: {len(ranked)} of {len(draws)} draws of {method.label} in {env} are finished "
                     "there; finish the others first"
                 )
-            kept |= {(draw, env) for draw, _ in ranked[:best]}
+            kept |= {(draw, env) for draw, *_ in ranked[:best]}
     return [cell for cell in cells if (names[cell.method], cell.settings.env) in kept]

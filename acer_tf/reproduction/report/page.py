@@ -186,10 +186,7 @@ def _cell(cell: CellEvidence, folder: Path, results: Path) -> dict[str, Any]:
 
 
 def _policy(text: str, folder: Path, results: Path) -> Link | None:
-    """A link to the policy at `text`, which is relative to the working folder or to the experiment's.
-
-    None if it does not exist, or lies outside `results`, which may be published alone.
-    """
+    """A link to the policy at `text`, by the working or the experiment's folder; None if it is not in `results`."""
     inside = results.resolve()
     for start in (Path.cwd(), folder.resolve()):
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a name that cannot be, or links in a circle

@@ -23,10 +23,10 @@ from acer_tf.reproduction.evidence import EvidenceError, read_evidence
 from acer_tf.reproduction.grids import FIGURE1, FRAMES_PER_STEP, figure3_continuous
 from acer_tf.reproduction.methods import names_by_label
 from acer_tf.reproduction.outcome import Outcome
-from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves, published_search
+from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves
 from acer_tf.reproduction.published_medians import figure1_by_frames
 from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.report import atari, minatar
+from acer_tf.reproduction.report import atari, control, minatar
 from acer_tf.reproduction.report.tables import Table, number
 from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.statistics import Estimate, interquartile_mean
@@ -218,12 +218,11 @@ def _every_part(outcome: Outcome) -> Finding:
 
 
 def _settings_matter(outcome: Outcome) -> Finding:
-    names = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): n for n, m in outcome.methods.items()}
     pairs = [
         (_final(outcome, name, env), point.score)
         for env in outcome.envs
-        for point in published_search(env)
-        if (name := names.get((point.learning_rate, point.delta))) and outcome.runs(name, env)
+        for point, name in control.searched(outcome, env)
+        if outcome.runs(name, env)
     ]
     if len(pairs) < 3:
         return Finding(None)
