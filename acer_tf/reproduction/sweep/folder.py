@@ -61,11 +61,7 @@ class CellFolder:
         return {name: settings[name] for name in DECIDED_BY_RUN if name in settings}
 
     def set_aside_damaged(self) -> str | None:
-        """Renames a run that cannot be continued or read, so that the cell can start again.
-
-        Returns:
-            The damage, and the run's new name; None without damage.
-        """
+        """Renames a run that cannot be continued or read, so that the cell starts again; returns what is to be said."""
         if not self.run_dir.is_dir():
             return None
         try:
