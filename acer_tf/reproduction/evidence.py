@@ -135,11 +135,7 @@ def _require_names(names: Iterable[str]) -> None:
 
 
 def read_evidence(folder: Path) -> Evidence | None:
-    """The evidence in `folder`; None without experiment.json.
-
-    Raises:
-        EvidenceError: experiment.json cannot be read.
-    """
+    """The evidence in `folder`; None without experiment.json. Raises EvidenceError if that cannot be read."""
     path = folder / "experiment.json"
     try:
         document = read_json(path)
@@ -154,11 +150,7 @@ def read_evidence(folder: Path) -> Evidence | None:
 
 
 def own_evidence(folder: Path, name: str) -> Evidence | None:
-    """The evidence of the experiment `name` in `folder`; None if there is none yet.
-
-    Raises:
-        EvidenceError: it is another experiment's, or cannot be read.
-    """
+    """`read_evidence`; raises EvidenceError also if it is not of the experiment `name`."""
     known = read_evidence(folder)
     if known is not None and known.name != name:
         raise EvidenceError(f"--output={folder} holds the evidence of {known.name}: choose another")
@@ -166,11 +158,7 @@ def own_evidence(folder: Path, name: str) -> Evidence | None:
 
 
 def require_folder(folder: Path, flag: str = "output") -> None:
-    """Creates the folder that `flag` names if needed, and checks that it is writable.
-
-    Raises:
-        EvidenceError: it is not.
-    """
+    """Creates the folder that `flag` names if needed; raises EvidenceError if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -232,7 +220,7 @@ def collect(
 
     Args:
         cells: requested or known.
-        sweep_dir: of the sweep; need not exist.
+        sweep_dir: need not exist.
         output: the experiment's folder.
         reasons: why cells were given up, by name.
 
@@ -272,11 +260,7 @@ def collect(
 
 
 def copy_records(run: Path, kept: Path) -> None:
-    """Copies the existing records of a run into the evidence.
-
-    Raises:
-        EvidenceError: there is a link in their place.
-    """
+    """Copies the existing records of a run into the evidence; raises EvidenceError for a link in their place."""
     kept.mkdir(parents=True, exist_ok=True)
     for name in RECORDS:
         if (run / name).is_file():
@@ -289,15 +273,9 @@ def copy_records(run: Path, kept: Path) -> None:
 def describe(
     run: Path, name: str, method: str, state: CellState | None = None, reason: str = "", *, policy: Path | None = None
 ) -> CellEvidence:
-    """The evidence of a cell by its records.
+    """The evidence of a cell by run.json and, if it exists, progress.csv in `run`.
 
-    Args:
-        run: a folder with run.json and, after the first log interval, progress.csv.
-        name: of the cell.
-        method: of the cell.
-        state: None to take it from run.json.
-        reason: why it is not finished.
-        policy: path of its policy, which need not exist.
+    Without `state` it is that of run.json. `policy` need not exist.
 
     Raises:
         EvidenceError: a record cannot be read; it has been set aside.
