@@ -77,8 +77,9 @@ class CellEvidence:
         return int(self.settings["total_steps"])
 
     @property
-    def label(self) -> str:
-        return f"{self.method}, {self.env}, seed {self.seed}"
+    def place(self) -> tuple[str, str, int]:
+        """Method, environment and seed, of which an experiment has one cell."""
+        return self.method, self.env, self.seed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,14 +183,14 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
         EvidenceError: names a setting that differs; nothing has changed.
     """
     asked = list(asked)
-    places = {(cell.method, cell.env, cell.seed) for cell in asked}
-    known = [cell for cell in known if cell.steps or (cell.method, cell.env, cell.seed) not in places]
+    places = {cell.place for cell in asked}
+    known = [cell for cell in known if cell.steps or cell.place not in places]
     started = {(cell.method, cell.env): cell for cell in known if cell.steps}
-    names = {(cell.method, cell.env, cell.seed): cell.name for cell in known}
+    names = {cell.place: cell.name for cell in known}
     for cell in asked:
         problem = ""
-        if names.get((cell.method, cell.env, cell.seed), cell.name) != cell.name:
-            problem = f"the same run under other settings: {names[cell.method, cell.env, cell.seed]}"
+        if names.get(cell.place, cell.name) != cell.name:
+            problem = f"the same run under other settings: {names[cell.place]}"
         elif other := started.get((cell.method, cell.env)):
             compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
