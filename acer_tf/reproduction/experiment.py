@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from absl.flags import FlagValues
 
+from acer_tf.envs.families import split_id
 from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import Report
@@ -23,7 +24,6 @@ class Experiment:
     title: str  # of its section on the page of results
     summary: str  # what it makes; --help begins with it
     examples: tuple[str, ...]  # flags of its command, as --help shows them
-    sweep: str  # experiments with the same sweep share their common cells
     text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, how it differs
     envs: tuple[str, ...]  # ids of its tasks
     methods: Mapping[str, Method]  # by the name that --agents takes
@@ -33,6 +33,11 @@ class Experiment:
     # The experiment that the flags describe; raises SettingsError for what they cannot mean.
     chosen: Callable[[Experiment, FlagValues], Experiment] = lambda experiment, values: experiment
     keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
+
+    @property
+    def sweep(self) -> str:
+        """The family of its tasks; experiments of one family share their common cells."""
+        return split_id(self.envs[0])[0]
 
     def usage(self) -> str:
         """The summary, and the examples as commands."""
