@@ -84,11 +84,7 @@ class QLearner:
     """
 
     def __init__(self, states: int, representation: str, generator: np.random.Generator) -> None:
-        """θ ~ N(0, 0.1).
-
-        Raises:
-            ValueError: fewer than 2 states, or an unknown representation.
-        """
+        """θ ~ N(0, 0.1). Raises ValueError for fewer than 2 states, or an unknown representation."""
         if states < 2:
             raise ValueError(f"states must be at least 2, got {states}")
         if representation not in REPRESENTATIONS:
@@ -171,10 +167,7 @@ def _stochastic(
 
 
 def _greedy_current(memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> Replay:
-    """The transition of the largest |δ| under the current weights, with no outdated priorities.
-
-    Not in the paper. Unlike `_greedy`, it need not replay each copy of a transition.
-    """
+    """The largest |δ| under the current weights: not in the paper; it need not replay each copy of a transition."""
     while True:
         yield max(range(2 * learner.states), key=lambda pair: abs(learner.error(pair)))
 
@@ -201,18 +194,12 @@ _INDEPENDENT_OF_MEMORY = ("greedy, current errors", "oracle")
 
 
 def run(representation: str, replay: str, states: int, number: int, *, seed: int, limit: int) -> Result:
-    """Replays until convergence. Runs of the same number have the same memory and initial weights in every replay.
+    """Replays until convergence, or for `limit` updates.
+
+    Runs of the same seed and number have the same memory and initial weights in every replay.
 
     Convergence is checked after every update, or, if the memory is so large that this would take most of the time,
     every thousandth of the memory's size.
-
-    Args:
-        representation: one of `REPRESENTATIONS`.
-        replay: one of `REPLAYS`.
-        states: n.
-        number: of the run.
-        seed: of all runs.
-        limit: the most updates.
 
     Raises:
         ValueError: an unknown representation or replay, fewer than 2 states, or a limit below 1.
@@ -246,11 +233,7 @@ def write_results(results: Sequence[Result], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """What `write_results` wrote.
-
-    Raises:
-        ValueError: the file does not exist, or holds something else.
-    """
+    """What `write_results` wrote; raises ValueError if the file does not exist, or holds something else."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))

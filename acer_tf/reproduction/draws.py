@@ -33,8 +33,7 @@ def define(values: flags.FlagValues) -> None:
 def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
     """`experiment` itself without --draws; with it, Figure 3 by its protocol.
 
-    Raises:
-        SettingsError: flags that do not fit together, or --best_of without all draws finished.
+    Raises SettingsError for flags that do not fit together, and for --best_of without all draws finished.
     """
     if not values.draws:
         if values.best_of is not None:

@@ -37,11 +37,7 @@ class EvidenceError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class CellEvidence:
-    """What is known of one run.
-
-    Raises:
-        ValueError: a value is of the wrong type, or the name is not that of a folder. Anyone may have written the file.
-    """
+    """What is known of one run; raises ValueError as `Evidence` does, because anyone may have written the file."""
 
     name: str  # its folder under runs/, which exists unless the state is "not begun"
     method: str  # label of its curve or column
@@ -84,11 +80,7 @@ class CellEvidence:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """The content of experiment.json.
-
-    Raises:
-        ValueError: a value is of the wrong type, or a table or figure does not have the name of a file.
-    """
+    """The content of experiment.json; raises ValueError for values of a wrong type, and names that are not of files."""
 
     name: str  # of the script that makes it
     title: str

@@ -154,10 +154,9 @@ def figure3_continuous() -> dict[str, Method]:
 
 
 def figure3_draws(count: int) -> dict[str, Method]:
-    """Figure 3's five methods by the paper's protocol: `count` draws of the learning rate and, with trust region, of δ.
+    """Figure 3's five methods, each with `count` draws of the learning rate and, with trust region, of δ (appendix E).
 
-    The ranges are those of appendix E: the learning rate log-uniform in 10^-4 to 10^-3.3, δ uniform in 0.1 to 2. All
-    methods have the same draws, and a larger `count` adds draws to those of a smaller one.
+    All methods have the same draws, and a larger `count` adds draws to those of a smaller one.
     """
     generator = np.random.default_rng(0)
     drawn = [

@@ -126,11 +126,7 @@ def verdict(finding: Finding | None, whole: bool) -> str:
 
 
 def verdicts(results: Path) -> Table:
-    """The table of all claims.
-
-    Raises:
-        EvidenceError, CurveError, OSError: a record cannot be read.
-    """
+    """The table of all claims. Raises EvidenceError, CurveError or OSError if a record cannot be read."""
     rows = []
     for claim in CLAIMS:
         if records := claim.read(results / claim.folder):
