@@ -100,10 +100,8 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bootstrap intervals from 20 resamples, for tests of what is made of them; thousands take seconds per table."""
     from acer_tf.reproduction import statistics
 
-    bootstrap = statistics._bootstrap
-    monkeypatch.setattr(
-        statistics, "_bootstrap", lambda values, metric, resamples, seed: bootstrap(values, metric, 20, seed)
-    )
+    monkeypatch.setattr(statistics, "RESAMPLES", 20)
+    monkeypatch.setattr(statistics, "CURVE_RESAMPLES", 20)
 
 
 @pytest.fixture(autouse=True)

@@ -182,12 +182,12 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
-    from acer_tf.reproduction.plan import plan
-
     if not cells:
         return 0
     if values.launcher != "local":
         raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
+    from acer_tf.reproduction.plan import plan  # imports TensorFlow, for which errors in flags should not wait
+
     options = {"threads": values.threads, "checkpoint_minutes": values.checkpoint_minutes}
     print("\n".join(plan(cells, Path(values.sweep_dir), processes=values.processes or 1, **options)))
     return 0

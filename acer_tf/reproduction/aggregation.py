@@ -56,23 +56,18 @@ def reached(runs: Sequence[RunCurve], axis: Axis = "steps") -> float:
     return min(float(getattr(run, axis)[-1]) for run in runs)
 
 
+def hours_per_run(runs: Mapping[str, Sequence[RunCurve]]) -> float:
+    """Mean over runs, which are by task."""
+    return float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))
+
+
 def equally_long(runs: Sequence[RunCurve]) -> list[RunCurve]:
     """`runs` up to the end of the shortest."""
     return [run.until(reached(runs)) for run in runs] if runs else []
 
 
 def score_at(run: RunCurve, points: np.ndarray, window: float, axis: Axis = "steps") -> np.ndarray:
-    """`training_score` at each of `points`, linear between log intervals.
-
-    Args:
-        run: P log intervals.
-        points: [G] steps or seconds.
-        window: steps.
-        axis: of `points`.
-
-    Returns:
-        [G] float64; NaN before the first score and after the last.
-    """
+    """`training_score` at each of `points` [G], linear between log intervals: [G] float64; NaN outside the scores."""
     scores, x = training_score(run, window), getattr(run, axis)
     known = ~np.isnan(scores)
     if not known.any():
@@ -87,19 +82,6 @@ def task_scores(
     normalize: Callable[[str, float], float],
     axis: Axis = "steps",
 ) -> np.ndarray:
-    """Normalised score of each task, mean over its seeds: [tasks, G]; NaN after the shortest seed's end.
-
-    Args:
-        runs: by task.
-        points: [G] steps or seconds.
-        window: steps.
-        normalize: (task, raw score) to normalised score.
-        axis: of `points`.
-    """
+    """`score_at` of each task, mean over its seeds, normalised: [tasks, G]; NaN after the shortest seed's end."""
     means = [np.mean([score_at(run, points, window, axis) for run in seeds], axis=0) for seeds in runs.values()]
     return np.array([[normalize(t, s) for s in mean] for t, mean in zip(runs, means, strict=True)])
-
-
-def median_over_tasks(scores: np.ndarray) -> np.ndarray:
-    """[tasks, G] to [G]; NaN where a task has no score: the median of the others would be another quantity."""
-    return np.median(scores, axis=0) if len(scores) else np.full(scores.shape[1:], np.nan)

@@ -49,7 +49,6 @@ _EXPERIMENTS = (
         title="Figure 1 of ACER: replay ratios on Atari",
         summary="Figure 1 of the ACER paper: median human-normalised score over Atari games, against frames and hours.",
         examples=("--plan", "--games=atari5 --agents=replay4_trust,replay0 --total_steps=2_000_000"),
-        sweep="atari",
         text=(
             "Reproduces Figure 1 of Wang et al. 2017: ACER with replay ratios 0, 1, 4 and 8, with and without trust "
             "region, DQN, and prioritized Double DQN, on 57 Atari games. A game's score is the mean return of "
@@ -69,7 +68,6 @@ _EXPERIMENTS = (
         summary="The cells of Figure 1 by game: final scores beside those published of DQN, prioritized replay, A3C "
         "and Rainbow.",
         examples=("--games=atari5 --agents=replay4_trust --total_steps=10_000_000", "--report_only"),
-        sweep="atari",
         text=(
             "Final scores of the same runs as Figure 1's, by game, beside published ones. No ACER scores by game were "
             "published for 57 games. Ours are training scores of the last 1M frames; the published ones are "
@@ -87,7 +85,6 @@ _EXPERIMENTS = (
         title="ACER and A3C on 49 Atari games",
         summary="ACER and A3C after 40M frames beside ACER, A2C and PPO of the PPO paper: the only ACER table by game.",
         examples=("--games=Pong,Breakout --total_steps=20_000 --seeds=2", "--games=openai7 --agents=acer"),
-        sweep="atari",
         text=(
             "Beside Table 6 of Schulman et al. 2017 (PPO), whose ACER is OpenAI baselines': 49 games, 40M frames (10M "
             "agent steps), mean of the last 100 training games, 3 seeds. Preset baselines has the settings of that "
@@ -107,7 +104,6 @@ _EXPERIMENTS = (
         title="Table 1 of prioritized experience replay",
         summary="Table 1 of the prioritized-replay paper: median and mean human-normalised scores of DQN's family.",
         examples=("--games=atari5 --agents=ddqn_tuned,ddqn_proportional --total_steps=5_000_000",),
-        sweep="atari",
         text=(
             "Reproduces Table 1 of Schaul et al. 2016: DQN with uniform and rank-based replay, Double DQN with "
             "uniform, rank-based and proportional replay, 200M frames. The published columns are recomputed from the "
@@ -130,7 +126,6 @@ _EXPERIMENTS = (
             "--games=breakout --agents=replay0,replay4_trust --seeds=1",
             "--preset=paper --processes=2",
         ),
-        sweep="minatar",
         text=_minatar_text("baselines"),
         envs=grids.MINATAR,
         methods=grids.figure1_minatar(),
@@ -155,7 +150,6 @@ _EXPERIMENTS = (
         summary="Prioritized replay on MinAtar: Double DQN and ACER, each with uniform, proportional and rank-based "
         "replay.",
         examples=("--processes=2", "--report_only"),
-        sweep="minatar",
         text=(
             "Double DQN with uniform, proportional and rank-based replay (Schaul et al. 2016: a quarter of the "
             "learning rate with priorities), and ACER with the same for its trajectories, which is this package's "
@@ -191,7 +185,6 @@ _EXPERIMENTS = (
             "--tasks=reacher3 --draws=30 --best=5 --best_of=my_results/figure3_draws \\\n"
             "    --total_steps=3_000_000 --output=my_results/figure3_best",
         ),
-        sweep="control",
         text=(
             "Reproduces Figure 3 of Wang et al. 2017: five methods on six MuJoCo tasks with episodes of 500 steps; "
             "A3C's variants get twice the steps, as there.",
@@ -210,7 +203,6 @@ _EXPERIMENTS = (
         title="Continuous control, as numbers",
         summary="The cells of Figure 3 as numbers: returns by task and method beside the paper's.",
         examples=("--tasks=reacher3 --total_steps=2_000_000", "--report_only"),
-        sweep="control",
         text=(
             "Final returns of the same runs as Figure 3's beside the published curves at equal steps and at their "
             "end, and the order of the methods in both.",
@@ -227,7 +219,6 @@ _EXPERIMENTS = (
         title="Figure 4 of ACER: ablations",
         summary="Figure 4 of the ACER paper: continuous ACER without one of its parts, on fish, walker2d and humanoid.",
         examples=("--tasks=walker2d --total_steps=3_000_000 --seeds=1",),
-        sweep="control",
         text=(
             "Reproduces Figure 4 of Wang et al. 2017: ACER without the trust region, without stochastic dueling "
             "networks (a separate network for Q), without Retrace and Q_opc (both replaced by importance-sampled "
@@ -245,7 +236,6 @@ _EXPERIMENTS = (
         title="Figures 5 and 6 of ACER: learning rate and δ",
         summary="Figures 5 and 6 of the ACER paper: how much learning rate and δ matter to continuous ACER.",
         examples=("--tasks=cheetah --agents=draw0,draw1,draw2,draw3 --total_steps=1_000_000",),
-        sweep="control",
         text=(
             "Reproduces Figures 5 and 6 of Wang et al. 2017: a random search over learning rate (log-uniform in 1e-4 "
             "to 10^-3.3) and δ (uniform in 0.1 to 2). The settings are those that the paper drew, as far as its "

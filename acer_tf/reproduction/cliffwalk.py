@@ -30,8 +30,9 @@ replay grow with that number, though from a lower start than those of uniform re
 from __future__ import annotations
 
 import csv
+import functools
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,11 +84,7 @@ class QLearner:
     """
 
     def __init__(self, states: int, representation: str, generator: np.random.Generator) -> None:
-        """θ ~ N(0, 0.1).
-
-        Raises:
-            ValueError: fewer than 2 states, or an unknown representation.
-        """
+        """θ ~ N(0, 0.1). Raises ValueError for fewer than 2 states, or an unknown representation."""
         if states < 2:
             raise ValueError(f"states must be at least 2, got {states}")
         if representation not in REPRESENTATIONS:
@@ -138,120 +135,71 @@ class QLearner:
         return np.asarray(np.mean((after - self._truth) ** 2, axis=1))
 
 
-class Replay:
-    """Chooses the transition of each update."""
-
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        self._memory, self._learner, self._generator = memory, learner, generator
-
-    def draw(self) -> int:
-        """The pair of the transition to replay."""
-        raise NotImplementedError
-
-    def learned(self, error: float) -> None:
-        """Receives the δ of the transition drawn last."""
+# Chooses the transition of each update: yields its pair, and is sent the δ of its update.
+Replay = Generator[int, float, None]
 
 
-class _Uniform(Replay):
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        super().__init__(memory, learner, generator)
-        self._pairs = self._draws()
-
-    def _draws(self) -> Iterator[int]:
-        while True:
-            yield from self._memory[self._generator.integers(len(self._memory), size=4096)].tolist()
-
-    def draw(self) -> int:
-        return next(self._pairs)
+def _uniform(memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> Replay:
+    while True:
+        for pair in memory[generator.integers(len(memory), size=4096)].tolist():  # noqa: UP028, a list is sent nothing
+            yield pair
 
 
-class _Greedy(Replay):
+def _greedy(memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> Replay:
     """The transition of the largest |δ| as of its last replay; those not replayed yet come first (§3.2)."""
-
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        super().__init__(memory, learner, generator)
-        self._queue = [(-np.inf, index) for index in range(len(memory))]  # sorted, hence a heap
-        self._pairs = memory.tolist()
-
-    def draw(self) -> int:
-        return int(self._pairs[self._queue[0][1]])
-
-    def learned(self, error: float) -> None:
-        heapq.heapreplace(self._queue, (-abs(error), self._queue[0][1]))
+    queue = [(-np.inf, index) for index in range(len(memory))]  # sorted, hence a heap
+    pairs = memory.tolist()
+    while True:
+        error = yield pairs[queue[0][1]]
+        heapq.heapreplace(queue, (-abs(error), queue[0][1]))
 
 
-class _Stochastic(Replay):
+def _stochastic(
+    structure: type[Priorities], alpha: float, memory: np.ndarray, learner: QLearner, generator: np.random.Generator
+) -> Replay:
     """Draws by a priority structure: |δ| as of the last replay, 1 for a transition not replayed yet (Algorithm 1)."""
-
-    structure: type[Priorities]
-    alpha: float
-
-    def __init__(self, memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> None:
-        super().__init__(memory, learner, generator)
-        self._priorities = self.structure(len(memory), alpha=self.alpha)
-        self._priorities.set(np.arange(len(memory)), np.ones(len(memory)))
-
-    def draw(self) -> int:
-        self._indices, _ = self._priorities.sample(1, self._generator)
-        return int(self._memory[self._indices[0]])
-
-    def learned(self, error: float) -> None:
-        self._priorities.set(self._indices, np.array([abs(error)]))
+    priorities = structure(len(memory), alpha=alpha)
+    priorities.set(np.arange(len(memory)), np.ones(len(memory)))
+    while True:
+        indices, _ = priorities.sample(1, generator)
+        error = yield int(memory[indices[0]])
+        priorities.set(indices, np.array([abs(error)]))
 
 
-class _RankBased(_Stochastic):
-    structure, alpha = RankHeap, 0.7
+def _greedy_current(memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> Replay:
+    """The largest |δ| under the current weights: not in the paper; it need not replay each copy of a transition."""
+    while True:
+        yield max(range(2 * learner.states), key=lambda pair: abs(learner.error(pair)))
 
 
-class _Proportional(_Stochastic):
-    structure, alpha = SumTree, 0.6
-
-
-class _GreedyCurrent(Replay):
-    """The transition of the largest |δ| under the current weights, with no outdated priorities.
-
-    Not in the paper. Unlike `_Greedy`, it need not replay each copy of a transition.
-    """
-
-    def draw(self) -> int:
-        return max(range(2 * self._learner.states), key=lambda pair: abs(self._learner.error(pair)))
-
-
-class _Oracle(Replay):
+def _oracle(memory: np.ndarray, learner: QLearner, generator: np.random.Generator) -> Replay:
     """The transition whose update leaves the smallest loss (§3.1); if none helps, that of the largest |δ|."""
-
-    def draw(self) -> int:
-        errors = np.array([self._learner.error(pair) for pair in range(2 * self._learner.states)])
-        losses = self._learner.losses_after(errors)
+    while True:
+        errors = np.array([learner.error(pair) for pair in range(2 * learner.states)])
+        losses = learner.losses_after(errors)
         best = int(losses.argmin())
-        helps = losses[best] < (1 - _LEAST_REDUCTION) * self._learner.loss()
-        return best if helps else int(np.abs(errors).argmax())
+        helps = losses[best] < (1 - _LEAST_REDUCTION) * learner.loss()
+        yield best if helps else int(np.abs(errors).argmax())
 
 
-REPLAYS: dict[str, type[Replay]] = {
-    "uniform": _Uniform,
-    "rank-based": _RankBased,
-    "proportional": _Proportional,
-    "greedy": _Greedy,
-    "greedy, current errors": _GreedyCurrent,
-    "oracle": _Oracle,
+REPLAYS: dict[str, Callable[[np.ndarray, QLearner, np.random.Generator], Replay]] = {
+    "uniform": _uniform,
+    "rank-based": functools.partial(_stochastic, RankHeap, 0.7),
+    "proportional": functools.partial(_stochastic, SumTree, 0.6),
+    "greedy": _greedy,
+    "greedy, current errors": _greedy_current,
+    "oracle": _oracle,
 }
 _INDEPENDENT_OF_MEMORY = ("greedy, current errors", "oracle")
 
 
 def run(representation: str, replay: str, states: int, number: int, *, seed: int, limit: int) -> Result:
-    """Replays until convergence. Runs of the same number have the same memory and initial weights in every replay.
+    """Replays until convergence, or for `limit` updates.
+
+    Runs of the same seed and number have the same memory and initial weights in every replay.
 
     Convergence is checked after every update, or, if the memory is so large that this would take most of the time,
     every thousandth of the memory's size.
-
-    Args:
-        representation: one of `REPRESENTATIONS`.
-        replay: one of `REPLAYS`.
-        states: n.
-        number: of the run.
-        seed: of all runs.
-        limit: the most updates.
 
     Raises:
         ValueError: an unknown representation or replay, fewer than 2 states, or a limit below 1.
@@ -264,11 +212,12 @@ def run(representation: str, replay: str, states: int, number: int, *, seed: int
     learner = QLearner(states, representation, start)
     memory = full_memory(states, start)
     chooser = REPLAYS[replay](memory, learner, draws)
+    pair = next(chooser)
     interval = 1 if replay in _INDEPENDENT_OF_MEMORY else max(1, len(memory) // 1000)
     updates = 0
     while not (converged := learner.loss() < CONVERGED) and updates < limit:
         for _ in range(min(interval, limit - updates)):
-            chooser.learned(learner.update(chooser.draw()))
+            pair = chooser.send(learner.update(pair))
         updates = min(updates + interval, limit)
     return Result(representation, replay, states, number, updates, converged)
 
@@ -284,11 +233,7 @@ def write_results(results: Sequence[Result], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """What `write_results` wrote.
-
-    Raises:
-        ValueError: the file does not exist, or holds something else.
-    """
+    """What `write_results` wrote; raises ValueError if the file does not exist, or holds something else."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))

@@ -72,11 +72,7 @@ def return_at(run: RunCurve, steps: float) -> float:
 
 
 def environment_of(groups: Mapping[str, Sequence[RunCurve]]) -> str:
-    """The one environment of all runs.
-
-    Raises:
-        CurveError: they are of several.
-    """
+    """The environment of all runs; raises CurveError if they are of several."""
     environments = {run.env for runs in groups.values() for run in runs}
     if len(environments) != 1:
         raise CurveError(f"one figure shows one environment, not {sorted(environments)}")

@@ -33,8 +33,7 @@ def define(values: flags.FlagValues) -> None:
 def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
     """`experiment` itself without --draws; with it, Figure 3 by its protocol.
 
-    Raises:
-        SettingsError: flags that do not fit together, or --best_of without all draws finished.
+    Raises SettingsError for flags that do not fit together, and for --best_of without all draws finished.
     """
     if not values.draws:
         if values.best_of is not None:
@@ -88,5 +87,5 @@ def _best_cells(experiment: Experiment, folder: Path, best: int, cells: list[Cel
                     f"--best_of={folder}: {len(ranked)} of {len(draws)} draws of {method.label} in {env} are finished "
                     "there; finish the others first"
                 )
-            kept |= {(draw, env) for draw, _ in ranked[:best]}
+            kept |= {(draw, env) for draw, *_ in ranked[:best]}
     return [cell for cell in cells if (names[cell.method], cell.settings.env) in kept]

@@ -37,11 +37,7 @@ class EvidenceError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class CellEvidence:
-    """What is known of one run.
-
-    Raises:
-        ValueError: a value is of the wrong type, or the name is not that of a folder. Anyone may have written the file.
-    """
+    """What is known of one run; raises ValueError as `Evidence` does, because anyone may have written the file."""
 
     name: str  # its folder under runs/, which exists unless the state is "not begun"
     method: str  # label of its curve or column
@@ -77,17 +73,14 @@ class CellEvidence:
         return int(self.settings["total_steps"])
 
     @property
-    def label(self) -> str:
-        return f"{self.method}, {self.env}, seed {self.seed}"
+    def place(self) -> tuple[str, str, int]:
+        """Method, environment and seed, of which an experiment has one cell."""
+        return self.method, self.env, self.seed
 
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """The content of experiment.json.
-
-    Raises:
-        ValueError: a value is of the wrong type, or a table or figure does not have the name of a file.
-    """
+    """The content of experiment.json; raises ValueError for values of a wrong type, and names that are not of files."""
 
     name: str  # of the script that makes it
     title: str
@@ -135,11 +128,7 @@ def _require_names(names: Iterable[str]) -> None:
 
 
 def read_evidence(folder: Path) -> Evidence | None:
-    """The evidence in `folder`; None without experiment.json.
-
-    Raises:
-        EvidenceError: experiment.json cannot be read.
-    """
+    """The evidence in `folder`; None without experiment.json. Raises EvidenceError if that cannot be read."""
     path = folder / "experiment.json"
     try:
         document = read_json(path)
@@ -154,11 +143,7 @@ def read_evidence(folder: Path) -> Evidence | None:
 
 
 def own_evidence(folder: Path, name: str) -> Evidence | None:
-    """The evidence of the experiment `name` in `folder`; None if there is none yet.
-
-    Raises:
-        EvidenceError: it is another experiment's, or cannot be read.
-    """
+    """`read_evidence`; raises EvidenceError also if it is not of the experiment `name`."""
     known = read_evidence(folder)
     if known is not None and known.name != name:
         raise EvidenceError(f"--output={folder} holds the evidence of {known.name}: choose another")
@@ -166,11 +151,7 @@ def own_evidence(folder: Path, name: str) -> Evidence | None:
 
 
 def require_folder(folder: Path, flag: str = "output") -> None:
-    """Creates the folder that `flag` names if needed, and checks that it is writable.
-
-    Raises:
-        EvidenceError: it is not.
-    """
+    """Creates the folder that `flag` names if needed; raises EvidenceError if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -194,14 +175,14 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
         EvidenceError: names a setting that differs; nothing has changed.
     """
     asked = list(asked)
-    places = {(cell.method, cell.env, cell.seed) for cell in asked}
-    known = [cell for cell in known if cell.steps or (cell.method, cell.env, cell.seed) not in places]
+    places = {cell.place for cell in asked}
+    known = [cell for cell in known if cell.steps or cell.place not in places]
     started = {(cell.method, cell.env): cell for cell in known if cell.steps}
-    names = {(cell.method, cell.env, cell.seed): cell.name for cell in known}
+    names = {cell.place: cell.name for cell in known}
     for cell in asked:
         problem = ""
-        if names.get((cell.method, cell.env, cell.seed), cell.name) != cell.name:
-            problem = f"the same run under other settings: {names[cell.method, cell.env, cell.seed]}"
+        if names.get(cell.place, cell.name) != cell.name:
+            problem = f"the same run under other settings: {names[cell.place]}"
         elif other := started.get((cell.method, cell.env)):
             compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
@@ -232,7 +213,7 @@ def collect(
 
     Args:
         cells: requested or known.
-        sweep_dir: of the sweep; need not exist.
+        sweep_dir: need not exist.
         output: the experiment's folder.
         reasons: why cells were given up, by name.
 
@@ -272,11 +253,7 @@ def collect(
 
 
 def copy_records(run: Path, kept: Path) -> None:
-    """Copies the existing records of a run into the evidence.
-
-    Raises:
-        EvidenceError: there is a link in their place.
-    """
+    """Copies the existing records of a run into the evidence; raises EvidenceError for a link in their place."""
     kept.mkdir(parents=True, exist_ok=True)
     for name in RECORDS:
         if (run / name).is_file():
@@ -289,15 +266,9 @@ def copy_records(run: Path, kept: Path) -> None:
 def describe(
     run: Path, name: str, method: str, state: CellState | None = None, reason: str = "", *, policy: Path | None = None
 ) -> CellEvidence:
-    """The evidence of a cell by its records.
+    """The evidence of a cell by run.json and, if it exists, progress.csv in `run`.
 
-    Args:
-        run: a folder with run.json and, after the first log interval, progress.csv.
-        name: of the cell.
-        method: of the cell.
-        state: None to take it from run.json.
-        reason: why it is not finished.
-        policy: path of its policy, which need not exist.
+    Without `state` it is that of run.json. `policy` need not exist.
 
     Raises:
         EvidenceError: a record cannot be read; it has been set aside.

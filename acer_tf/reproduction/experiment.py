@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from absl.flags import FlagValues
 
+from acer_tf.envs.families import split_id
 from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import Report
@@ -17,37 +18,26 @@ RESULTS = "my_results"  # default folder of results; results/ of the repository 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A figure or table of a paper.
+    """A figure or table of a paper."""
 
-    Attributes:
-        name: of its command and its results.
-        title: of its section on the page of results.
-        summary: what it makes; --help begins with it.
-        examples: flags of its command, as --help shows them.
-        sweep: experiments with the same sweep share their common cells.
-        text: paragraphs: what it reproduces, by what protocol, how it differs.
-        envs: ids of its tasks.
-        methods: by the name that --agents takes.
-        seeds: of a whole reproduction.
-        report: makes tables and figures of the results so far.
-        flags: defines flags of this experiment alone.
-        chosen: the experiment that the flags describe; raises SettingsError for what they cannot mean.
-        keep: which of the cells that the flags describe are run.
-    """
-
-    name: str
-    title: str
-    summary: str
-    examples: tuple[str, ...]
-    sweep: str
-    text: tuple[str, ...]
-    envs: tuple[str, ...]
-    methods: Mapping[str, Method]
-    seeds: int
-    report: Callable[[Outcome], Report]
-    flags: Callable[[FlagValues], None] = lambda values: None
+    name: str  # of its command and its results
+    title: str  # of its section on the page of results
+    summary: str  # what it makes; --help begins with it
+    examples: tuple[str, ...]  # flags of its command, as --help shows them
+    text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, how it differs
+    envs: tuple[str, ...]  # ids of its tasks
+    methods: Mapping[str, Method]  # by the name that --agents takes
+    seeds: int  # of a whole reproduction
+    report: Callable[[Outcome], Report]  # of the results so far
+    flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this experiment alone
+    # The experiment that the flags describe; raises SettingsError for what they cannot mean.
     chosen: Callable[[Experiment, FlagValues], Experiment] = lambda experiment, values: experiment
-    keep: Callable[[list[Cell]], list[Cell]] = list
+    keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
+
+    @property
+    def sweep(self) -> str:
+        """The family of its tasks; experiments of one family share their common cells."""
+        return split_id(self.envs[0])[0]
 
     def usage(self) -> str:
         """The summary, and the examples as commands."""

@@ -106,25 +106,16 @@ def figure1_minatar(preset: str = "baselines") -> dict[str, Method]:
 def minatar_priorities() -> dict[str, Method]:
     """Double DQN and ACER, each with uniform, proportional and rank-based replay."""
     acer = _figure1(_MINATAR_ACER["baselines"], dict.fromkeys(_FIGURE1_FRAMES, MINATAR_STEPS))["replay4_trust"]
-    proportional = {"replay_priority": "proportional"}
-    rank = {
-        "replay_priority": "rank",
-        "priority_exponent": 0.7,
-        "priority_exponent_final": 0.7,
-        "importance_exponent": 0.5,
-    }
-    methods: dict[str, tuple[str, Mapping[str, Any]]] = {
-        "ddqn": ("Double DQN", {**_MINATAR_DQN, "preset": "ddqn_tuned"}),
-        "ddqn_proportional": (
-            "Prioritized Double DQN (proportional)",
-            {**_MINATAR_DQN, "preset": "ddqn_proportional"},
-        ),
-        "ddqn_rank": ("Prioritized Double DQN (rank)", {**_MINATAR_DQN, "preset": "ddqn_rank"}),
-        "acer": (acer.label, acer.settings),
-        "acer_proportional": ("ACER, prioritized trajectories (proportional)", {**acer.settings, **proportional}),
-        "acer_rank": ("ACER, prioritized trajectories (rank)", {**acer.settings, **rank}),
-    }
-    return {name: Method(*method, MINATAR_STEPS) for name, method in methods.items()}
+    rank = {"priority_exponent": 0.7, "priority_exponent_final": 0.7, "importance_exponent": 0.5}
+    found = {"ddqn": Method("Double DQN", {**_MINATAR_DQN, "preset": "ddqn_tuned"}, MINATAR_STEPS)}
+    for kind in ("proportional", "rank"):
+        settings = {**_MINATAR_DQN, "preset": f"ddqn_{kind}"}
+        found[f"ddqn_{kind}"] = Method(f"Prioritized Double DQN ({kind})", settings, MINATAR_STEPS)
+    found["acer"] = acer
+    for kind, exponents in {"proportional": {}, "rank": rank}.items():
+        prioritized = {**acer.settings, "replay_priority": kind, **exponents}
+        found[f"acer_{kind}"] = Method(f"ACER, prioritized trajectories ({kind})", prioritized, MINATAR_STEPS)
+    return found
 
 
 def table_atari49() -> dict[str, Method]:
@@ -163,10 +154,9 @@ def figure3_continuous() -> dict[str, Method]:
 
 
 def figure3_draws(count: int) -> dict[str, Method]:
-    """Figure 3's five methods by the paper's protocol: `count` draws of the learning rate and, with trust region, of δ.
+    """Figure 3's five methods, each with `count` draws of the learning rate and, with trust region, of δ (appendix E).
 
-    The ranges are those of appendix E: the learning rate log-uniform in 10^-4 to 10^-3.3, δ uniform in 0.1 to 2. All
-    methods have the same draws, and a larger `count` adds draws to those of a smaller one.
+    All methods have the same draws, and a larger `count` adds draws to those of a smaller one.
     """
     generator = np.random.default_rng(0)
     drawn = [
@@ -192,13 +182,10 @@ def figure4_ablation() -> dict[str, Method]:
         "no_retrace": ("no Retrace and no Q_opc", {"retrace": False}),
         "no_truncation": ("no truncation and bias correction", {"importance_truncation": math.inf}),
     }
-    return {
-        "acer_continuous": whole,
-        **{
-            name: Method(label, {**whole.settings, **change}, whole.total_steps, label)
-            for name, (label, change) in without.items()
-        },
-    }
+    found = {"acer_continuous": whole}
+    for name, (label, change) in without.items():
+        found[name] = Method(label, {**whole.settings, **change}, whole.total_steps, label)
+    return found
 
 
 def figure5_sensitivity() -> dict[str, Method]:
@@ -208,11 +195,8 @@ def figure5_sensitivity() -> dict[str, Method]:
     for env in CONTROL:
         for point in published_search(env):
             tasks.setdefault((point.learning_rate, point.delta), {})[env] = _REPLAY_STEPS[env]
-    return {
-        f"draw{number}": Method(
-            f"learning rate {rate:.3e}, δ {delta:.4f}",
-            {**whole.settings, "learning_rate": rate, "trust_region_delta": delta},
-            steps,
-        )
-        for number, ((rate, delta), steps) in enumerate(tasks.items())
-    }
+    found = {}
+    for number, ((rate, delta), steps) in enumerate(tasks.items()):
+        settings = {**whole.settings, "learning_rate": rate, "trust_region_delta": delta}
+        found[f"draw{number}"] = Method(f"learning rate {rate:.3e}, δ {delta:.4f}", settings, steps)
+    return found

@@ -16,21 +16,13 @@ _LONGEST_INTERVAL = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A curve or a column.
+    """A curve or a column."""
 
-    Attributes:
-        label: for people, and in the evidence: "ACER, replay 4".
-        settings: flags of `acer_tf train`, without task, seed and length.
-        total_steps: agent steps of a whole run; if given by task, other tasks are not run.
-        published: its name in the published data that it is compared with, if there are any.
-        draws: of a search over settings: what each run sets over `settings`, its seed included.
-    """
-
-    label: str
-    settings: Mapping[str, Any]
-    total_steps: int | Mapping[str, int]
-    published: str = ""
-    draws: tuple[Mapping[str, Any], ...] = ()
+    label: str  # for people, and in the evidence: "ACER, replay 4"
+    settings: Mapping[str, Any]  # flags of `acer_tf train`, without task, seed and length
+    total_steps: int | Mapping[str, int]  # agent steps of a whole run; if given by task, other tasks are not run
+    published: str = ""  # its name in the published data that it is compared with, if there are any
+    draws: tuple[Mapping[str, Any], ...] = ()  # of a search: what each run sets over `settings`, its seed included
 
     def steps(self, env: str) -> int | None:
         """Of a whole run in `env`; None if it is not run there."""
@@ -65,12 +57,7 @@ def make_cells(
 ) -> list[Cell]:
     """Every method in every task: the first seed of all, then the next, so that the first cells say the most.
 
-    Args:
-        methods: by name.
-        envs: ids of the tasks.
-        seeds: their number; they count from 0.
-        total_steps: of every run, instead of its method's.
-        over: settings of every run, over its method's.
+    `total_steps` and the settings `over` are of every run, instead of its method's.
 
     Raises:
         SettingsError: invalid settings.

@@ -14,13 +14,10 @@ class Outcome:
     """The cells of an experiment, and the curves of those that have begun.
 
     Args:
-        methods: of the experiment, by name; every cell is of one of them, or of a draw of one.
-        cells: all of them.
+        methods: of the experiment, by name; every cell is of one of them, or of a draw of one. As an attribute: those
+            with cells, in the experiment's order; of a search, its draws.
+        cells: all of them; `envs` are the ids of their tasks.
         folder: the experiment's, with runs/.
-
-    Attributes:
-        methods: those with cells, by name, in the experiment's order; of a search, its draws.
-        envs: ids of the tasks.
 
     Raises:
         EvidenceError: a curve cannot be read.

@@ -80,16 +80,10 @@ def published_curves(env: str) -> list[PublishedCurve]:
 
 
 def published_ablations(env: str) -> list[PublishedCurve]:
-    """Figure 4: continuous ACER, whole and without one of its parts.
-
-    Args:
-        env: "control/fish", "control/walker2d" or "control/humanoid".
-
-    Returns:
-        The methods "ACER", "no trust region", "no SDN", "no Retrace and no Q_opc", "no truncation and bias correction".
+    """Figure 4: continuous ACER ("ACER"), and without one of its parts ("no trust region", "no SDN", and so on).
 
     Raises:
-        ValueError: Figure 4 does not show `env`.
+        ValueError: `env` is not "control/fish", "control/walker2d" or "control/humanoid".
     """
     file = "acer_paper_figure4.csv"
     rows = _rows_of_task(file, "Figure 4", env)

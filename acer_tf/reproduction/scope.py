@@ -36,8 +36,7 @@ def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
     if name not in EXPERIMENTS:
         return None
     whole = _whole(name)
-    places = ((cell.steps, whole.get((cell.method, cell.env, cell.seed))) for cell in cells if cell.steps)
-    shares = [steps / of for steps, of in places if of]
+    shares = [cell.steps / of for cell in cells if cell.steps and (of := whole.get(cell.place))]
     return Scope(len(shares), len(whole), min(shares, default=0.0), max(shares, default=0.0))
 
 

@@ -35,11 +35,7 @@ def require_protocol(protocol: str) -> None:
 
 @functools.cache
 def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, AtariReference]:
-    """The references of the 57 games ("MsPacman"); those of human starts differ in every game.
-
-    Raises:
-        ValueError: unknown protocol.
-    """
+    """The references of the 57 games ("MsPacman"). Raises ValueError for an unknown protocol."""
     require_protocol(protocol)
     rows = read_table(_FILES[protocol])
     return MappingProxyType({r["game"]: AtariReference(float(r["random"]), float(r["human"])) for r in rows})

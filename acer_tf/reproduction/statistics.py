@@ -1,7 +1,4 @@
-"""Estimates with intervals, by rliable: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice".
-
-`resamples` and `seed` are the bootstrap's.
-"""
+"""Estimates with intervals, by rliable: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice"."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from rliable import library, metrics
 from scipy.stats import trim_mean
 
-RESAMPLES = 2_000  # rliable's default
+RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # of the bootstrap; rliable's default is the first
 
 
 class Estimate(NamedTuple):
@@ -35,7 +32,7 @@ class Band(NamedTuple):
     high: np.ndarray  # [G] float64
 
 
-def interquartile_mean(scores: Sequence[Any] | np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
     """Mean of the middle half of all scores.
 
     Args:
@@ -44,15 +41,15 @@ def interquartile_mean(scores: Sequence[Any] | np.ndarray, *, resamples: int = R
     Raises:
         ValueError: no scores, or one that is not finite.
     """
-    return _estimate((_checked(scores),), metrics.aggregate_iqm, resamples, seed)
+    return _estimate((_checked(scores),), metrics.aggregate_iqm)
 
 
-def median(scores: Sequence[Any] | np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+def median(scores: Sequence[Any] | np.ndarray) -> Estimate:
     """Median over tasks of the mean over runs. Arguments and errors as for `interquartile_mean`."""
-    return _estimate((_checked(scores),), metrics.aggregate_median, resamples, seed)
+    return _estimate((_checked(scores),), metrics.aggregate_median)
 
 
-def interquartile_mean_curve(scores: np.ndarray, *, resamples: int = 1_000, seed: int = 0) -> Band:
+def interquartile_mean_curve(scores: np.ndarray) -> Band:
     """`interquartile_mean` at each of G points, each with its own resamples, as in rliable.
 
     Args:
@@ -67,11 +64,11 @@ def interquartile_mean_curve(scores: np.ndarray, *, resamples: int = 1_000, seed
         # metrics.aggregate_iqm of all points at once.
         return trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0)
 
-    point, (low, high) = _bootstrap(values, iqm, resamples, seed)
+    point, (low, high) = _bootstrap(values, iqm, CURVE_RESAMPLES)
     return Band(point, low, high)
 
 
-def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
     """The probability that a run of method X beats one of Y, mean over tasks; ties count half.
 
     Args:
@@ -85,7 +82,7 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, resamples: int =
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
     # metrics.probability_of_improvement of all pairs at once: thousands of resamples are a matter of seconds.
-    return _estimate(pair, lambda a, b: np.mean((np.sign(a[:, None] - b[None]) + 1) / 2), resamples, seed)
+    return _estimate(pair, lambda a, b: np.mean((np.sign(a[:, None] - b[None]) + 1) / 2))
 
 
 def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
@@ -95,20 +92,18 @@ def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return (float(values.mean()) if len(values) else np.nan), float(error)
 
 
-def _estimate(groups: tuple[np.ndarray, ...], metric: Callable[..., float], resamples: int, seed: int) -> Estimate:
+def _estimate(groups: tuple[np.ndarray, ...], metric: Callable[..., float]) -> Estimate:
     if all(len(values) == 1 for values in groups):
         return Estimate(float(metric(*groups)), np.nan, np.nan)
     values = groups if len(groups) > 1 else groups[0]
-    point, (low, high) = _bootstrap(values, lambda *x: np.array([metric(*x)]), resamples, seed)
+    point, (low, high) = _bootstrap(values, lambda *x: np.array([metric(*x)]), RESAMPLES)
     return Estimate(float(point[0]), float(low[0]), float(high[0]))
 
 
-def _bootstrap(
-    values: np.ndarray | tuple[np.ndarray, ...], metric: Callable[..., np.ndarray], resamples: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _bootstrap(values: Any, metric: Callable[..., np.ndarray], resamples: int) -> tuple[np.ndarray, np.ndarray]:
     # rliable draws from NumPy's global generator, even if it is given a random_state.
     state = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
+    np.random.seed(0)  # noqa: NPY002
     try:
         points, intervals = library.get_interval_estimates({"": values}, metric, reps=resamples)
     finally:

@@ -10,7 +10,6 @@ from acer_tf.reproduction.aggregation import (
     cumulative_maximum,
     final_return,
     final_score,
-    median_over_tasks,
     reached,
     score_at,
     task_scores,
@@ -90,9 +89,3 @@ def test_a_tasks_score_is_the_mean_of_its_seeds_as_far_as_both_have_come():
     assert (reached(runs["a"]), reached(runs["a"], "seconds")) == (100, 10)
     scores = task_scores(runs, np.array([100, 200]), 100, lambda task, score: score * (10 if task == "b" else 1))
     assert scores == pytest.approx(np.array([[3, NAN], [0, 100]]), nan_ok=True)
-
-
-def test_the_median_needs_a_score_of_every_task():
-    scores = np.array([[1, 2, 3], [5, 6, NAN], [3, 4, 5]], float)
-    assert median_over_tasks(scores) == pytest.approx([3, 4, NAN], nan_ok=True)
-    assert np.isnan(median_over_tasks(np.empty((0, 2)))).all()

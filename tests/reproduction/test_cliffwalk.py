@@ -91,16 +91,14 @@ def test_initial_weights_are_normal_with_standard_deviation_a_tenth():
 def test_greedy_replay_takes_what_has_not_been_replayed_then_the_largest_error():
     memory, errors = np.array([0, 1, 2, 3, 4]), [0.1, -0.5, 0.3, 0.0, -0.2]
     replay = REPLAYS["greedy"](memory, None, None)
-    first = []
+    pair, first = next(replay), []
     for _ in range(5):
-        first.append(replay.draw())
-        replay.learned(errors[first[-1]])
+        first.append(pair)
+        pair = replay.send(errors[pair])
     assert sorted(first) == [0, 1, 2, 3, 4]
-    assert replay.draw() == 1
-    replay.learned(0.25)
-    assert replay.draw() == 2
-    replay.learned(0.0)
-    assert replay.draw() == 1
+    assert pair == 1
+    assert replay.send(0.25) == 2
+    assert replay.send(0.0) == 1
 
 
 @pytest.mark.parametrize("representation", ["tabular", "linear"])

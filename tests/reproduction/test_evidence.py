@@ -145,7 +145,7 @@ def test_a_run_is_described_by_its_records(tmp_path):
     assert cell == CellEvidence(
         "name", "ACER", SETTINGS, "finished", 200, 3.0, 2.0, "abc", policy=str(tmp_path / "policy")
     )
-    assert (cell.env, cell.seed, cell.total_steps, cell.label) == ("CartPole-v1", 3, 200, "ACER, CartPole-v1, seed 3")
+    assert (cell.env, cell.seed, cell.total_steps, cell.place) == ("CartPole-v1", 3, 200, ("ACER", "CartPole-v1", 3))
 
 
 def test_a_run_without_a_row_has_begun(tmp_path):

@@ -8,9 +8,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction.plan import Measured, measured, plan
-from acer_tf.reproduction.plan.estimate import START_SECONDS, Run, makespan, rest_of
-from acer_tf.reproduction.plan.measure import bytes_in
+from acer_tf.reproduction.plan import START_SECONDS, Measured, Run, bytes_in, makespan, measured, plan, rest_of
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings

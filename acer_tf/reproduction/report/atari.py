@@ -14,7 +14,7 @@ from acer_tf.reproduction.aggregation import (
     cumulative_maximum,
     equally_long,
     final_score,
-    median_over_tasks,
+    hours_per_run,
     reached,
     task_scores,
 )
@@ -22,12 +22,7 @@ from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.grids import ATARI57, FIGURE1, FRAMES_PER_STEP
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.published_medians import (
-    Figure1Method,
-    dqn_zoo_medians,
-    figure1_by_frames,
-    figure1_by_hours,
-)
+from acer_tf.reproduction.published_medians import Figure1Method, dqn_zoo_medians, figure1_by_frames, figure1_by_hours
 from acer_tf.reproduction.published_scores import published_agents, published_scores
 from acer_tf.reproduction.report.figures import (
     Axes,
@@ -72,23 +67,12 @@ def figure1(outcome: Outcome) -> Report:
         median = medians(runs, "steps")
         frames, highest = FRAMES_PER_STEP * median.points[-1], float(cumulative_maximum(median.values)[-1])
         published = figure1_by_frames()[FIGURE1[name]].at(frames)
-        hours = np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds])
-        rows.append(
-            [
-                *row,
-                median.games,
-                number(frames / 1e6, 1),
-                number(float(median.values[-1])),
-                str(Estimate(highest, *(bound * highest for bound in median.interval))),
-                number(published),
-                difference(highest, published) if median.of_57 else "",
-                number(float(hours), 1),
-            ]
-        )
-    head = (
-        "method, cells finished, median over, frames (M), median, cumulative maximum, published, difference, "
-        "hours per run"
-    )
+        row += [median.games, number(frames / 1e6, 1), number(float(median.values[-1]))]
+        row += [str(Estimate(highest, *(bound * highest for bound in median.interval))), number(published)]
+        row += [difference(highest, published) if median.of_57 else "", number(hours_per_run(runs), 1)]
+        rows.append(row)
+    head = "method, cells finished, median over, frames (M), median, cumulative maximum, published, difference, "
+    head += "hours per run"
     table = Table(
         f"Median over games of the human-normalised {_TRAINING}, at the frames that all games have reached. Published: "
         "the cumulative maximum of the median over 57 games at the same frames, read off the figure; a difference is "
@@ -116,27 +100,21 @@ def table57(outcome: Outcome) -> Report:
     columns = {method.label: _final(outcome, name) for name, method in outcome.methods.items()}
     normalized = {label: _normalized(scores) for label, scores in columns.items()}
     blank = [""] * len(published)
-    raw = [
-        *_per_game(outcome, columns.values(), [p.scores for p in published]),
-        ["frames (M), least", *(_frames(outcome, name) for name in outcome.methods), *blank],
-        ["cells finished", *(outcome.finished(name) for name in outcome.methods), *blank],
-    ]
-    medians = [_median_cell(scores) for scores in (*map(_means, normalized.values()), *theirs)]
+    raw = _per_game(outcome, columns.values(), [p.scores for p in published])
+    raw.append(["frames (M), least", *(_frames(outcome, name) for name in outcome.methods), *blank])
+    raw.append(["cells finished", *(outcome.finished(name) for name in outcome.methods), *blank])
+    human = _per_game(outcome, normalized.values(), theirs)
+    human.append(["median over games", *map(_median_cell, (*map(_means, normalized.values()), *theirs))])
     head = ["game", *columns, *(f"{p.agent} ({p.protocol}, published)" for p in published)]
-    tables = {
-        "table": Table(
-            f"Raw scores per game. Ours: {_TRAINING}, mean ± standard error. Published: by the protocol that the "
-            "column names.",
-            head,
-            raw,
-        ),
-        "normalized": Table(
-            "The same as fractions of human, each by the references of its own protocol; the last row is the median "
-            "over the games in the column.",
-            head,
-            [*_per_game(outcome, normalized.values(), theirs), ["median over games", *medians]],
-        ),
-    }
+    raw_caption = (
+        f"Raw scores per game. Ours: {_TRAINING}, mean ± standard error. Published: by the protocol that the column "
+        "names."
+    )
+    human_caption = (
+        "The same as fractions of human, each by the references of its own protocol; the last row is the median over "
+        "the games in the column."
+    )
+    tables = {"table": Table(raw_caption, head, raw), "normalized": Table(human_caption, head, human)}
     ours = {label: _means(scores) for label, scores in normalized.items() if scores}
     pairs = zip(published, theirs, strict=True)
     no_op = {f"{p.agent} ({p.protocol})": scores for p, scores in pairs if p.protocol == "no-op starts"}
@@ -199,34 +177,25 @@ def table49(outcome: Outcome) -> Report:
 def table1(outcome: Outcome) -> Report:
     """The prioritized-replay paper's Table 1: medians, means, and games won, beside its own of the same games."""
     labels = {name: method.label for name, method in outcome.methods.items()}
-    columns = {name: _means(_normalized(_final(outcome, name))) for name in outcome.methods}
-    theirs = {name: published_scores(method.published, "human starts") for name, method in outcome.methods.items()}
-    same = {
-        name: scores.human_normalized([game for game in columns[name] if game in scores.scores])
-        for name, scores in theirs.items()
-    }
-    whole = {name: scores.human_normalized() for name, scores in theirs.items()}
+    ours, same, whole = {}, {}, {}
+    for name, method in outcome.methods.items():
+        theirs = published_scores(method.published, "human starts")
+        ours[name], whole[name] = _means(_normalized(_final(outcome, name))), theirs.human_normalized()
+        same[name] = {game: score for game, score in whole[name].items() if game in ours[name]}
     rows = []
     for name, label in labels.items():
-        rows.append([label, "ours", outcome.finished(name), _frames(outcome, name), *_summary(name, columns)])
+        rows.append([label, "ours", outcome.finished(name), _frames(outcome, name), *_summary(name, ours)])
         rows.append([label, "published, the same games", "", "200.0", *_summary(name, same)])
         rows.append([label, "published, all games", "", "200.0", *_summary(name, whole)])
     head = ["agent", "whose", "cells finished", "frames (M), least", "games", "median", "mean", "> baseline", "> human"]
-    each = [*columns.values(), *whole.values()]
-    per_game = [[game, *(number(scores.get(game)) for scores in each)] for game in _games(outcome)]
-    tables = {
-        "table": Table(
-            f"Human-normalised scores, 1 is human. Ours: {_TRAINING}, normalised by no-op references. Published: "
-            "evaluations of the best agent from human starts, normalised by their own references.",
-            head,
-            rows,
-        ),
-        "games": Table(
-            "The same by game.",
-            ["game", *(f"{label}, {whose}" for whose in ("ours", "published") for label in labels.values())],
-            per_game,
-        ),
-    }
+    caption = (
+        f"Human-normalised scores, 1 is human. Ours: {_TRAINING}, normalised by no-op references. Published: "
+        "evaluations of the best agent from human starts, normalised by their own references."
+    )
+    columns = {f"{labels[name]}, ours": scores for name, scores in ours.items()}
+    columns |= {f"{labels[name]}, published": scores for name, scores in whole.items()}
+    by_game = Table("The same by game.", ["game", *columns], _per_game(outcome, (), columns.values()))
+    tables = {"table": Table(caption, head, rows), "games": by_game}
     figure, (axes,) = panels(1)
     for place, (name, label) in enumerate(labels.items()):
         if runs := outcome.by_env(name):
@@ -242,8 +211,8 @@ def table1(outcome: Outcome) -> Report:
     axes.set(xlabel="frames (M)", ylabel="median human-normalised score", xlim=(0, limit))
     axes.grid(alpha=0.25)
     axes.legend(fontsize="small")
-    caption = "Median over the games that have begun; dashed: DQN Zoo's, over 57 games, evaluated from no-op starts."
-    return Report(tables, {"figure": Drawing(caption, figure)})
+    drawn = "Median over the games that have begun; dashed: DQN Zoo's, over 57 games, evaluated from no-op starts."
+    return Report(tables, {"figure": Drawing(drawn, figure)})
 
 
 def _summary(name: str, normalized: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -253,15 +222,10 @@ def _summary(name: str, normalized: Mapping[str, Mapping[str, float]]) -> list[s
         return ["0", "", "", "", ""]
     values = list(mine.values())
     baseline = normalized.get(_BASELINES.get(name, ""), {})
-    won = sum(mine[game] > baseline[game] for game in mine if game in baseline)
-    shared = sum(game in baseline for game in mine)
-    return [
-        str(len(mine)),
-        number(float(np.median(values))),
-        number(float(np.mean(values))),
-        f"{won} of {shared}" if shared else "",
-        f"{sum(value > 1 for value in values)}",
-    ]
+    better = [mine[game] > baseline[game] for game in mine if game in baseline]
+    won = f"{sum(better)} of {len(better)}" if better else ""
+    middle, mean = number(float(np.median(values))), number(float(np.mean(values)))
+    return [str(len(mine)), middle, mean, won, str(sum(value > 1 for value in values))]
 
 
 def _frames(outcome: Outcome, name: str) -> str:
@@ -292,8 +256,9 @@ def medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> Medians:
     if atari5.applies(runs):
         estimate = atari5.estimate(list(runs), scores)
         return Medians(points, estimate, f"57 games estimated from {len(runs)}", True, atari5.INTERVAL)
-    whole = len(runs) == len(ATARI57)
-    return Medians(points, median_over_tasks(scores), f"{len(runs)} games", whole, (np.nan, np.nan))
+    # NaN where a game has no score: the median of the others would be another quantity.
+    values, whole = np.median(scores, axis=0), len(runs) == len(ATARI57)
+    return Medians(points, values, f"{len(runs)} games", whole, (np.nan, np.nan))
 
 
 def _draw_medians(axes: Axes, outcome: Outcome, axis: Axis, *, largest: bool) -> None:
@@ -319,9 +284,8 @@ def _draw_medians(axes: Axes, outcome: Outcome, axis: Axis, *, largest: bool) ->
         axes.plot(x, published, **_style(shown), linewidth=1, alpha=0.35)
         end = max(end, float(x[-1]))
     unit = "frames (M)" if axis == "steps" else "hours"
-    axes.set(
-        xlabel=unit, ylabel="median human-normalised score", title="cumulative maximum" if largest else "plain median"
-    )
+    title = "cumulative maximum" if largest else "plain median"
+    axes.set(xlabel=unit, ylabel="median human-normalised score", title=title)
     place_axis(axes, limit, end)
     axes.grid(alpha=0.25)
 

@@ -46,14 +46,12 @@ def _figure(results: Sequence[Result]) -> Figure:
             if not sizes:
                 continue
             updates = [[result.updates for result in groups[replay, states]] for states in sizes]
-            medians = [float(np.median(one)) for one in updates]
+            medians = np.array([np.median(one) for one in updates])
             color = "black" if replay == "uniform" else f"C{colour}"
             panel.fill_between(sizes, [min(u) for u in updates], [max(u) for u in updates], color=color, alpha=0.15)
             panel.plot(sizes, medians, color=color, marker="o", markersize=3, label=replay)
             unfinished = [not all(result.converged for result in groups[replay, states]) for states in sizes]
-            panel.plot(
-                np.array(sizes)[unfinished], np.array(medians)[unfinished], color=color, marker="^", linestyle=""
-            )
+            panel.plot(np.array(sizes)[unfinished], medians[unfinished], color=color, marker="^", linestyle="")
         sizes = sorted({states for _, states in groups})
         memory = [2 ** (states + 1) - 2 for states in sizes]
         panel.plot(sizes, memory, color="0.6", linestyle=":", label="number of transitions")

@@ -15,6 +15,7 @@ from acer_tf.reproduction.methods import Method, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import (
     PublishedCurve,
+    SearchPoint,
     published_ablations,
     published_curves,
     published_search,
@@ -36,13 +37,12 @@ def figure3(outcome: Outcome) -> Report:
     return _curves(outcome, published_curves)
 
 
-def ranked_draws(outcome: Outcome, names: Iterable[str], env: str) -> list[tuple[str, RunCurve]]:
-    """Those of the draws `names` that have begun in `env`, by their return at the steps that all of them have done."""
+def ranked_draws(outcome: Outcome, names: Iterable[str], env: str) -> list[tuple[str, RunCurve, float]]:
+    """Those of the draws `names` that have begun in `env`, best first, with the return at the steps that all have."""
     begun = [(name, runs[0]) for name in names if (runs := outcome.runs(name, env))]
     steps = reached([run for _, run in begun]) if begun else 0.0
-    scores = [final_return(run.until(steps)) for _, run in begun]
-    order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
-    return [begun[place] for place in order]
+    scored = [(name, run, final_return(run.until(steps))) for name, run in begun]
+    return sorted(scored, key=lambda draw: -np.nan_to_num(draw[2], nan=-np.inf))
 
 
 def draws(outcome: Outcome, methods: Mapping[str, Method], best: int) -> Report:
@@ -56,19 +56,17 @@ def draws(outcome: Outcome, methods: Mapping[str, Method], best: int) -> Report:
             found = ranked_draws(outcome, names, env)
             if not found:
                 continue
-            steps = reached([run for _, run in found])
-            scores = [final_return(run.until(steps)) for _, run in found]
-            chosen[env][method.label] = [run for _, run in found[:best]]
+            _, runs, scores = zip(*found, strict=True)
+            steps = reached(runs)
+            chosen[env][method.label] = list(runs[:best])
             spread = float(np.std(scores[:best], ddof=1)) if len(scores[:best]) > 1 else np.nan
             labels = {draw.label for draw in names.values()}
             cells = [cell for cell in outcome.cells if cell.env == env and cell.method in labels]
             finished = sum(cell.state == "finished" for cell in cells)
-            rows.append(
-                [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0),
-                 mean_with_error(float(np.mean(scores[:best])), spread), number(float(np.mean(scores))),
-                 number(curves[method.published].at(steps)), _at_end(curves[method.published])]
-            )  # fmt: skip
-            for (draw, _), score in zip(found, scores, strict=True):
+            row = [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0)]
+            row += [mean_with_error(float(np.mean(scores[:best])), spread), number(float(np.mean(scores)))]
+            rows.append([*row, number(curves[method.published].at(steps)), _at_end(curves[method.published])])
+            for draw, _, score in found:
                 settings = names[draw].settings
                 delta, rate = settings.get("trust_region_delta"), f"{settings['learning_rate']:.3e}"
                 all_rows.append([env, names[draw].label, rate, number(delta, 3), number(steps, 0), number(score)])
@@ -82,12 +80,10 @@ def draws(outcome: Outcome, methods: Mapping[str, Method], best: int) -> Report:
         f"standard deviation of its five best of thirty. {_CAVEAT}"
     )
     every = "Every draw, best first: its learning rate, δ, and return as above."
+    all_draws = Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows)
+    figure = learning_curves(chosen, published_curves, labels=_labels(methods))
     return Report(
-        {
-            "table": Table(caption, head.split(", "), rows),
-            "draws": Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows),
-        },
-        {"figure": Drawing(drawn, learning_curves(chosen, published_curves, labels=_labels(methods)))},
+        {"table": Table(caption, head.split(", "), rows), "draws": all_draws}, {"figure": Drawing(drawn, figure)}
     )
 
 
@@ -129,24 +125,26 @@ def table(outcome: Outcome) -> Report:
     return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})
 
 
+def searched(outcome: Outcome, env: str) -> list[tuple[SearchPoint, str]]:
+    """The paper's settings in `env` that ours have too, and our method's name."""
+    names = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): n for n, m in outcome.methods.items()}
+    points = [(point, names.get((point.learning_rate, point.delta))) for point in published_search(env)]
+    return [(point, name) for point, name in points if name is not None]
+
+
 def figure5(outcome: Outcome) -> Report:
     """The paper's Figures 5 and 6: returns at the learning rates and δ that the paper drew."""
     rows, notes = [], []
     figure, axes = panels(len(outcome.envs))
     colours = matplotlib.colors.Normalize(0.0, 2.0)
-    names = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): n for n, m in outcome.methods.items()}
     for ax, env in zip(axes, outcome.envs, strict=True):
         pairs = []
-        for point in published_search(env):
-            if (point.learning_rate, point.delta) not in names:
-                continue
-            runs = equally_long(outcome.runs(names[point.learning_rate, point.delta], env))
+        for point, name in searched(outcome, env):
+            runs = equally_long(outcome.runs(name, env))
             mean, error = mean_and_error([final_return(run) for run in runs])
             steps = number(reached(runs), 0) if runs else ""
-            rows.append(
-                [env, f"{point.learning_rate:.3e}", number(point.delta), steps, mean_with_error(mean, error),
-                 number(point.score)]
-            )  # fmt: skip
+            ours_and_theirs = mean_with_error(mean, error), number(point.score)
+            rows.append([env, f"{point.learning_rate:.3e}", number(point.delta), steps, *ours_and_theirs])
             pairs.append((point.learning_rate, point.delta, mean, point.score))
         known = np.array([pair for pair in pairs if np.isfinite(pair[2])]).reshape(-1, 4)
         rate, delta, ours, theirs = known.T

@@ -68,7 +68,7 @@ def learning_curves(
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
-        draw_runs(ax, groups, curves, colours, names)
+        _draw_runs(ax, groups, curves, colours, names)
         ax.set_title(_plain((titles or {}).get(env, env)))
         ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1 and len(axes[0].get_legend_handles_labels()[1]) <= MOST_LABELS_INSIDE:
@@ -80,7 +80,7 @@ def learning_curves(
     return figure
 
 
-def draw_runs(
+def _draw_runs(
     axes: Axes,
     groups: Groups,
     published: Sequence[PublishedCurve],
@@ -174,14 +174,9 @@ def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
 
 
 def place_axis(axes: Axes, ours: float, published: float) -> None:
-    """Sets the axis of steps so that all curves are seen, and marks where the published ones end.
+    """Sets the horizontal axis so that all curves are seen, and marks where the published ones end; 0 stands for none.
 
-    The axis is logarithmic if ours end far before the published ones.
-
-    Args:
-        axes: whose horizontal axis is set.
-        ours: the last step of our curves; 0 if there are none.
-        published: the last step of the published ones, likewise.
+    It is logarithmic if ours end far before the published ones.
     """
     if ours and published > _FAR * ours:
         axes.set_xscale("log")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
-from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, reached, score_at
+from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, hours_per_run, reached, score_at
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.data_files import read_table
 from acer_tf.reproduction.outcome import Outcome
@@ -51,12 +51,7 @@ def normalize(env: str, score: float) -> float:
 
 
 def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
-    """Tables and figures of any methods on MinAtar.
-
-    Args:
-        outcome: of the experiment.
-        against: the method that a method is compared with, by name.
-    """
+    """Tables and figures of any methods on MinAtar; `against` names the method that one is compared with."""
     labels = {name: method.label for name, method in outcome.methods.items()}
     rows = []
     for name in outcome.methods:
@@ -66,57 +61,37 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
             continue
         compared = against.get(name, "")
         gain = improvement(outcome, name, compared)
-        rows.append(
-            [
-                *row,
-                f"{scores.shape[1]} of {len(outcome.envs)}",
-                str(len(scores)),
-                f"{_steps(outcome, name):,.0f}",
-                str(interquartile_mean(scores)),
-                str(median(scores)),
-                labels.get(compared, ""),
-                "" if gain is None else str(gain),
-                number(float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))),
-            ]
-        )
+        row += [f"{scores.shape[1]} of {len(outcome.envs)}", str(len(scores)), f"{_steps(outcome, name):,.0f}"]
+        row += [str(interquartile_mean(scores)), str(median(scores)), labels.get(compared, "")]
+        rows.append([*row, "" if gain is None else str(gain), number(hours_per_run(runs))])
     head = (
         "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; median [95 %]; "
         "compared with; probability of improvement [95 %]; hours per run"
     )
     shown = "mean of the games that ended in the last 100,000 steps, by the policy that explores"
-    tables = {
-        "table": Table(
-            f"Normalised training score ({shown}): 0 is random play, 1 is ACER with replay 4 and trust region at 1M "
-            "steps. Interquartile mean over games and seeds, with rliable's stratified bootstrap; the probability that "
-            "a run beats one of the method that it is compared with, mean over games.",
-            head.split("; "),
-            rows,
-        ),
-        "games": Table(
-            f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %].",
-            ["game", "random", *labels.values()],
-            [_game_row(outcome, env) for env in outcome.envs],
-        ),
-    }
+    caption = (
+        f"Normalised training score ({shown}): 0 is random play, 1 is ACER with replay 4 and trust region at 1M steps. "
+        "Interquartile mean over games and seeds, with rliable's stratified bootstrap; the probability that a run "
+        "beats one of the method that it is compared with, mean over games."
+    )
+    by_game = f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %]."
+    game_rows = [_game_row(outcome, env) for env in outcome.envs]
     figure, axes = panels(2, columns=2, width=6.0, height=4.5)
     _draw_means(axes[0], outcome, "steps")
     _draw_means(axes[1], outcome, "seconds")
     shared_legend(figure, axes)
-    return Report(
-        tables,
-        {
-            "figure": Drawing(
-                "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far "
-                "as all runs of a method have come: against steps, and hours of the machine that ran them. Dotted: "
-                "without trust region.",
-                figure,
-            ),
-            "games": Drawing(
-                "Training curves by game, means over seeds with standard errors.",
-                learning_curves(outcome.by_label(), lambda env: []),
-            ),
-        },
+    drawn = (
+        "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
+        "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
+        "region."
     )
+    curves = learning_curves(outcome.by_label(), lambda env: [])
+    tables = {
+        "table": Table(caption, head.split("; "), rows),
+        "games": Table(by_game, ["game", "random", *labels.values()], game_rows),
+    }
+    by_game_drawn = Drawing("Training curves by game, means over seeds with standard errors.", curves)
+    return Report(tables, {"figure": Drawing(drawn, figure), "games": by_game_drawn})
 
 
 def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:

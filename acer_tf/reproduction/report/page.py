@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import dataclasses
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import jinja2
+import numpy as np
 
 from acer_tf.files import write_whole
-from acer_tf.reproduction.evidence import (
-    CellEvidence,
-    CellState,
-    Evidence,
-    EvidenceError,
-    read_evidence,
-)
-from acer_tf.reproduction.report.page_curves import page_curves
+from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
+from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, EvidenceError, read_evidence
+from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.scope import scope
 from acer_tf.training.records import RECORDS
 
@@ -36,86 +31,13 @@ from acer_tf.training.records import RECORDS
 _ORDER: tuple[CellState, ...] = ("failed", "interrupted", "not begun", "finished")
 _NONE = "–"
 _MARK = b'<meta name="generator" content="acer_tf">'
+_POINTS = 60  # of a curve: more than its pixels can show would make the page heavy
 _NUMBER = frozenset("0123456789.,;+-−–±×%()[] eE")
 
 
 class Link(NamedTuple):
     text: str
     href: str  # percent-encoded, relative to the page
-
-
-class Commit(NamedTuple):
-    full: str
-    short: str
-    changes: bool  # whether the code differed from it
-
-
-class Column(NamedTuple):
-    head: str
-    numeric: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class FigureView:
-    caption: str
-    alt: str
-    image: str | None  # href; None if the file is missing
-    links: list[Link]
-    missing: list[str]  # names of missing files
-
-
-@dataclasses.dataclass(frozen=True)
-class TableView:
-    caption: str
-    columns: list[Column]
-    rows: list[list[str]]
-    links: list[Link]
-    missing: list[str]
-    problem: str  # why its file cannot be shown
-
-
-@dataclasses.dataclass(frozen=True)
-class CellView:
-    cell: CellEvidence
-    progress: str
-    hours: str
-    mean_return: str
-    commit: Commit | None
-    links: list[Link]  # to its records, and to its policy if that can be linked
-    place: str  # of its policy, if that cannot be linked
-
-
-@dataclasses.dataclass(frozen=True)
-class SectionView:
-    """One folder on the page; without evidence, only its title, path and error are shown."""
-
-    anchor: str
-    path: str
-    title: str
-    error: str = ""
-    evidence: Evidence | None = None
-    finished: int = 0
-    unfinished: str = ""  # "1 failed, 2 not begun"; empty if all are finished
-    steps: int = 0
-    commits: Sequence[Commit] = ()
-    figures: Sequence[FigureView] = ()
-    tables: Sequence[TableView] = ()
-    videos: Sequence[Link] = ()
-    animations: Sequence[Link] = ()
-    cells: Sequence[CellView] = ()
-    scope: str = ""  # how much of the paper's runs these are
-    curves: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see page_curves
-
-
-@dataclasses.dataclass(frozen=True)
-class PolicyView:
-    """A policy in <results>/policies, by its evaluation <name>.json."""
-
-    name: str
-    env: str
-    score: str
-    links: list[Link]
-    video: str | None  # href
 
 
 def require_page(results: Path) -> None:
@@ -153,7 +75,7 @@ def write_page(results: Path) -> Path:
     shown = environment.get_template("page.html").render(
         sections=sections,
         verdicts=verdicts,
-        anchors={section.path: section.anchor for section in sections},
+        anchors={section["path"]: section["anchor"] for section in sections},
         policies=_policies(results / "policies", results),
     )
     page = results / "index.html"
@@ -161,51 +83,47 @@ def write_page(results: Path) -> Path:
     return page
 
 
-def _section(folder: Path, results: Path) -> SectionView:
+def _section(folder: Path, results: Path) -> dict[str, Any]:
+    """One folder on the page; if there is an error, only that, its title and its path are shown."""
     path = folder.relative_to(results).as_posix()
-    anchor = quote(os.fsencode(path))
+    section = {"anchor": quote(os.fsencode(path)), "path": path, "title": path}
     if not _is_shown(folder / "experiment.json", results):
-        return SectionView(anchor, path, title=path, error="experiment.json is not a file in this folder")
+        return section | {"error": "experiment.json is not a file in this folder"}
     try:
         evidence = read_evidence(folder)
     except EvidenceError as error:
-        return SectionView(anchor, path, title=path, error=str(error).replace(f"{folder}/", ""))
+        return section | {"error": str(error).replace(f"{folder}/", "")}
     if evidence is None:
-        return SectionView(anchor, path, title=path, error="experiment.json was removed meanwhile")
+        return section | {"error": "experiment.json was removed meanwhile"}
     cells = sorted(evidence.cells, key=lambda cell: _ORDER.index(cell.state))
     counts = Counter(cell.state for cell in cells)
-    commits = dict.fromkeys(cell.commit for cell in evidence.cells if cell.commit)
-    return SectionView(
-        anchor,
-        path,
-        evidence.title,
-        evidence=evidence,
-        finished=counts["finished"],
-        unfinished=", ".join(f"{counts[state]} {state}" for state in _ORDER[:-1] if counts[state]),
-        steps=sum(cell.steps for cell in cells),
-        commits=[_commit(commit) for commit in commits],
-        figures=[_figure(name, caption, evidence, folder, results) for name, caption in evidence.figures.items()],
-        tables=[_table(name, caption, folder, results) for name, caption in evidence.tables.items()],
-        videos=_media(folder, results, {".mp4", ".webm"}),
-        animations=_media(folder, results, {".gif"}),
-        cells=[_cell(cell, folder, results) for cell in cells],
-        scope=str(scope(evidence.name, evidence.cells) or ""),
-        curves=page_curves(evidence, folder),
-    )
+    return section | {
+        "title": evidence.title,
+        "error": "",
+        "evidence": evidence,
+        "finished": counts["finished"],
+        "unfinished": ", ".join(f"{counts[state]} {state}" for state in _ORDER[:-1] if counts[state]),
+        "steps": sum(cell.steps for cell in cells),
+        "commits": list(dict.fromkeys(cell.commit for cell in evidence.cells if cell.commit)),
+        "figures": [_figure(name, caption, evidence, folder, results) for name, caption in evidence.figures.items()],
+        "tables": [_table(name, caption, folder, results) for name, caption in evidence.tables.items()],
+        "videos": _media(folder, results, {".mp4", ".webm"}),
+        "animations": _media(folder, results, {".gif"}),
+        "cells": [_cell(cell, folder, results) for cell in cells],
+        "scope": str(scope(evidence.name, evidence.cells) or ""),
+        "curves": _curves(evidence, folder),
+    }
 
 
-def _with_own_titles(sections: Sequence[SectionView]) -> list[SectionView]:
+def _with_own_titles(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same; titles that several have are told apart by their folders."""
-    counts = Counter(section.title for section in sections)
-    return [
-        dataclasses.replace(section, title=f"{section.title} ({section.path})")
-        if counts[section.title] > 1
-        else section
-        for section in sections
-    ]
+    counts = Counter(section["title"] for section in sections)
+    shared = [section for section in sections if counts[section["title"]] > 1]
+    return [s | {"title": f"{s['title']} ({s['path']})"} if s in shared else s for s in sections]
 
 
-def _policies(folder: Path, results: Path) -> list[PolicyView]:
+def _policies(folder: Path, results: Path) -> list[dict[str, Any]]:
+    """The policies in a folder, by their evaluations <name>.json."""
     found = []
     for path in sorted(folder.glob("*.json")):
         if not _is_shown(path, results):
@@ -220,18 +138,19 @@ def _policies(folder: Path, results: Path) -> list[PolicyView]:
         links = [Link(path.name, _href(path, results))]
         if model.is_dir() and _is_shown(model / "saved_model.pb", results):
             links.append(Link("SavedModel", _href(model, results) + "/"))
-        video_href = _href(video, results) if video.exists() and _is_shown(video, results) else None
-        found.append(PolicyView(path.stem, str(env), score, links, video_href))
+        film = _href(video, results) if _is_shown(video, results) else None
+        found.append({"name": path.stem, "env": env, "score": score, "links": links, "video": film})
     return found
 
 
-def _figure(name: str, caption: str, evidence: Evidence, folder: Path, results: Path) -> FigureView:
+def _figure(name: str, caption: str, evidence: Evidence, folder: Path, results: Path) -> dict[str, Any]:
     links, missing = _files(folder, name, (".png", ".svg"), results)
     image = next((link.href for link in links if link.text.endswith(".png")), None)
-    return FigureView(caption, f"{evidence.title}: {caption or name}", image, links, missing)
+    alt = f"{evidence.title}: {caption or name}"
+    return {"caption": caption, "alt": alt, "image": image, "links": links, "missing": missing}
 
 
-def _table(name: str, caption: str, folder: Path, results: Path) -> TableView:
+def _table(name: str, caption: str, folder: Path, results: Path) -> dict[str, Any]:
     links, missing = _files(folder, name, (".csv", ".md"), results)
     head: list[str] = []
     rows: list[list[str]] = []
@@ -245,37 +164,29 @@ def _table(name: str, caption: str, folder: Path, results: Path) -> TableView:
             raise ValueError(f"row {uneven[0]} does not have the {len(head)} cells of the head")
     except (OSError, ValueError, csv.Error) as error:
         head, rows, problem = [], [], f"{source.name} cannot be read: {error}"
-    columns = [Column(text, _mostly_numbers([row[i] for row in rows])) for i, text in enumerate(head)]
-    return TableView(caption, columns, rows, links, missing, problem)
+    columns = [{"head": text, "numeric": _mostly_numbers(row[i] for row in rows)} for i, text in enumerate(head)]
+    table = {"caption": caption, "columns": columns, "rows": rows, "links": links, "missing": missing}
+    return table | {"problem": problem}
 
 
-def _cell(cell: CellEvidence, folder: Path, results: Path) -> CellView:
+def _cell(cell: CellEvidence, folder: Path, results: Path) -> dict[str, Any]:
     records = [folder / "runs" / cell.name / record for record in RECORDS]
     percent = f" ({100 * cell.steps // cell.total_steps} %)" if cell.total_steps else ""
     policy = _policy(cell.policy, folder, results) if cell.policy else None
     known = cell.mean_return is not None and math.isfinite(cell.mean_return)
-    return CellView(
-        cell,
-        progress=f"{cell.steps:,} / {cell.total_steps:,}{percent}",
-        hours=f"{cell.seconds / 3600:,.2f}" if cell.steps else _NONE,
-        mean_return=f"{cell.mean_return:,.2f}" if known else _NONE,
-        commit=_commit(cell.commit) if cell.commit else None,
-        links=[Link(p.name, _href(p, results)) for p in records if _is_shown(p, results)]
-        + ([policy] if policy else []),
-        place=cell.policy if cell.policy and not policy else "",
-    )
-
-
-def _commit(text: str) -> Commit:
-    commit, _, changes = text.partition("+")
-    return Commit(text, commit[:7], bool(changes))
+    links = [Link(path.name, _href(path, results)) for path in records if _is_shown(path, results)]
+    return {
+        "cell": cell,
+        "progress": f"{cell.steps:,} / {cell.total_steps:,}{percent}",
+        "hours": f"{cell.seconds / 3600:,.2f}" if cell.steps else _NONE,
+        "mean_return": f"{cell.mean_return:,.2f}" if known else _NONE,
+        "links": [*links, policy] if policy else links,
+        "place": cell.policy if cell.policy and not policy else "",  # of a policy that cannot be linked
+    }
 
 
 def _policy(text: str, folder: Path, results: Path) -> Link | None:
-    """A link to the policy at `text`, which is relative to the working folder or to the experiment's.
-
-    None if it does not exist, or lies outside `results`, which may be published alone.
-    """
+    """A link to the policy at `text`, by the working or the experiment's folder; None if it is not in `results`."""
     inside = results.resolve()
     for start in (Path.cwd(), folder.resolve()):
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a name that cannot be, or links in a circle
@@ -316,8 +227,49 @@ def _href(path: Path, results: Path) -> str:
     return quote(os.fsencode(path.relative_to(results)))
 
 
-def _mostly_numbers(texts: Sequence[str]) -> bool:
+def _mostly_numbers(texts: Iterable[str]) -> bool:
     """Whether more than half of a column's cells are numbers, perhaps with errors or intervals."""
     given = [text for text in texts if text.strip()]
     numbers = [text for text in given if set(text) <= _NUMBER and any(c.isdigit() for c in text)]
     return 2 * len(numbers) > len(given)
+
+
+def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """By task, a curve per method with the range over its seeds; the published ones come last, with 0 seeds."""
+    runs: dict[str, dict[str, list[RunCurve]]] = {}
+    for cell in evidence.cells:
+        place = folder / "runs" / cell.name
+        # What a link leads to elsewhere is not shown.
+        if cell.steps and (place / "progress.csv").resolve().is_relative_to(folder.resolve()):
+            try:
+                run = read_run(place)
+            except CurveError:
+                continue  # the cells say so
+            runs.setdefault(cell.env, {}).setdefault(cell.method, []).append(run)
+    found = {}
+    for env, by_method in runs.items():
+        ours = [_ours(label, of) for label, of in by_method.items()]
+        found[env] = [*filter(None, ours), *map(_published, published_curves(env))]
+    return found
+
+
+def _ours(label: str, runs: Sequence[RunCurve]) -> dict[str, Any] | None:
+    known = [(run.steps[ended], run.mean_return[ended]) for run in runs if (ended := ~np.isnan(run.mean_return)).any()]
+    if not known:
+        return None
+    steps = np.linspace(max(x[0] for x, _ in known), min(x[-1] for x, _ in known), _POINTS)
+    values = np.array([np.interp(steps, x, y) for x, y in known])
+    return _curve(label, label, len(known), steps, values.mean(0), values.min(0), values.max(0))
+
+
+def _published(curve: PublishedCurve) -> dict[str, Any]:
+    places = np.unique(np.linspace(0, len(curve.steps) - 1, _POINTS).astype(int))
+    columns = (values[places] for values in (curve.steps, curve.mean, curve.low, curve.high))
+    return _curve(curve.label, curve.method, 0, *columns)
+
+
+def _curve(label: str, method: str, seeds: int, *columns: np.ndarray) -> dict[str, Any]:
+    known = np.isfinite(columns).all(axis=0)  # JSON has no NaN
+    numbers = ([float(f"{value:.4g}") for value in column[known]] for column in columns)
+    of_curve = zip(("x", "y", "low", "high"), numbers, strict=True)
+    return {"label": label, "method": method, "seeds": seeds, **dict(of_curve)}

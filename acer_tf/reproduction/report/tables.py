@@ -12,17 +12,11 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Text by cell.
+    """Text by cell."""
 
-    Attributes:
-        caption: with units and protocol.
-        head: names of the columns.
-        rows: as long as the head.
-    """
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    caption: str  # with units and protocol
+    head: Sequence[str]  # names of the columns
+    rows: Sequence[Sequence[str]]  # each as long as the head
 
     def __post_init__(self) -> None:
         for row in self.rows:

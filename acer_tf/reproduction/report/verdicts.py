@@ -23,15 +23,15 @@ from acer_tf.reproduction.evidence import EvidenceError, read_evidence
 from acer_tf.reproduction.grids import FIGURE1, FRAMES_PER_STEP, figure3_continuous
 from acer_tf.reproduction.methods import names_by_label
 from acer_tf.reproduction.outcome import Outcome
-from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves, published_search
+from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves
 from acer_tf.reproduction.published_medians import figure1_by_frames
 from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.report import atari, minatar
+from acer_tf.reproduction.report import atari, control, minatar
 from acer_tf.reproduction.report.tables import Table, number
 from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.statistics import Estimate, interquartile_mean
 
-_RATIOS = (0, 1, 4, 8)
+_TRUST = tuple(f"replay{ratio}_trust" for ratio in (0, 1, 4, 8))
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
 _BEGUN = 0.1  # of a published curve's whole rise: before that a run that learns nothing may lie on it
 _Updates = dict[tuple[str, int, str], list[int]]  # of the Blind Cliffwalk, by representation, states and replay
@@ -41,8 +41,69 @@ class Finding(NamedTuple):
     """What records say of a claim."""
 
     holds: bool | None  # None: they do not decide it
-    ours: str
-    theirs: str
+    ours: str = ""
+    theirs: str = ""
+
+
+class Records(NamedTuple):
+    """What was run of a claim."""
+
+    content: Any  # for its judge
+    share: str  # of the paper's runs
+    whole: bool = False  # whether these are all
+
+
+def _begun(folder: Path) -> tuple[str, Outcome] | None:
+    """The experiment of a folder, and those of its runs that have begun; None without any."""
+    if (evidence := read_evidence(folder)) is None:
+        return None
+    if evidence.name not in EXPERIMENTS:
+        raise EvidenceError(f"{folder} holds the evidence of {evidence.name}, not of a figure or table: move it away")
+    methods = EXPERIMENTS[evidence.name].methods
+    # Of a search, whose runs have other labels, nothing is judged here.
+    cells = [cell for cell in evidence.cells if cell.steps and cell.method in names_by_label(methods)]
+    return (evidence.name, Outcome(methods, cells, folder)) if cells else None
+
+
+def _of_paper(folder: Path) -> Records | None:
+    """Runs of the paper's own design."""
+    if not (begun := _begun(folder)):
+        return None
+    name, outcome = begun
+    found = scope(name, outcome.cells)
+    return Records(outcome, str(found), found is not None and found.is_whole)
+
+
+def _on_minatar(folder: Path) -> Records | None:
+    """Runs of the paper's design on other games."""
+    if not (begun := _begun(folder)):
+        return None
+    _, outcome = begun
+    seeds, steps = len({cell.seed for cell in outcome.cells}), max(cell.steps for cell in outcome.cells)
+    games = f"{len(outcome.envs)} MinAtar games, {seeds} seeds, {steps / 1e6:.1f}M steps"
+    return Records(outcome, f"none of it on Atari; {games}")
+
+
+def _longest_run(folder: Path) -> Records | None:
+    """The longest run, in an environment of which a curve was published."""
+    evidence = read_evidence(folder)
+    if evidence is None or not (cells := [cell for cell in evidence.cells if cell.steps]):
+        return None
+    run = read_run(folder / "runs" / max(cells, key=lambda cell: cell.steps).name)
+    (curve, *_) = published_curves(run.env)
+    return Records(run, f"one run, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps")
+
+
+def _cliffwalk(folder: Path) -> Records | None:
+    """The updates that each run took."""
+    if not (folder / "results.csv").exists():
+        return None
+    groups: _Updates = {}
+    for result in read_results(folder / "results.csv"):
+        groups.setdefault((result.representation, result.states, result.replay), []).append(result.updates)
+    sizes, runs = {size for _, size, _ in groups}, min(map(len, groups.values()))
+    share = f"{min(sizes)} to {max(sizes)} states of 2 to 16, {runs} of 10 runs"
+    return Records(groups, share, sizes >= set(range(2, 17)) and runs >= 10)
 
 
 class Claim(NamedTuple):
@@ -51,8 +112,8 @@ class Claim(NamedTuple):
     source: str  # paper, and figure or table
     text: str
     folder: str  # of its records, in the folder of results
-    judge: Callable[[Any], Finding]  # given what `read` returns
-    read: Callable[[Path], tuple[Any, str, bool] | None]  # records, what was run, whether that is all; None: nothing
+    judge: Callable[[Any], Finding]  # given the content of its records
+    read: Callable[[Path], Records | None] = _of_paper
 
 
 def verdict(finding: Finding | None, whole: bool) -> str:
@@ -65,18 +126,15 @@ def verdict(finding: Finding | None, whole: bool) -> str:
 
 
 def verdicts(results: Path) -> Table:
-    """The table of all claims.
-
-    Raises:
-        EvidenceError, CurveError, OSError: a record cannot be read.
-    """
+    """The table of all claims. Raises EvidenceError, CurveError or OSError if a record cannot be read."""
     rows = []
     for claim in CLAIMS:
-        found = claim.read(results / claim.folder)
-        records, share, whole = found or (None, "none of it", False)
-        finding = claim.judge(records) if found else None
-        shown = (share, finding.ours, finding.theirs, claim.folder) if finding else (share, "", "", "")
-        rows.append([claim.source, claim.text, verdict(finding, whole), *shown])
+        if records := claim.read(results / claim.folder):
+            finding = claim.judge(records.content)
+            shown = [verdict(finding, records.whole), records.share, finding.ours, finding.theirs, claim.folder]
+        else:
+            shown = [verdict(None, False), "none of it", "", "", ""]
+        rows.append([claim.source, claim.text, *shown])
     head = ["source", "claim", "verdict", "what was run", "ours", "the paper's", "records"]
     return Table(
         "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
@@ -86,100 +144,36 @@ def verdicts(results: Path) -> Table:
     )
 
 
-def _begun(folder: Path) -> tuple[str, Outcome] | None:
-    """The experiment of a folder, and those of its runs that have begun; None without any."""
-    evidence = read_evidence(folder)
-    if evidence is None:
-        return None
-    if evidence.name not in EXPERIMENTS:
-        raise EvidenceError(f"{folder} holds the evidence of {evidence.name}, not of a figure or table: move it away")
-    methods = EXPERIMENTS[evidence.name].methods
-    # Of a search, whose runs have other labels, nothing is judged here.
-    cells = [cell for cell in evidence.cells if cell.steps and cell.method in names_by_label(methods)]
-    return (evidence.name, Outcome(methods, cells, folder)) if cells else None
-
-
-def _of_paper(folder: Path) -> tuple[Outcome, str, bool] | None:
-    """Runs of the paper's own design."""
-    if not (begun := _begun(folder)):
-        return None
-    name, outcome = begun
-    found = scope(name, outcome.cells)
-    return outcome, str(found), found is not None and found.is_whole
-
-
-def _on_minatar(folder: Path) -> tuple[Outcome, str, bool] | None:
-    """Runs of the paper's design on other games."""
-    if not (begun := _begun(folder)):
-        return None
-    _, outcome = begun
-    seeds, steps = len({cell.seed for cell in outcome.cells}), max(cell.steps for cell in outcome.cells)
-    games = f"{len(outcome.envs)} MinAtar games, {seeds} seeds, {steps / 1e6:.1f}M steps"
-    return outcome, f"none of it on Atari; {games}", False
-
-
-def _longest_run(folder: Path) -> tuple[RunCurve, str, bool] | None:
-    """The longest run, in an environment of which a curve was published."""
-    evidence = read_evidence(folder)
-    if evidence is None or not (cells := [cell for cell in evidence.cells if cell.steps]):
-        return None
-    run = read_run(folder / "runs" / max(cells, key=lambda cell: cell.steps).name)
-    (curve, *_) = published_curves(run.env)
-    return run, f"one run, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps", False
-
-
-def _cliffwalk(folder: Path) -> tuple[_Updates, str, bool] | None:
-    """The updates that each run took."""
-    if not (folder / "results.csv").exists():
-        return None
-    groups: _Updates = {}
-    for result in read_results(folder / "results.csv"):
-        groups.setdefault((result.representation, result.states, result.replay), []).append(result.updates)
-    sizes, runs = {size for _, size, _ in groups}, min(map(len, groups.values()))
-    share = f"{min(sizes)} to {max(sizes)} states of 2 to 16, {runs} of 10 runs"
-    return groups, share, sizes >= set(range(2, 17)) and runs >= 10
-
-
 def _more_replay(outcome: Outcome) -> Finding:
-    names = [f"replay{ratio}_trust" for ratio in _RATIOS if outcome.by_env(f"replay{ratio}_trust")]
+    names = [name for name in _TRUST if outcome.by_env(name)]
     if len(names) < 2:
-        return Finding(None, "", "")
+        return Finding(None)
     medians = [atari.medians(outcome.by_env(name), "steps") for name in names]
     steps = min(float(median.points[-1]) for median in medians)
     ours = [float(np.interp(steps, median.points, cumulative_maximum(median.values))) for median in medians]
-    theirs = [figure1_by_frames()[FIGURE1[name]].at(FRAMES_PER_STEP * steps) for name in names]
-    ratios = ", ".join(str(FIGURE1[name].replay_ratio) for name in names)
-    where = f"{medians[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {ratios}"
+    theirs = [_published(name, FRAMES_PER_STEP * steps) for name in names]
+    where = f"{medians[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {_ratios(names)}"
     return Finding(bool((np.diff(ours) > 0).all()), f"{_list(ours)} ({where})", _list(theirs))
 
 
 def _more_replay_minatar(outcome: Outcome) -> Finding:
-    finals = {ratio: minatar.finals(outcome, f"replay{ratio}_trust") for ratio in _RATIOS}
-    known = [ratio for ratio, scores in finals.items() if scores.size]
-    gains = [
-        minatar.improvement(outcome, f"replay{more}_trust", f"replay{less}_trust")
-        for less, more in itertools.pairwise(known)
-    ]
-    ours = _list([interquartile_mean(finals[ratio]).value for ratio in known])
-    theirs = [figure1_by_frames()[FIGURE1[f"replay{ratio}_trust"]].at(100e6) for ratio in known]
-    ratios = ", ".join(map(str, known))
-    return Finding(
-        _all_above_half(gains),
-        f"{ours} (interquartile means, ratios {ratios})",
-        f"{_list(theirs)} on Atari at 100M frames",
-    )
+    finals = {name: minatar.finals(outcome, name) for name in _TRUST}
+    known = [name for name, scores in finals.items() if scores.size]
+    gains = [minatar.improvement(outcome, more, less) for less, more in itertools.pairwise(known)]
+    ours = _list([interquartile_mean(finals[name]).value for name in known])
+    theirs = _list([_published(name, 100e6) for name in known])
+    ratios = f"(interquartile means, ratios {_ratios(known)})"
+    return Finding(_all_above_half(gains), f"{ours} {ratios}", f"{theirs} on Atari at 100M frames")
 
 
-def _trust_region_minatar(outcome: Outcome) -> Finding:
-    found = {ratio: minatar.improvement(outcome, f"replay{ratio}_trust", f"replay{ratio}") for ratio in _RATIOS}
-    gains = {ratio: gain for ratio, gain in found.items() if gain is not None}
+def _trust_minatar(outcome: Outcome) -> Finding:
+    pairs = [(name, name.removesuffix("_trust")) for name in _TRUST]
+    found = {pair: minatar.improvement(outcome, *pair) for pair in pairs}
+    gains = {pair: gain for pair, gain in found.items() if gain is not None}
     if len(gains) < 2:
-        return Finding(None, "", "")
+        return Finding(None)
     first, *_, last = gains.values()
-    published = figure1_by_frames()
-    theirs = [
-        published[FIGURE1[f"replay{r}_trust"]].at(150e6) / published[FIGURE1[f"replay{r}"]].at(150e6) for r in gains
-    ]
+    theirs = [_published(with_it, 150e6) / _published(without, 150e6) for with_it, without in gains]
     apart = last.low > first.high or last.high < first.low
     return Finding(
         last.low > first.high if apart else None,
@@ -198,7 +192,7 @@ def _acer_leads(outcome: Outcome) -> Finding:
     )
 
 
-def _trust_region_control(outcome: Outcome) -> Finding:
+def _trust_control(outcome: Outcome) -> Finding:
     ours, theirs = [], []
     for env, name in itertools.product(outcome.envs, ("tis", "a3c")):
         published = _at_end(published_curves(env))
@@ -220,15 +214,14 @@ def _every_part(outcome: Outcome) -> Finding:
 
 
 def _settings_matter(outcome: Outcome) -> Finding:
-    names = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): n for n, m in outcome.methods.items()}
     pairs = [
         (_final(outcome, name, env), point.score)
         for env in outcome.envs
-        for point in published_search(env)
-        if (name := names.get((point.learning_rate, point.delta))) and outcome.runs(name, env)
+        for point, name in control.searched(outcome, env)
+        if outcome.runs(name, env)
     ]
     if len(pairs) < 3:
-        return Finding(None, "", "")
+        return Finding(None)
     found = spearmanr(*zip(*pairs, strict=True))
     holds = None if found.pvalue > 0.05 else bool(found.statistic > 0)
     return Finding(holds, f"rank correlation with the paper's returns {found.statistic:+.2f}", "")
@@ -248,7 +241,7 @@ def _table6(outcome: Outcome) -> Finding:
     published = published_scores("ACER", "training")
     envs = [env for env in outcome.by_env("acer") if env.removeprefix("atari/") in published.scores]
     if not envs:
-        return Finding(None, "", "")
+        return Finding(None)
     ours, theirs = _normalized(outcome, "acer", envs), published.median(env.removeprefix("atari/") for env in envs)
     holds = abs(ours - theirs) < _CLOSE if len(envs) == len(published.scores) else None
     return Finding(holds, f"median {ours:.2f} over {len(envs)} games", f"{theirs:.2f} over the same")
@@ -258,7 +251,7 @@ def _table1(outcome: Outcome) -> Finding:
     names = [name for name in ("ddqn_tuned", "ddqn_rank", "ddqn_proportional") if outcome.by_env(name)]
     games = [env for env in outcome.envs if all(outcome.runs(name, env) for name in names)]
     if "ddqn_tuned" not in names or len(names) < 2 or not games:
-        return Finding(None, "", "")
+        return Finding(None)
     uniform, *prioritized = ours = [_normalized(outcome, name, games) for name in names]
     labels = ", ".join(outcome.methods[name].label for name in names)
     theirs = [published_scores(outcome.methods[name].published, "human starts").median() for name in names]
@@ -301,6 +294,15 @@ def _order(updates: _Updates) -> Finding:
     return Finding(bool(holds), f"{shown} ({', '.join(names)})", "no numbers; the same by its figure")
 
 
+def _published(name: str, frames: float) -> float:
+    """The median of a method of Figure 1."""
+    return figure1_by_frames()[FIGURE1[name]].at(frames)
+
+
+def _ratios(names: Iterable[str]) -> str:
+    return ", ".join(str(FIGURE1[name].replay_ratio) for name in names)
+
+
 def _all_above_half(gains: Sequence[Estimate | None]) -> bool | None:
     known = [gain for gain in gains if gain is not None]
     if any(gain.high < 0.5 for gain in known):
@@ -335,68 +337,31 @@ def _list(values: Sequence[float]) -> str:
     return ", ".join(number(value) for value in values)
 
 
+_SAME, _CURVE = "the same, other games", "ACER's learning curve"
+_GAINS = "the trust region gains more the more is replayed"
+_SETTINGS = "which settings of learning rate and δ are good"
 CLAIMS = (
-    Claim("ACER, Figure 1", "more replay learns more per frame", "figure1_atari57", _more_replay, _of_paper),
-    Claim("ACER, Figure 1, on MinAtar", "the same, other games", "figure1_minatar", _more_replay_minatar, _on_minatar),
+    Claim("ACER, Figure 1", "more replay learns more per frame", "figure1_atari57", _more_replay),
+    Claim("ACER, Figure 1, on MinAtar", _SAME, "figure1_minatar", _more_replay_minatar, _on_minatar),
     Claim(
-        "ACER, Figure 1, on MinAtar, preset paper",
-        "the same, other games",
-        "figure1_minatar_paper",
-        _more_replay_minatar,
-        _on_minatar,
+        "ACER, Figure 1, on MinAtar, preset paper", _SAME, "figure1_minatar_paper", _more_replay_minatar, _on_minatar
     ),
+    Claim("ACER, Section 4, on MinAtar", _GAINS, "figure1_minatar", _trust_minatar, _on_minatar),
     Claim(
-        "ACER, Section 4, on MinAtar",
-        "the trust region gains more the more is replayed",
-        "figure1_minatar",
-        _trust_region_minatar,
-        _on_minatar,
+        "ACER, Section 4, on MinAtar, preset paper", "the same", "figure1_minatar_paper", _trust_minatar, _on_minatar
     ),
-    Claim(
-        "ACER, Section 4, on MinAtar, preset paper",
-        "the same",
-        "figure1_minatar_paper",
-        _trust_region_minatar,
-        _on_minatar,
-    ),
-    Claim(
-        "ACER, Figure 3", "ACER leads five methods on six control tasks", "figure3_continuous", _acer_leads, _of_paper
-    ),
-    Claim(
-        "ACER, Figure 3",
-        "TIS and A3C are better with the trust region",
-        "figure3_continuous",
-        _trust_region_control,
-        _of_paper,
-    ),
-    Claim("ACER, Figure 4", "without one of its parts ACER is worse", "figure4_ablation", _every_part, _of_paper),
-    Claim(
-        "ACER, Figures 5 and 6",
-        "which settings of learning rate and δ are good",
-        "figure5_sensitivity",
-        _settings_matter,
-        _of_paper,
-    ),
-    Claim("OpenAI baselines, Pong", "ACER's learning curve", "atari_pong", _published_curve, _longest_run),
-    Claim(
-        "OpenAI baselines, Pong, preset paper",
-        "ACER's learning curve",
-        "pong_preset_paper",
-        _published_curve,
-        _longest_run,
-    ),
-    Claim("OpenAI baselines, Breakout", "ACER's learning curve", "atari_breakout", _published_curve, _longest_run),
-    Claim("OpenAI baselines, Qbert", "ACER's learning curve", "atari_qbert_paper", _published_curve, _longest_run),
-    Claim(
-        "OpenAI baselines, BeamRider",
-        "ACER's learning curve",
-        "atari_beamrider_paper",
-        _published_curve,
-        _longest_run,
-    ),
-    Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", _table6, _of_paper),
-    Claim("PER, Table 1", "priorities raise the median over 57 games", "table1_prioritized", _table1, _of_paper),
-    Claim("PER, Table 1, on MinAtar", "the same, other games", "table_minatar_priorities", _priorities, _on_minatar),
+    Claim("ACER, Figure 3", "ACER leads five methods on six control tasks", "figure3_continuous", _acer_leads),
+    Claim("ACER, Figure 3", "TIS and A3C are better with the trust region", "figure3_continuous", _trust_control),
+    Claim("ACER, Figure 4", "without one of its parts ACER is worse", "figure4_ablation", _every_part),
+    Claim("ACER, Figures 5 and 6", _SETTINGS, "figure5_sensitivity", _settings_matter),
+    Claim("OpenAI baselines, Pong", _CURVE, "atari_pong", _published_curve, _longest_run),
+    Claim("OpenAI baselines, Pong, preset paper", _CURVE, "pong_preset_paper", _published_curve, _longest_run),
+    Claim("OpenAI baselines, Breakout", _CURVE, "atari_breakout", _published_curve, _longest_run),
+    Claim("OpenAI baselines, Qbert", _CURVE, "atari_qbert_paper", _published_curve, _longest_run),
+    Claim("OpenAI baselines, BeamRider", _CURVE, "atari_beamrider_paper", _published_curve, _longest_run),
+    Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", _table6),
+    Claim("PER, Table 1", "priorities raise the median over 57 games", "table1_prioritized", _table1),
+    Claim("PER, Table 1, on MinAtar", _SAME, "table_minatar_priorities", _priorities, _on_minatar),
     Claim("PER, Figure 1", "an oracle needs exponentially fewer updates", "cliffwalk", _oracle, _cliffwalk),
     Claim("PER, Figure 2", "priorities lie between uniform replay and the oracle", "cliffwalk", _order, _cliffwalk),
 )

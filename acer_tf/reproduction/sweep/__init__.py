@@ -1,7 +1,7 @@
 """Sweeps: the cells of an experiment, each a run in its own folder, on this machine or on a Ray or Slurm cluster."""
 
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.reproduction.sweep.folder import CellFolder, read_cells
+from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.reproduction.sweep.ray_cluster import RayLauncher
 from acer_tf.reproduction.sweep.runner import SweepEnd, run_sweep
@@ -15,6 +15,5 @@ __all__ = [
     "SlurmLauncher",
     "SweepEnd",
     "SweepError",
-    "read_cells",
     "run_sweep",
 ]

@@ -41,11 +41,7 @@ class Cell:
 
 
 def require_distinct(cells: Sequence[Cell]) -> None:
-    """Checks that there are cells, and that no two have the same settings.
-
-    Raises:
-        SweepError: names the cells.
-    """
+    """Raises SweepError without cells, or if two have the same settings."""
     if not cells:
         raise SweepError("no cells: the experiment's flags leave nothing to run")
     seen: dict[str, Cell] = {}

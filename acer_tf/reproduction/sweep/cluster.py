@@ -26,14 +26,7 @@ def place_probe(sweep_dir: Path) -> Path:
 
 
 def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
-    """One attempt, on the node that the cluster chose.
-
-    Args:
-        job: what to run.
-        probe: of the sweep, see `complaint`.
-        needs: paths that must exist on the node.
-        asked: whether the run shall write a checkpoint and stop.
-    """
+    """One attempt, on the node that the cluster chose; `asked` says when it shall write a checkpoint and stop."""
     # Also here: the node may have joined since the sweep began.
     if complained := complaint(probe, needs):
         return AttemptEnd("lost", f"the node cannot be used: {complained}", host=socket.gethostname())

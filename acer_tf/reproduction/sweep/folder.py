@@ -20,8 +20,7 @@ from typing import Any
 from acer_tf.files import missing_parts, read_json
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
-from acer_tf.settings import SettingsError
-from acer_tf.settings_record import differences, settings_document, settings_from
+from acer_tf.settings_record import differences, settings_document
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, set_aside
 from acer_tf.training.records import RecordError, read_progress, read_record, write_json
 from acer_tf.training.run_folder import Lock, RunFolderError
@@ -62,11 +61,7 @@ class CellFolder:
         return {name: settings[name] for name in DECIDED_BY_RUN if name in settings}
 
     def set_aside_damaged(self) -> str | None:
-        """Renames a run that cannot be continued or read, so that the cell can start again.
-
-        Returns:
-            The damage, and the run's new name; None without damage.
-        """
+        """Renames a run that cannot be continued or read, so that the cell starts again; returns what is to be said."""
         if not self.run_dir.is_dir():
             return None
         try:
@@ -180,47 +175,22 @@ class SweepFolder:
                     f"--sweep_dir={self.path} has a {others[0]} but no sweep.json, so it holds no sweep: choose another"
                 )
             return {}
-        document = _read_document(self.path / "sweep.json")
-        if document is None:
+        path = self.path / "sweep.json"
+        try:
+            document = read_json(path)
+            version, name = int(document["format"]), str(document["experiment"])
+            cells = {name: dict(cell) for name, cell in document["cells"].items()}
+        except OSError as error:
+            raise SweepError(f"{path} cannot be read: {error}") from error
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
-        if document["format"] != FORMAT:
-            raise SweepError(f"{self.path / 'sweep.json'} has format {document['format']}: this version reads {FORMAT}")
-        if document["experiment"] != experiment:
+        if version != FORMAT:
+            raise SweepError(f"{path} has format {version}: this version reads {FORMAT}")
+        if name != experiment:
             raise SweepError(
-                f"--sweep_dir={self.path} holds a sweep of {document['experiment']}, not of {experiment}: "
-                "choose another folder"
+                f"--sweep_dir={self.path} holds a sweep of {name}, not of {experiment}: choose another folder"
             )
-        return document["cells"]
-
-
-def read_cells(path: Path) -> list[CellFolder]:
-    """All cells in a sweep's folder, for reports, also during a sweep.
-
-    Raises:
-        SweepError: sweep.json does not exist, or cannot be read.
-    """
-    document = _read_document(path / "sweep.json") if (path / "sweep.json").exists() else None
-    if document is None or document["format"] != FORMAT:
-        raise SweepError(f"--sweep_dir={path} has no readable sweep.json")
-    try:
-        cells = [Cell(c["method"], settings_from(c["settings"])) for c in document["cells"].values()]
-    except (SettingsError, KeyError, TypeError) as error:
-        raise SweepError(f"{path / 'sweep.json'} has cells of another version ({error})") from error
-    return [CellFolder(path / "cells" / cell.name, cell) for cell in cells]
-
-
-def _read_document(path: Path) -> dict[str, Any] | None:
-    try:
-        document = read_json(path)
-        return {
-            "format": int(document["format"]),
-            "experiment": str(document["experiment"]),
-            "cells": {name: dict(cell) for name, cell in document["cells"].items()},
-        }
-    except OSError as error:
-        raise SweepError(f"{path} cannot be read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+        return cells
 
 
 def _now() -> str:

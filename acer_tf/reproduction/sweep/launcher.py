@@ -20,22 +20,14 @@ class Launcher(Protocol):
     ray_address: str  # of the cluster on which the runs' actors act; "" for the runs' own processes
 
     def check(self, memory: Sequence[int], actors: int) -> None:
-        """Checks that the cells fit, before anything is written.
-
-        Args:
-            memory: bytes that each cell needs.
-            actors: the most that a cell has.
+        """Checks that cells with so many bytes of memory and at most `actors` each fit, before anything is written.
 
         Raises:
             SweepError: says what is needed, what there is, and what would fit.
         """
 
     def open(self, sweep_dir: Path) -> None:
-        """Checks that every machine can use the sweep's folder, whose lock the caller holds.
-
-        Raises:
-            SweepError: names the machine that cannot.
-        """
+        """Raises SweepError if a machine cannot use the sweep's folder, whose lock the caller holds."""
 
     def room(self, actors: int) -> int:
         """The number of attempts, with so many actors each, that can be started now."""

@@ -19,32 +19,21 @@ class LocalLauncher:
     Args:
         processes: at least 1.
         threads: of each; 0 for an equal share of the cores.
-        available: bytes of memory; None for the machine's free memory.
         gpus_per_cell: of each run, at most 1; 0 leaves the device to the run.
-        gpus: of this machine; None for what TensorFlow sees.
     """
 
     ray_address = ""
 
-    def __init__(
-        self,
-        processes: int = 1,
-        threads: int = 0,
-        available: int | None = None,
-        *,
-        gpus_per_cell: float = 0.0,
-        gpus: int | None = None,
-    ) -> None:
+    def __init__(self, processes: int = 1, threads: int = 0, *, gpus_per_cell: float = 0.0) -> None:
         self.threads = threads or max(1, len(os.sched_getaffinity(0)) // processes)
         self._processes = processes
-        self._available = available
         self._attempts: dict[str, Attempt] = {}
         self._share = gpus_per_cell
-        self._gpus = gpu_count() if gpus is None and gpus_per_cell else gpus or 0
+        self._gpus = gpu_count() if gpus_per_cell else 0
         self._gpu_of: dict[str, int] = {}
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
-        from acer_tf.training.build import available_memory  # see launcher.resolved
+        from acer_tf.training import build  # see launcher.resolved
 
         side_by_side = min(self._processes, len(memory))
         fits = self._gpus * int(1 / self._share + 1e-9) if self._share else side_by_side
@@ -53,7 +42,7 @@ class LocalLauncher:
                 f"--gpus_per_cell={self._share:g}: {side_by_side} cells at a time do not fit on the {self._gpus} GPUs "
                 f"that TensorFlow sees here; {f'at most --processes={fits} fits' if fits else 'leave it out'}"
             )
-        available = available_memory() if self._available is None else self._available
+        available = build.available_memory()
         # Any cells may run together, so the largest ones must fit.
         largest = sorted(memory, reverse=True)[: self._processes]
         if sum(largest) <= available:

@@ -45,8 +45,7 @@ class SlurmLauncher:
         minutes: the time limit of a task, which is requeued as often as its run needs; None for the partition's.
         threads: of each run; its task takes as many cores.
         gpus_per_cell: of each run, 0 or 1.
-        executable: of the runs; must exist on every node.
-        cwd: of the runs, likewise.
+        executable: of the runs; must exist on every node, as `cwd`.
 
     Raises:
         SweepError: submitit or Slurm's commands are not installed, or a part of a GPU is asked for.

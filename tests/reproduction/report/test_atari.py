@@ -62,6 +62,16 @@ def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path
     assert (ours.get_linestyle(), lines["ACER, replay 4, no trust region, 3 games"].get_linestyle()) == ("-", ":")
 
 
+def test_the_median_needs_a_score_of_every_game(tmp_path):
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
+    made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [1.0] * 10)
+    late = made.runs("replay4_trust", "atari/Pong")
+    late[0] = late[0]._replace(games=np.maximum(0.0, late[0].games - 50))  # none has ended before half of the run
+    found = atari.medians(made.by_env("replay4_trust"), "steps")
+    assert np.isfinite(found.values[found.points > 7e6]).all()
+    assert np.isnan(found.values[found.points < 5e6]).all()
+
+
 def test_figure1_of_atari5_estimates_the_median_over_57_games(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     games = tuple(f"atari/{game}" for game in WEIGHTS)

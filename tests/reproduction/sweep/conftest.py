@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep, runner
+from acer_tf.training import build
 from tests.training.scripted import small_settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
@@ -15,12 +16,13 @@ def cell(seed=0, **given):
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    """A sweep of stand-ins with a short time before cells that do not stop are killed."""
+    """A sweep of stand-ins, with enough memory, and a short time before cells that do not stop are killed."""
     monkeypatch.setattr(runner, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(build, "available_memory", lambda: 10**12)
     lines = []
 
     def run(cells, *behaviour, experiment="tiny", processes=4, launcher=None, **options):
-        launcher = launcher or LocalLauncher(processes, available=10**12)
+        launcher = launcher or LocalLauncher(processes)
         options = {"cwd": tmp_path, "retries": 0, "stall_minutes": 1.0, "say": lines.append} | options
         program = [sys.executable, STAND_IN, *behaviour]
         return run_sweep(experiment, cells, tmp_path / "sweep", launcher, program=program, **options)

@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, local, read_cells, runner
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, local, runner
 from acer_tf.reproduction.sweep.attempt import Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
-from acer_tf.reproduction.sweep.progress import SweepProgress
+from acer_tf.reproduction.sweep.runner import SweepProgress
 from acer_tf.settings import make_settings
-from acer_tf.training import run
+from acer_tf.training import build, run
 from acer_tf.training.run_folder import Lock
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import tree, use_light_agents
@@ -22,7 +22,11 @@ def attempts(sweep, cell):
     return json.loads((sweep.folder / "cells" / cell.name / "attempts.json").read_text())["attempts"]
 
 
-def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_completes_them(sweep, capsys):
+def recorded(sweep):
+    return list(json.loads((sweep.folder / "sweep.json").read_text())["cells"].values())
+
+
+def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_completes_them(sweep, capsys, monkeypatch):
     fine, crashes, hangs, killed = CELLS
     report = sweep(CELLS, "--crash=1", "--hang=2", "--die=3", retries=1, stall_minutes=0.04)
     assert list(report.states.values()) == ["finished", "failed", "failed", "finished"]
@@ -52,7 +56,8 @@ def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_compl
     before = finished()
     assert sweep(CELLS).exit_code == 0
     assert finished() == before  # not run again
-    assert sweep(CELLS, launcher=LocalLauncher(1, available=0)).exit_code == 0  # nothing left that needs memory
+    monkeypatch.setattr(build, "available_memory", lambda: 0)
+    assert sweep(CELLS, launcher=LocalLauncher(1)).exit_code == 0  # nothing left that needs memory
     assert sweep.lines[-1] == "all 4 cells are finished"
     assert sweep.lines[-2].startswith("4/4 done, 0 running, 0 failed, 0 waiting  100.0 %  400/400 steps  ")
 
@@ -85,12 +90,9 @@ def test_the_folder_depends_on_the_settings_and_not_on_the_label(sweep):
     renamed = type(cell(0))("another label", cell(0).settings)
     assert sweep([renamed, cell(1)]).exit_code == 0
     assert len(attempts(sweep, renamed)) == 1
-    assert [(f.cell.method, f.cell.settings.seed, f.finished) for f in read_cells(sweep.folder)] == [
-        ("another label", 0, True),
-        ("ACER", 1, True),
-    ]
+    assert [(c["method"], c["settings"]["seed"]) for c in recorded(sweep)] == [("another label", 0), ("ACER", 1)]
     assert sweep([cell(1)]).exit_code == 0  # a shorter list forgets nothing
-    assert len(read_cells(sweep.folder)) == 2
+    assert len(recorded(sweep)) == 2
     assert cell(0).name != cell(0, gamma=0.9).name
 
 
@@ -112,17 +114,19 @@ def test_another_folder_is_refused_untouched(sweep, tmp_path):
     assert [path.name for path in sweep.folder.iterdir()] == ["thesis.tex"]
 
 
-def test_what_cannot_run_is_refused_before_anything_is_written(sweep):
+def test_what_cannot_run_is_refused_before_anything_is_written(sweep, monkeypatch):
     with pytest.raises(SweepError, match="no cells"):
         sweep([])
     with pytest.raises(SweepError, match="have the same settings"):
         sweep([cell(0), cell(0)])
     with pytest.raises(SweepError, match=r"'ACER, Pendulum-v1, seed 0' cannot be run: .*Pendulum-v1"):
         sweep([cell(0, env="Pendulum-v1")])
+    monkeypatch.setattr(build, "available_memory", lambda: 3_100_000_000)
     with pytest.raises(SweepError, match=r"--processes=3: 3 cells at a time need up to 4.5 GB .* but 3.1 GB "):
-        sweep(CELLS, launcher=LocalLauncher(3, available=3_100_000_000))
+        sweep(CELLS, launcher=LocalLauncher(3))
+    monkeypatch.setattr(build, "available_memory", lambda: 10**9)
     with pytest.raises(SweepError, match=r"one alone needs 1.5 GB"):
-        sweep(CELLS, launcher=LocalLauncher(1, available=10**9))
+        sweep(CELLS, launcher=LocalLauncher(1))
     assert not sweep.folder.exists()
 
 
@@ -206,10 +210,12 @@ def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(swe
 def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     started = []
     monkeypatch.setattr(local, "Attempt", lambda job: started.append(job.command[-1]))
-    launcher = LocalLauncher(4, available=10**12, gpus_per_cell=0.5, gpus=2)
+    monkeypatch.setattr(build, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(local, "gpu_count", lambda: 2)
+    launcher = LocalLauncher(4, gpus_per_cell=0.5)
     launcher.check([10**9] * 9)
     for number in range(4):
         launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 0, 1.0, 1.0, 1.0))
     assert started == ["--device=gpu:0", "--device=gpu:1"] * 2
     with pytest.raises(SweepError, match="--gpus_per_cell=0.5: 5 cells at a time do not fit on the 2 GPUs .*=4 fits"):
-        LocalLauncher(5, available=10**12, gpus_per_cell=0.5, gpus=2).check([10**9] * 9)
+        LocalLauncher(5, gpus_per_cell=0.5).check([10**9] * 9)
