@@ -21,18 +21,21 @@ class Loop(NamedTuple):
     ratios: tuple[int, ...] = (0, 4)
 
 
-_SMALL = ("--network=small", "--env=minatar/breakout", "--log_interval=3200")
-_NATURE = ("--network=nature", "--env=atari/Pong", "--log_interval=640")
+_SMALL = ("--network=small", "--env=minatar/breakout", "--log_interval=3200", "--precision=float32")
+_CONTROL = ("--env=control/cheetah", "--agent=acer_continuous", "--precision=float32")
+_NATURE = ("--network=nature", "--env=atari/Pong", "--log_interval=640", "--precision=float32")
+_BFLOAT16 = (*_NATURE[:-1], "--precision=bfloat16")
 WORKLOADS = {
     "minatar/breakout, 16 trajectories per update": Loop((*_SMALL, "--trajectories_per_update=16")),
     "minatar/breakout, 4 trajectories per update": Loop((*_SMALL, "--trajectories_per_update=4")),
     "minatar/breakout, 1 trajectory per update": Loop((*_SMALL, "--trajectories_per_update=1")),
-    "control/cheetah, preset paper_continuous": Loop(
-        ("--env=control/cheetah", "--agent=acer_continuous", "--preset=paper_continuous", "--network=mlp"), (4,)
-    ),
+    "control/cheetah, preset paper_continuous": Loop((*_CONTROL, "--preset=paper_continuous", "--network=mlp"), (4,)),
     "atari/Pong, 16 trajectories per update": Loop((*_NATURE, "--trajectories_per_update=16")),
     "atari/Pong, 4 trajectories per update": Loop((*_NATURE, "--trajectories_per_update=4")),
     "atari/Pong, 1 trajectory per update": Loop((*_NATURE, "--trajectories_per_update=1")),
+    "atari/Pong in bfloat16, 16 trajectories per update": Loop((*_BFLOAT16, "--trajectories_per_update=16"), (4,)),
+    "atari/Pong in bfloat16, 4 trajectories per update": Loop((*_BFLOAT16, "--trajectories_per_update=4"), (4,)),
+    "atari/Pong in bfloat16, 1 trajectory per update": Loop((*_BFLOAT16, "--trajectories_per_update=1"), (4,)),
 }
 
 
@@ -57,7 +60,7 @@ def compare(other: Path, repetitions: int) -> Iterator[tuple[str, list[dict[str,
 
 def table(compared: Mapping[str, Any]) -> str:
     """Medians of both, and of the ratios repetition by repetition, as Markdown."""
-    lines = ["| loop, float32 | ratio | that checkout | this | this / that |", "|---|---|---|---|---|"]
+    lines = ["| loop, usually float32 | ratio | that checkout | this | this / that |", "|---|---|---|---|---|"]
     for name, (ours, theirs) in compared.items():
         for ratio in ours[0]:
             here, there = ([rates[ratio] for rates in side] for side in (ours, theirs))
@@ -73,7 +76,7 @@ def table(compared: Mapping[str, Any]) -> str:
 def _rates(checkout: Path, loop: Loop) -> dict[str, float]:
     command = [sys.executable, str(PROGRAMS / "acer_tf_train.py"), f"--checkout={checkout}", *loop.flags]
     # A fixed number of replayed updates: for each that is drawn, a graph of its own would be compiled meanwhile.
-    command += ["--precision=float32", "--noreplay_poisson"]
+    command.append("--noreplay_poisson")
     try:
         return {
             str(ratio): speed([*command, f"--replay_ratio={ratio}"], SECONDS)["steps_per_second"]
