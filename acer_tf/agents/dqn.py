@@ -18,7 +18,7 @@ from acer_tf.types import Trajectory
 
 
 class Dqn(Agent[Network]):
-    """Q-learning on a `networks.Network` with an ε-greedy policy; `average` is the target network."""
+    """Q-learning on a `networks.Network` with an ε-greedy policy."""
 
     _steps: int | None = None  # in the last call of `schedule`; None in a new or restored agent
 
@@ -30,6 +30,11 @@ class Dqn(Agent[Network]):
             "evaluation_epsilon": settings.evaluation_epsilon,
         }
 
+    @property
+    def target(self) -> Network:
+        """The target network, which replaces the average policy network."""
+        return self.average
+
     def schedule(self, steps: int) -> None:
         """Sets ε, and updates the target network if a period has ended since the previous call."""
         h = self.settings
@@ -37,14 +42,14 @@ class Dqn(Agent[Network]):
         assert self.network.exploration is not None  # see network_options
         self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
         if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
-            copy_weights(self.network.model, self.average.model)
+            copy_weights(self.network.model, self.target.model)
         self._steps = steps
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
         now, following = planes[:, :1], planes[:, 1:]
-        next_values = self.average(following)[1][:, 0]
+        next_values = self.target(following)[1][:, 0]
         next_choice = self.network(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:
             q = tf.gather(self.network(now)[1], trajectory.action, batch_dims=2)
