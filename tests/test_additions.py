@@ -37,7 +37,7 @@ RULE: Edits = {
 }
 FAMILY: Edits = {
     "acer_tf/envs/families.py": (
-        '    "dm_control": Family("acer_tf.envs.dm_control:make_dm_control", (), ("", "paper_continuous")),',
+        "FAMILIES: dict[str, Family] = {",
         '    "corridor": Family("acer_tf.envs.corridor:make_corridor", ("short", "long"), ("classic", "")),',
     ),
     "acer_tf/envs/corridor.py": re.findall(r"```python\n# my_envs.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0]

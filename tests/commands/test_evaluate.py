@@ -179,6 +179,7 @@ def test_an_environment_that_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy = export(tmp_path, "minatar/breakout")
+    monkeypatch.delitem(sys.modules, "acer_tf.envs.minatar")  # the maker's module imports the package
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
     assert "pip install acer_tf[minatar]" in expect_error(capsys, f"--policy={policy}")
 
