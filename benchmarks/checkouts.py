@@ -76,10 +76,10 @@ def table(compared: Mapping[str, Any]) -> str:
 def _rates(checkout: Path, loop: Loop) -> dict[str, float]:
     command = [sys.executable, str(PROGRAMS / "acer_tf_train.py"), f"--checkout={checkout}", *loop.flags]
     # A fixed number of replayed updates: for each that is drawn, a graph of its own would be compiled meanwhile.
-    command.append("--noreplay_poisson")
+    fixed = {ratio: ["--noreplay_poisson"] * (ratio > 0) for ratio in loop.ratios}
     try:
         return {
-            str(ratio): speed([*command, f"--replay_ratio={ratio}"], SECONDS)["steps_per_second"]
+            str(ratio): speed([*command, f"--replay_ratio={ratio}", *fixed[ratio]], SECONDS)["steps_per_second"]
             for ratio in loop.ratios
         }
     except PeerError as error:
