@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
-from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, cumulative_maximum, final_return, final_score
+from acer_tf.reproduction.aggregation import (
+    ATARI_WINDOW_STEPS,
+    cumulative_maximum,
+    equally_long,
+    final_return,
+    final_score,
+)
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import read_results
 from acer_tf.reproduction.curves import RunCurve, read_run
@@ -33,6 +39,7 @@ from acer_tf.reproduction.statistics import Estimate, interquartile_mean
 
 _TRUST = tuple(f"replay{ratio}_trust" for ratio in (0, 1, 4, 8))
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
+_FEWEST_GAMES = 5  # of which a median says something of 57
 _BEGUN = 0.1  # of a published curve's whole rise: before that a run that learns nothing may lie on it
 _Updates = dict[tuple[str, int, str], list[int]]  # of the Blind Cliffwalk, by representation, states and replay
 
@@ -146,14 +153,16 @@ def verdicts(results: Path) -> Table:
 
 def _more_replay(outcome: Outcome) -> Finding:
     names = [name for name in _TRUST if outcome.by_env(name)]
-    if len(names) < 2:
+    games = [env for env in outcome.envs if all(outcome.runs(name, env) for name in names)]
+    if len(names) < 2 or not games:
         return Finding(None)
-    medians = [atari.medians(outcome.by_env(name), "steps") for name in names]
+    medians = [atari.medians({env: outcome.runs(name, env) for env in games}, "steps") for name in names]
     steps = min(float(median.points[-1]) for median in medians)
     ours = [float(np.interp(steps, median.points, cumulative_maximum(median.values))) for median in medians]
     theirs = [_published(name, FRAMES_PER_STEP * steps) for name in names]
     where = f"{medians[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {_ratios(names)}"
-    return Finding(bool((np.diff(ours) > 0).all()), f"{_list(ours)} ({where})", _list(theirs))
+    holds = bool((np.diff(ours) > 0).all()) if len(games) >= _FEWEST_GAMES else None
+    return Finding(holds, f"{_list(ours)} ({where})", _list(theirs))
 
 
 def _more_replay_minatar(outcome: Outcome) -> Finding:
@@ -315,8 +324,8 @@ def _most(found: Sequence[bool]) -> bool | None:
 
 
 def _final(outcome: Outcome, name: str, env: str, score: Callable[[RunCurve], float] = final_return) -> float:
-    """Mean over seeds."""
-    return float(np.mean([score(run) for run in outcome.runs(name, env)]))
+    """Mean over seeds, where the shortest run ends."""
+    return float(np.mean([score(run) for run in equally_long(outcome.runs(name, env))]))
 
 
 def _normalized(outcome: Outcome, name: str, envs: Iterable[str]) -> float:

@@ -65,18 +65,38 @@ def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:
     assert [row[2:] for row in table.rows] == [["not run", "none of it", "", "", ""]] * len(CLAIMS)
 
 
-@pytest.mark.parametrize(("better", "word"), [(1, "partly"), (-1, "contradicted")])
-def test_more_replay_on_atari(tmp_path: Path, better: int, word: str) -> None:
+FIVE = ("atari/Breakout", "atari/Seaquest", "atari/Qbert", "atari/Pong", "atari/Alien")
+
+
+@pytest.mark.parametrize(
+    ("better", "games", "word"),
+    [(1, FIVE, "partly"), (-1, FIVE, "contradicted"), (1, FIVE[:4], "undecided"), (-1, FIVE[:4], "undecided")],
+)
+def test_more_replay_on_atari(tmp_path: Path, better: int, games: tuple[str, ...], word: str) -> None:
     def value(cell: Cell) -> float | None:
         ratio = cell.settings.replay_ratio
         wanted = cell.settings.trust_region_delta == 1 and cell.settings.agent == "acer" and ratio in (0, 4)
         return 100.0 + better * ratio if wanted else None
 
-    record(tmp_path, "figure1_atari57", ("atari/Breakout", "atari/Seaquest", "atari/Qbert"), value)
+    record(tmp_path, "figure1_atari57", games, value)
     found = row(tmp_path, "ACER, Figure 1", "more replay")
     assert found["verdict"] == word
-    assert "3 games, 4M frames, ratios 0, 4" in found["ours"]
-    assert found["what was run"].startswith("6 of 570 runs, 0.4 % to 1.5 % of their steps")
+    assert f"{len(games)} games, 4M frames, ratios 0, 4" in found["ours"]
+    assert found["what was run"].startswith(f"{2 * len(games)} of 570 runs, 0.4 % to 1.5 % of their steps")
+
+
+def test_more_replay_is_judged_by_the_games_of_every_ratio(tmp_path: Path) -> None:
+    def value(cell: Cell) -> float | None:
+        ratio = cell.settings.replay_ratio
+        if cell.settings.trust_region_delta != 1 or cell.settings.agent != "acer" or ratio not in (0, 4):
+            return None
+        if cell.settings.env == "atari/Asterix":
+            return 1e6 if ratio == 0 else None
+        return 100.0 + ratio
+
+    record(tmp_path, "figure1_atari57", (*FIVE, "atari/Asterix"), value)
+    found = row(tmp_path, "ACER, Figure 1", "more replay")
+    assert found["verdict"] == "partly" and "5 games" in found["ours"]
 
 
 @pytest.mark.parametrize(
