@@ -67,7 +67,7 @@ def off_policy_return(
     gamma: float,
     lambda_: float = 1.0,
 ) -> tf.Tensor:
-    """[B, T] G_t: Retrace and Q_opc, one recursion with different traces (Eq. 4, 5 and 21; Algorithms 2 and 3).
+    """[B, T] G_t: Retrace and Q_opc, one recursion with different traces (Eq. 5 and 21; Algorithms 2 and 3).
 
         G_t = r_t + γ d_t U_{t+1}
         U_t = V(x_t) + λ c_t [G_t − Q(x_t, a_t)]   on an unmasked row
