@@ -113,7 +113,7 @@ def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_
     random, human = atari_references("training")["Breakout"]
     assert row_of(tables["table"], "Breakout")["ACER, replay 4"] == f"{mean:,.2f} ± {0.5 * (human - random):,.2f}"
     last = row_of(tables["normalized"], "median over games")
-    assert (last["ACER, replay 4"], last["DQN"]) == ("1.00 (3 games)", "0.00 (1 games)")
+    assert (last["ACER, replay 4"], last["DQN"]) == ("1.00 (3 games)", "0.00 (1 game)")
     theirs = published_scores("Rainbow", "no-op starts")
     assert row_of(tables["table"], "Pong")["Rainbow (no-op starts, published)"] == f"{theirs.scores['Pong']:,.2f}"
     assert last["Rainbow (no-op starts, published)"] == f"{theirs.median(GAMES):,.2f} (3 games)"
@@ -136,9 +136,9 @@ def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path)
     assert row_of(report.tables["table"], "Asterix")["PPO, published at 40M"] != ""
     last = row_of(report.tables["table"], "median over games, human-normalised")
     random, human = atari_references()["Pong"]
-    assert last["ACER"] == f"{(19 - random) / (human - random):.2f} (1 games)"
+    assert last["ACER"] == f"{(19 - random) / (human - random):.2f} (1 game)"
     theirs = human_normalized("Pong", published, protocol="training")
-    assert last["ACER, published at 40M"] == f"{theirs:.2f} (1 games)"
+    assert last["ACER, published at 40M"] == f"{theirs:.2f} (1 game)"
     assert row_of(report.tables["table"], "cells finished")["ACER"] == "2 of 4"
 
 
