@@ -8,18 +8,19 @@ PYTHON ?=
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/installed
+PYTEST := -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 LOCK ?=# that of the Python in VENV
 SEED ?= 0
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: help install demo test test-lowest learning torture lint benchmark docs lock clean distclean
+.PHONY: help install demo test test-clusters test-lowest learning torture lint benchmark docs lock clean distclean
 
 help:  ## this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3.12]'
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do \
-		printf '  make %-12s %s\n' "$$target" "$$text"; \
+		printf '  make %-13s %s\n' "$$target" "$$text"; \
 	done
 
 install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/, if that or setup.py has changed
@@ -27,12 +28,15 @@ install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/,
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: at most 8 minutes on 2 cores
 	$(RUN) -m acer_tf demo
 
-test: $(STAMP)  ## all tests except the long ones: 15 to 25 minutes on 2 cores
-	$(RUN) -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+test: $(STAMP)  ## all tests except those of clusters and the long ones: 10 to 20 minutes on 2 cores
+	$(RUN) $(PYTEST)
+
+test-clusters: $(STAMP)  ## the tests that start a Ray or Slurm cluster on this machine: 5 to 15 minutes on 2 cores
+	$(RUN) $(PYTEST) -m cluster
 
 test-lowest:  ## the tests of agents, replay, environments and runs with the lowest versions, in .venv-lowest
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
-	.venv-lowest/bin/python -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
+	.venv-lowest/bin/python $(PYTEST) -m 'not learning and not slow' \
 		tests/agents tests/replay tests/envs tests/training tests/reproduction tests/test_policy.py tests/test_networks.py
 
 learning: $(STAMP)  ## the tests of learning, with several seeds: hours

@@ -27,6 +27,7 @@ from acer_tf.training.run import Interrupted, train
 from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
 
+pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 SMALL = {"num_envs": 4, "unroll_length": 5, "replay_start": 10, "replay_capacity": 100, "log_interval": 100}
 PONG = {**SMALL, "replay_ratio": 1.0, "total_steps": 200}

@@ -19,6 +19,7 @@ from acer_tf.reproduction.sweep.cluster import complaint
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
+pytestmark = pytest.mark.cluster
 MEMORY = 4_000_000_000
 ROOT = Path(__file__).parents[3]
 
