@@ -89,7 +89,7 @@ class Rows:
 
 
 def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tensor:
-    """z* [B, T, D] of g, for two distributions; g itself if `average` is None, without a trust region."""
+    """z* [B, T, D], the projection of g; without a trust region, when `average` is None, g itself."""
     if average is None:
         return g
     return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
