@@ -44,7 +44,7 @@ class Request(NamedTuple):
     """What the actors shall collect next."""
 
     rows: int  # k
-    first_row: int  # the number of row 0 in the replay, on which its sampled actions depend
+    first_row: int  # the number of row 0 in the run, on which its sampled actions depend
     steps: int  # of the run so far, for schedules and messages
 
 

@@ -36,13 +36,14 @@ class Collector:
         self._return = np.zeros(replay.num_envs, np.float64)
         self._length = np.zeros(replay.num_envs, np.int64)
         self._reset = self._begun = False
+        self._earlier_rows = 0  # of this run, that the replay does not number since it was emptied
 
     def collect(self, rows: int) -> None:
         """Appends `rows` rows of every environment to the replay, as one segment. Raises as `Actors.take`."""
         steps = self.steps
         if not self._begun:
             seam = not self._reset and self._replay.started
-            self._actors.begin(Request(rows, self._replay.rows + seam, steps))
+            self._actors.begin(Request(rows, self._rows + seam, steps))
         unroll = self._actors.take()
         observation = self._stacked(unroll.frame)
         if not self._reset:
@@ -55,7 +56,7 @@ class Collector:
             self._replay.append(unroll.action[row], unroll.behaviour[row], step)
             self._count(step)
         if self._lagging:
-            self._actors.begin(Request(rows, self._replay.rows, steps))
+            self._actors.begin(Request(rows, self._rows, steps))
         self._begun = self._lagging
 
     def take_returns(self) -> list[float]:
@@ -67,6 +68,7 @@ class Collector:
         """JSON-able counters, without unfinished episodes and recurrent states: a resumed run starts new episodes."""
         return {
             "steps": self.steps,
+            "rows": self._rows,
             "games": self.games,
             "recent_returns": list(self.recent_returns),
             "recent_lengths": list(self.recent_lengths),
@@ -75,9 +77,14 @@ class Collector:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.steps, self.games = state["steps"], state["games"]
+        self._earlier_rows = max(state.get("rows", 0) - self._replay.rows, 0)  # earlier versions did not store rows
         self.recent_returns.extend(state["recent_returns"])
         self.recent_lengths.extend(state["recent_lengths"])
         self._new_returns.extend(state["new_returns"])
+
+    @property
+    def _rows(self) -> int:
+        return self._earlier_rows + self._replay.rows
 
     def _stacked(self, frame: np.ndarray) -> np.ndarray:
         """Observations [k + 1, N, *observation_shape] of which the replay reads the newest frames alone."""

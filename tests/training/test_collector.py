@@ -118,6 +118,28 @@ def test_actions_depend_on_the_seed_and_the_row_alone():
     assert {s.dtype for s in seeds} == {np.dtype(np.int32)}
 
 
+@pytest.mark.parametrize("emptied", [True, False])
+def test_rows_are_numbered_on_when_a_run_resumes_also_with_an_empty_replay(emptied):
+    seeds = []
+
+    def policy(observation, seed, state):
+        seeds.append(int(seed[1]))
+        return act(observation, seed, state)
+
+    collector = collector_on([[]], policy=policy)
+    collector.collect(3)
+    resumed = collector_on([[]], None if emptied else collector._replay, policy=policy)
+    resumed.restore(json.loads(json.dumps(collector.state())))
+    resumed.collect(2)
+    resumed.collect(1)
+    masked = 0 if emptied else 1
+    assert seeds == [0, 1, 2, *(n + masked for n in (3, 4, 5))]
+    again = collector_on([[]], policy=policy)
+    again.restore(json.loads(json.dumps(resumed.state())))
+    again.collect(1)
+    assert seeds[-1] == 6 + masked
+
+
 def test_each_unroll_is_a_segment():
     replay = replay_of(1, unroll_length=3)
     collector = collector_on([[]], replay)

@@ -258,10 +258,10 @@ def medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> Medians:
         return Medians(points, estimate, f"57 games estimated from {len(runs)}", True, atari5.INTERVAL)
     # NaN where a game has no score: the median of the others would be another quantity.
     values, whole = np.median(scores, axis=0), len(runs) == len(ATARI57)
-    return Medians(points, values, _games_of(len(runs)), whole, (np.nan, np.nan))
+    return Medians(points, values, games_of(len(runs)), whole, (np.nan, np.nan))
 
 
-def _games_of(count: int) -> str:
+def games_of(count: int) -> str:
     return f"{count} game{'s' * (count != 1)}"
 
 
@@ -334,7 +334,7 @@ def _means(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def _median_cell(normalized: Mapping[str, float]) -> str:
-    return f"{number(float(np.median(list(normalized.values()))))} ({_games_of(len(normalized))})" if normalized else ""
+    return f"{number(float(np.median(list(normalized.values()))))} ({games_of(len(normalized))})" if normalized else ""
 
 
 def _per_game(

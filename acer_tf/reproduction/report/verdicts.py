@@ -253,7 +253,7 @@ def _table6(outcome: Outcome) -> Finding:
         return Finding(None)
     ours, theirs = _normalized(outcome, "acer", envs), published.median(env.removeprefix("atari/") for env in envs)
     holds = abs(ours - theirs) < _CLOSE if len(envs) == len(published.scores) else None
-    return Finding(holds, f"median {ours:.2f} over {len(envs)} games", f"{theirs:.2f} over the same")
+    return Finding(holds, f"median {ours:.2f} over {atari.games_of(len(envs))}", f"{theirs:.2f} over the same")
 
 
 def _table1(outcome: Outcome) -> Finding:
@@ -265,7 +265,7 @@ def _table1(outcome: Outcome) -> Finding:
     labels = ", ".join(outcome.methods[name].label for name in names)
     theirs = [published_scores(outcome.methods[name].published, "human starts").median() for name in names]
     holds = _most([score > uniform for score in prioritized])
-    return Finding(holds, f"{_list(ours)} over {len(games)} games ({labels})", f"{_list(theirs)} over 57")
+    return Finding(holds, f"{_list(ours)} over {atari.games_of(len(games))} ({labels})", f"{_list(theirs)} over 57")
 
 
 def _priorities(outcome: Outcome) -> Finding:

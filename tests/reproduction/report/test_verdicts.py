@@ -149,7 +149,7 @@ def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tm
     for source in ("PPO, Table 6", "PER, Table 1"):
         assert row(tmp_path, source, "")["verdict"] == "undecided"
     record(tmp_path, "table_atari49", games, lambda cell: 1.0)
-    assert "over 1 games" in row(tmp_path, "PPO, Table 6", "")["ours"]
+    assert "over 1 game" in row(tmp_path, "PPO, Table 6", "")["ours"]
 
 
 def test_priorities_on_atari(tmp_path: Path) -> None:
