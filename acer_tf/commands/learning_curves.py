@@ -154,7 +154,8 @@ def _require_same_run(kept: Path, folder: Path, label: str) -> None:
     if not (kept / "run.json").exists():
         return
     old, new = describe(kept, kept.name, label), describe(folder, kept.name, label)
-    different = differences(old.settings, new.settings)
+    may_change = ("total_steps", "log_interval")  # of a run that continues
+    different = differences(*({k: v for k, v in run.settings.items() if k not in may_change} for run in (old, new)))
     if old.steps > new.steps:
         different.append(f"{old.steps:,} steps there, {new.steps:,} here")
     if different:

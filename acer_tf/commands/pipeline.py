@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,12 +76,15 @@ def main(argv: list[str]) -> int:
             asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
         joined(known.cells if known else (), asked, output)
         require_page(output.parent)
-        require_folder(output)
+        made = require_folder(output)
     except (SettingsError, EvidenceError, SweepError) as error:
         return cli.fail(2, error)
     nothing_to_run = values.report_only or not cells
     code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.sweep, cells)
     if code == 2:
+        for folder in made:
+            with contextlib.suppress(OSError):  # not empty
+                folder.rmdir()
         return code
     try:
         command = known.command if known and values.report_only else _command(experiment, argv)
@@ -118,11 +122,19 @@ def _report(
 
 
 def _require_labels(known: Evidence | None, experiment: Experiment, output: Path) -> None:
-    labels = names_by_label(experiment.methods)
-    if known and (unknown := [cell.method for cell in known.cells if cell.method not in labels]):
-        raise EvidenceError(
-            f"--output={output} has cells of '{unknown[0]}', not one of {', '.join(labels)}: move it away"
-        )
+    """Refuses evidence of methods that the experiment does not have, or has with another preset."""
+    methods = {method.label: method for method in variants(experiment.methods).values()}
+    for cell in known.cells if known else ():
+        if cell.method not in methods:
+            raise EvidenceError(
+                f"--output={output} has cells of '{cell.method}', not one of {', '.join(methods)}: move it away"
+            )
+        preset = methods[cell.method].settings.get("preset")
+        if preset not in (None, there := cell.settings["preset"]):
+            raise EvidenceError(
+                f"--output={output} has '{cell.method}' by preset {there}, not {preset}: choose another folder, or "
+                "give the command with which it was made"
+            )
 
 
 def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from acer_tf.commands import cli
+from acer_tf.files import write_whole
 from acer_tf.reproduction.curves import CurveError
 from acer_tf.reproduction.evidence import EvidenceError, require_folder
 from acer_tf.reproduction.experiment import RESULTS
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
         write_table(table, results, "verdicts")
         readme = results / "README.md"
         if readme.exists() and BEGIN in (text := readme.read_text(encoding="utf-8")):
-            readme.write_text(with_verdicts(text, table), encoding="utf-8")
+            write_whole(readme, with_verdicts(text, table))
         write_page(results)
     except (EvidenceError, CurveError) as error:
         return cli.fail(2, error)
@@ -49,6 +50,8 @@ def main(argv: list[str]) -> int:
 def with_verdicts(text: str, table: Table) -> str:
     """A README with the table between the two marks, its records as links."""
     before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    _, mark, after = rest.partition(END)
+    if not mark:  # a README that has had no table yet
+        after = f"\n{rest}"
     linked = [[*row[:-1], f"[{row[-1]}]({row[-1]})" if row[-1] else ""] for row in table.rows]
     return f"{before}{BEGIN}{markdown(Table(table.caption, table.head, linked))}\n{END}{after}"

@@ -150,14 +150,19 @@ def own_evidence(folder: Path, name: str) -> Evidence | None:
     return known
 
 
-def require_folder(folder: Path, flag: str = "output") -> None:
-    """Creates the folder that `flag` names if needed; raises EvidenceError if it is not writable."""
+def require_folder(folder: Path, flag: str = "output") -> list[Path]:
+    """Creates the folder that `flag` names if needed; raises EvidenceError if it is not writable.
+
+    Returns the folders that it made, innermost first.
+    """
     try:
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise EvidenceError(f"--{flag}={folder} is not writable ({error.strerror}); choose another") from error
+    return made
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -233,17 +238,21 @@ def collect(
         folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
         if damage := folder.set_aside_damaged():
             damages.append(damage)
-        # Given up now, or earlier and not resumed since.
-        failed = cell.name in reasons or (cell.state == "failed" and folder.latest()[0] == cell.steps)
-        reason = reasons.get(cell.name, damage or cell.reason)
         kept = output / "runs" / cell.name
         known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
+        # Given up now, or earlier and not resumed since; the sweep's folder may be gone.
+        steps = max(folder.latest()[0], known.steps if known else 0)
+        failed = cell.name in reasons or (cell.state == "failed" and steps == cell.steps)
+        reason = reasons.get(cell.name, damage or cell.reason)
         begun, behind = (folder.run_dir / "run.json").exists(), known and known.steps > folder.latest()[0]
         if not begun or (behind and not folder.finished):
-            policy = cell.policy if known else None
-            state: CellState = "failed" if failed else "not begun"
-            nothing = CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason)
-            found.append(dataclasses.replace(known, policy=policy, reason=known.reason or reason) if known else nothing)
+            if known is None:
+                state: CellState = "failed" if failed else "not begun"
+                found.append(CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason))
+                continue
+            state = "failed" if failed and known.state != "finished" else known.state
+            reason = known.reason or reason
+            found.append(dataclasses.replace(known, state=state, policy=cell.policy, reason=reason))
             continue
         copy_records(folder.run_dir, kept)
         state = "finished" if folder.finished else "failed" if failed else "interrupted"

@@ -32,10 +32,12 @@ class Scope(NamedTuple):
 
 
 def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
-    """That of the cells of an experiment; None if `name` is not in the catalogue."""
+    """That of the cells of an experiment; None if `name` is not in the catalogue, or they are those of a search."""
     if name not in EXPERIMENTS:
         return None
-    whole = _whole(name)
+    cells, whole = list(cells), _whole(name)
+    if not {cell.method for cell in cells} <= {method for method, _, _ in whole}:
+        return None
     shares = [cell.steps / of for cell in cells if cell.steps and (of := whole.get(cell.place))]
     return Scope(len(shares), len(whole), min(shares, default=0.0), max(shares, default=0.0))
 

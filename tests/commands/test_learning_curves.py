@@ -63,6 +63,7 @@ def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, caps
     assert f"{kept} holds another run (learning_rate: 0.0007 there, 0.5 here)" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
     del record["settings"]["learning_rate"]
+    record["settings"]["total_steps"] = 400  # the run was extended
     (run / "run.json").write_text(json.dumps(record))
     assert learning_curves.main(arguments) == 0
     assert (kept / "progress.csv").read_text().endswith("300,3,12,9,9\n")

@@ -139,7 +139,11 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
         (cell,) = json.loads((output / "experiment.json").read_text())["cells"]
         assert (cell["settings"]["preset"], cell["settings"]["reduction"]) == (preset, reduction)
     assert script("figure1_minatar", *part, "--preset=paper", f"--output={tmp_path / 'baselines'}") == 2
-    assert "with other settings" in capsys.readouterr().err
+    assert "has 'ACER, replay 4' by preset baselines, not paper" in capsys.readouterr().err
+    before = (tmp_path / "paper" / "experiment.json").read_bytes()
+    assert script("figure1_minatar", "--report_only", f"--output={tmp_path / 'paper'}") == 2
+    assert "by preset paper, not baselines" in capsys.readouterr().err
+    assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
 
 
 DRAWS = ["--tasks=reacher3", "--agents=acer_continuous,tis", "--total_steps=2_000", "--processes=2"]
@@ -265,6 +269,7 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--setting=replay_ratio=2"], "--setting=replay_ratio=2.0: 'ACER, replay 0' is defined by replay_ratio 0.0"),
         (["--games="], "--games=: names none"),
         (["--plan", "--launcher=ray"], "--plan with --launcher=ray: plans are of this machine alone"),
+        (["--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
     ],
 )
 def test_bad_flags_are_named_and_nothing_is_written(script, tmp_path, capsys, arguments, complaint):

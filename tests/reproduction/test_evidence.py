@@ -225,6 +225,13 @@ def test_what_was_collected_stays_if_the_sweep_is_gone_or_started_again(sweep, t
     assert (output / "runs" / cells[0].name / "progress.csv").read_text() == kept
 
 
+def test_a_run_that_was_given_up_stays_so_if_the_sweep_is_gone(sweep, tmp_path):
+    cells, _, sweep_dir = sweep
+    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[1].name: "learning diverged"})
+    (again, *_), _ = collect(first[1:2], tmp_path / "nowhere", tmp_path / "out", {})
+    assert (again.state, again.steps, again.reason) == ("failed", 200, "learning diverged")
+
+
 def test_a_finished_run_replaces_a_record_however_far_they_overshot(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})

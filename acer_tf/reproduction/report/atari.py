@@ -39,7 +39,7 @@ from acer_tf.reproduction.scores import Protocol, atari_references, human_normal
 from acer_tf.reproduction.statistics import Estimate, mean_and_error
 
 _POINTS = 200
-_TABLE6_STEPS = 40_000_000 / FRAMES_PER_STEP
+TABLE6_STEPS = 40_000_000 / FRAMES_PER_STEP
 _TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
 _ATARI5 = (
     "Where the games are Atari-5's, the median over 57 games is estimated from them (Aitchison et al. 2022), with the "
@@ -68,7 +68,8 @@ def figure1(outcome: Outcome) -> Report:
         frames, highest = FRAMES_PER_STEP * median.points[-1], float(cumulative_maximum(median.values)[-1])
         published = figure1_by_frames()[FIGURE1[name]].at(frames)
         row += [median.games, number(frames / 1e6, 1), number(float(median.values[-1]))]
-        row += [str(Estimate(highest, *(bound * highest for bound in median.interval))), number(published)]
+        estimate = Estimate(highest, *(bound * highest for bound in median.interval))
+        row += ["" if np.isnan(highest) else str(estimate), number(published)]
         row += [difference(highest, published) if median.of_57 else "", number(hours_per_run(runs), 1)]
         rows.append(row)
     head = "method, cells finished, median over, frames (M), median, cumulative maximum, published, difference, "
@@ -135,14 +136,14 @@ def table49(outcome: Outcome) -> Report:
         normalized = {}
         for env, row in zip(outcome.envs, rows, strict=True):
             # Longer runs count as they were at the published length.
-            runs = equally_long([run.until(_TABLE6_STEPS) for run in outcome.runs(name, env)])
+            runs = equally_long([run.until(TABLE6_STEPS) for run in outcome.runs(name, env)])
             their = theirs.scores.get(row[0])
             ours, error = mean_and_error([run.mean_return[-1] for run in runs])
             if np.isfinite(ours):
                 normalized[row[0]] = human_normalized(row[0], ours, protocol="training")
             steps = reached(runs) if runs else np.nan
             row += [mean_with_error(ours, error), number(FRAMES_PER_STEP * steps / 1e6, 1), number(their)]
-            row.append(difference(ours, their) if steps >= 0.99 * _TABLE6_STEPS else "")
+            row.append(difference(ours, their) if steps >= 0.99 * TABLE6_STEPS else "")
             row += [number(next((c.at(steps) for c in published_curves(env)), None)) for _ in with_curve]
         same = theirs.human_normalized([game for game in normalized if game in theirs.scores])
         blank = [""] * len(with_curve)
@@ -166,7 +167,7 @@ def table49(outcome: Outcome) -> Report:
         score = published["ACER"].scores.get(env.removeprefix("atari/"))
         far = max((run.steps[-1] for runs in outcome.by_method(env).values() for run in runs), default=0.0)
         # Early in training it would flatten the curves.
-        if score is not None and far > _TABLE6_STEPS / 8:
+        if score is not None and far > TABLE6_STEPS / 8:
             ax.axhline(score, color="0.3", linestyle=":", linewidth=1, label="ACER at 40M frames, PPO paper")
     caption = (
         "Training curves; dashed: OpenAI baselines' ACER where they published a curve; dotted: the PPO paper's ACER."

@@ -120,8 +120,8 @@ def improvement(outcome: Outcome, name: str, compared: str) -> Estimate | None:
 
 
 def _steps(outcome: Outcome, name: str) -> float:
-    """Where the shortest run of a method ends."""
-    return min(reached(seeds) for seeds in outcome.by_env(name).values())
+    """Where the shortest run of those that `finals` compares ends."""
+    return min(reached(row) for row in _matrix(outcome.by_env(name)))
 
 
 def _game_row(outcome: Outcome, env: str) -> list[str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, rankdata
 
 from acer_tf.reproduction.aggregation import (
     ATARI_WINDOW_STEPS,
@@ -21,9 +21,10 @@ from acer_tf.reproduction.aggregation import (
     equally_long,
     final_return,
     final_score,
+    reached,
 )
 from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.cliffwalk import read_results
+from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, read_results
 from acer_tf.reproduction.curves import RunCurve, read_run
 from acer_tf.reproduction.evidence import EvidenceError, read_evidence
 from acer_tf.reproduction.grids import FIGURE1, FRAMES_PER_STEP, figure3_continuous
@@ -41,6 +42,7 @@ _TRUST = tuple(f"replay{ratio}_trust" for ratio in (0, 1, 4, 8))
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
 _FEWEST_GAMES = 5  # of which a median says something of 57
 _BEGUN = 0.1  # of a published curve's whole rise: before that a run that learns nothing may lie on it
+_CLIFFWALK = ("uniform", "rank-based", "proportional", "oracle")  # the replays that claims are about
 _Updates = dict[tuple[str, int, str], list[int]]  # of the Blind Cliffwalk, by representation, states and replay
 
 
@@ -106,9 +108,19 @@ def _cliffwalk(folder: Path) -> Records | None:
     if not (folder / "results.csv").exists():
         return None
     groups: _Updates = {}
-    for result in read_results(folder / "results.csv"):
+    try:
+        results = read_results(folder / "results.csv")
+    except ValueError as error:
+        raise EvidenceError(f"{error}: remove that file, or bring it back") from error
+    for result in results:
         groups.setdefault((result.representation, result.states, result.replay), []).append(result.updates)
-    sizes, runs = {size for _, size, _ in groups}, min(map(len, groups.values()))
+    kinds = list(itertools.product(REPRESENTATIONS, _CLIFFWALK))
+    # An interrupted experiment has not all replays at its last size.
+    sizes = {size for _, size, _ in groups if all((kind, size, replay) in groups for kind, replay in kinds)}
+    groups = {key: updates for key, updates in groups.items() if key[1] in sizes}
+    if not groups:
+        return None
+    runs = min(map(len, groups.values()))
     share = f"{min(sizes)} to {max(sizes)} states of 2 to 16, {runs} of 10 runs"
     return Records(groups, share, sizes >= set(range(2, 17)) and runs >= 10)
 
@@ -161,7 +173,8 @@ def _more_replay(outcome: Outcome) -> Finding:
     ours = [float(np.interp(steps, median.points, cumulative_maximum(median.values))) for median in medians]
     theirs = [_published(name, FRAMES_PER_STEP * steps) for name in names]
     where = f"{medians[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {_ratios(names)}"
-    holds = bool((np.diff(ours) > 0).all()) if len(games) >= _FEWEST_GAMES else None
+    known = len(games) >= _FEWEST_GAMES and np.isfinite(ours).all()
+    holds = bool((np.diff(ours) > 0).all()) if known else None
     return Finding(holds, f"{_list(ours)} ({where})", _list(theirs))
 
 
@@ -192,12 +205,16 @@ def _trust_minatar(outcome: Outcome) -> Finding:
 
 
 def _acer_leads(outcome: Outcome) -> Finding:
-    tasks = [env for env in outcome.envs if len(outcome.by_method(env)) == len(figure3_continuous())]
-    ours = [_best({name: _final(outcome, name, env) for name in outcome.methods}) == "acer_continuous" for env in tasks]
-    theirs = [_best(_at_end(published_curves(env))) == "ACER" for env in tasks]
-    decided = bool(tasks) and len(set(ours)) == 1
+    ours, theirs = [], []
+    for env in outcome.envs:
+        acer, *others = _compared(outcome, env, list(figure3_continuous())) or [np.nan]
+        if others and acer != max(others):
+            ours.append(acer > max(others))
+            published = _at_end(published_curves(env))
+            theirs.append(max(published, key=published.__getitem__) == "ACER")
+    decided = len(set(ours)) == 1
     return Finding(
-        ours[0] if decided else None, f"first on {sum(ours)} of {len(tasks)} tasks", f"at its end on {sum(theirs)}"
+        ours[0] if decided else None, f"first on {sum(ours)} of {len(ours)} tasks", f"at its end on {sum(theirs)}"
     )
 
 
@@ -205,8 +222,8 @@ def _trust_control(outcome: Outcome) -> Finding:
     ours, theirs = [], []
     for env, name in itertools.product(outcome.envs, ("tis", "a3c")):
         published = _at_end(published_curves(env))
-        if outcome.runs(name, env) and outcome.runs(f"trust_{name}", env):
-            ours.append(_final(outcome, f"trust_{name}", env) > _final(outcome, name, env))
+        if (scores := _compared(outcome, env, [f"trust_{name}", name])) and scores[0] != scores[1]:
+            ours.append(scores[0] > scores[1])
             theirs.append(published[f"Trust-{name.upper()}"] > published[name.upper()])
     count = f"better in {sum(ours)} of {len(ours)} pairs of method and task"
     return Finding(_most(ours), count, f"at its end in {sum(theirs)}")
@@ -216,32 +233,36 @@ def _every_part(outcome: Outcome) -> Finding:
     ours, theirs = [], []
     for env, (name, method) in itertools.product(outcome.envs, outcome.methods.items()):
         published = _at_end(published_ablations(env))
-        if name != "acer_continuous" and outcome.runs(name, env) and outcome.runs("acer_continuous", env):
-            ours.append(_final(outcome, name, env) < _final(outcome, "acer_continuous", env))
+        if (scores := _compared(outcome, env, [name, "acer_continuous"])) and scores[0] != scores[1]:
+            ours.append(scores[0] < scores[1])
             theirs.append(published[method.published] < published["ACER"])
     return Finding(_most(ours), f"{sum(ours)} of {len(ours)} are lower", f"at its end {sum(theirs)}")
 
 
 def _settings_matter(outcome: Outcome) -> Finding:
-    pairs = [
-        (_final(outcome, name, env), point.score)
-        for env in outcome.envs
-        for point, name in control.searched(outcome, env)
-        if outcome.runs(name, env)
-    ]
-    if len(pairs) < 3:
+    ranks = []
+    for env in outcome.envs:
+        known = [(point.score, name) for point, name in control.searched(outcome, env) if outcome.runs(name, env)]
+        if scores := _compared(outcome, env, [name for _, name in known]):
+            # Within the task: the scales of tasks differ.
+            of_task = rankdata([scores, [score for score, _ in known]], axis=1)
+            ranks.append(of_task - of_task.mean(axis=1, keepdims=True))
+    ours, theirs = np.concatenate(ranks, axis=1) if ranks else np.zeros((2, 0))
+    if len(ours) < 3 or not (ours.any() and theirs.any()):
         return Finding(None)
-    found = spearmanr(*zip(*pairs, strict=True))
+    found = pearsonr(ours, theirs)
     holds = None if found.pvalue > 0.05 else bool(found.statistic > 0)
-    return Finding(holds, f"rank correlation with the paper's returns {found.statistic:+.2f}", "")
+    return Finding(holds, f"rank correlation with the paper's returns, within tasks, {found.statistic:+.2f}", "")
 
 
 def _published_curve(run: RunCurve) -> Finding:
     (curve, *_) = published_curves(run.env)
-    ours, theirs = float(run.mean_return[-1]), curve.at(run.steps[-1])
-    low = float(np.interp(run.steps[-1], curve.steps, curve.low))
+    run = run.until(curve.steps[-1])
+    steps = min(run.steps[-1], curve.steps[-1])
+    ours, theirs = float(run.mean_return[-1]), curve.at(steps)
+    low = float(np.interp(steps, curve.steps, curve.low))
     risen = (theirs - curve.mean[0]) / (curve.mean[-1] - curve.mean[0])
-    holds = ours >= low if risen >= _BEGUN else None
+    holds = ours >= low if risen >= _BEGUN and np.isfinite(ours) else None
     theirs_text = f"{number(theirs, 1)} at the same step (its band begins at {number(low, 1)}"
     return Finding(holds, number(ours, 1), f"{theirs_text}), {risen:.0%} of its rise".replace("%", " %"))
 
@@ -251,8 +272,13 @@ def _table6(outcome: Outcome) -> Finding:
     envs = [env for env in outcome.by_env("acer") if env.removeprefix("atari/") in published.scores]
     if not envs:
         return Finding(None)
-    ours, theirs = _normalized(outcome, "acer", envs), published.median(env.removeprefix("atari/") for env in envs)
-    holds = abs(ours - theirs) < _CLOSE if len(envs) == len(published.scores) else None
+    # The mean of the last 100 games after 40M frames, as there.
+    runs = {env: equally_long([run.until(atari.TABLE6_STEPS) for run in outcome.runs("acer", env)]) for env in envs}
+    scores = {env: np.mean([run.mean_return[-1] for run in seeds]) for env, seeds in runs.items()}
+    ours = float(np.median([atari.normalize(env, score) for env, score in scores.items()]))
+    theirs = published.median(env.removeprefix("atari/") for env in envs)
+    whole = len(envs) == len(published.scores) and min(map(reached, runs.values())) >= 0.99 * atari.TABLE6_STEPS
+    holds = abs(ours - theirs) < _CLOSE if whole and np.isfinite(ours) else None
     return Finding(holds, f"median {ours:.2f} over {atari.games_of(len(envs))}", f"{theirs:.2f} over the same")
 
 
@@ -261,10 +287,14 @@ def _table1(outcome: Outcome) -> Finding:
     games = [env for env in outcome.envs if all(outcome.runs(name, env) for name in names)]
     if "ddqn_tuned" not in names or len(names) < 2 or not games:
         return Finding(None)
-    uniform, *prioritized = ours = [_normalized(outcome, name, games) for name in names]
+    window = functools.partial(final_score, window=ATARI_WINDOW_STEPS)
+    scores = [_compared(outcome, env, names, window) or [np.nan] * len(names) for env in games]
+    normalized = [[atari.normalize(env, score) for score in row] for env, row in zip(games, scores, strict=True)]
+    uniform, *prioritized = ours = np.median(normalized, axis=0).tolist()
     labels = ", ".join(outcome.methods[name].label for name in names)
     theirs = [published_scores(outcome.methods[name].published, "human starts").median() for name in names]
-    holds = _most([score > uniform for score in prioritized])
+    known = len(games) >= _FEWEST_GAMES and np.isfinite(ours).all()
+    holds = _most([score > uniform for score in prioritized]) if known else None
     return Finding(holds, f"{_list(ours)} over {atari.games_of(len(games))} ({labels})", f"{_list(theirs)} over 57")
 
 
@@ -283,6 +313,8 @@ def _priorities(outcome: Outcome) -> Finding:
 
 def _oracle(updates: _Updates) -> Finding:
     sizes = sorted({size for kind, size, _ in updates if kind == "tabular"})
+    if len(sizes) < 2:
+        return Finding(None)
     gains = [
         np.median(updates["tabular", size, "uniform"]) / np.median(updates["tabular", size, "oracle"]) for size in sizes
     ]
@@ -293,14 +325,10 @@ def _oracle(updates: _Updates) -> Finding:
 
 def _order(updates: _Updates) -> Finding:
     largest = max(size for _, size, _ in updates)
-    names = ("uniform", "rank-based", "proportional", "oracle")
-    found = {
-        kind: [float(np.median(updates[kind, largest, name])) for name in names]
-        for kind in dict.fromkeys(kind for kind, _, _ in updates)
-    }
+    found = {kind: [float(np.median(updates[kind, largest, name])) for name in _CLIFFWALK] for kind in REPRESENTATIONS}
     holds = all((np.diff(values) < 0).all() for values in found.values())
     shown = "; ".join(f"{kind} {' > '.join(f'{value:,.0f}' for value in values)}" for kind, values in found.items())
-    return Finding(bool(holds), f"{shown} ({', '.join(names)})", "no numbers; the same by its figure")
+    return Finding(bool(holds), f"{shown} ({', '.join(_CLIFFWALK)})", "no numbers; the same by its figure")
 
 
 def _published(name: str, frames: float) -> float:
@@ -323,23 +351,20 @@ def _most(found: Sequence[bool]) -> bool | None:
     return None if sum(found) * 2 == len(found) else sum(found) * 2 > len(found)
 
 
-def _final(outcome: Outcome, name: str, env: str, score: Callable[[RunCurve], float] = final_return) -> float:
-    """Mean over seeds, where the shortest run ends."""
-    return float(np.mean([score(run) for run in equally_long(outcome.runs(name, env))]))
-
-
-def _normalized(outcome: Outcome, name: str, envs: Iterable[str]) -> float:
-    """The median over Atari games of the human-normalised training score."""
-    window = functools.partial(final_score, window=ATARI_WINDOW_STEPS)
-    return float(np.median([atari.normalize(env, _final(outcome, name, env, window)) for env in envs]))
+def _compared(
+    outcome: Outcome, env: str, names: Sequence[str], score: Callable[[RunCurve], float] = final_return
+) -> list[float]:
+    """Of each method in a task, the mean over seeds where the shortest run of all ends; [] if one has no score yet."""
+    runs = [outcome.runs(name, env) for name in names]
+    if not all(runs):
+        return []
+    steps = min(map(reached, runs), default=0.0)
+    scores = [float(np.mean([score(run.until(steps)) for run in seeds])) for seeds in runs]
+    return scores if np.isfinite(scores).all() else []
 
 
 def _at_end(curves: Iterable[PublishedCurve]) -> dict[str, float]:
     return {curve.method: float(curve.mean[-1]) for curve in curves}
-
-
-def _best(scores: Mapping[str, float]) -> str:
-    return max(scores, key=lambda name: scores[name])
 
 
 def _list(values: Sequence[float]) -> str:
@@ -364,10 +389,17 @@ CLAIMS = (
     Claim("ACER, Figure 4", "without one of its parts ACER is worse", "figure4_ablation", _every_part),
     Claim("ACER, Figures 5 and 6", _SETTINGS, "figure5_sensitivity", _settings_matter),
     Claim("OpenAI baselines, Pong", _CURVE, "atari_pong", _published_curve, _longest_run),
-    Claim("OpenAI baselines, Pong, preset paper", _CURVE, "pong_preset_paper", _published_curve, _longest_run),
     Claim("OpenAI baselines, Breakout", _CURVE, "atari_breakout", _published_curve, _longest_run),
-    Claim("OpenAI baselines, Qbert", _CURVE, "atari_qbert_paper", _published_curve, _longest_run),
-    Claim("OpenAI baselines, BeamRider", _CURVE, "atari_beamrider_paper", _published_curve, _longest_run),
+    *(
+        Claim(f"OpenAI baselines, {game}, preset paper", _CURVE, folder, _published_curve, _longest_run)
+        for game, folder in (
+            ("Pong", "pong_preset_paper"),
+            ("Breakout", "atari_breakout_paper"),
+            ("Qbert", "atari_qbert_paper"),
+            ("Seaquest", "atari_seaquest_paper"),
+            ("BeamRider", "atari_beamrider_paper"),
+        )
+    ),
     Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", _table6),
     Claim("PER, Table 1", "priorities raise the median over 57 games", "table1_prioritized", _table1),
     Claim("PER, Table 1, on MinAtar", _SAME, "table_minatar_priorities", _priorities, _on_minatar),

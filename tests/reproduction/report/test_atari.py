@@ -72,6 +72,15 @@ def test_the_median_needs_a_score_of_every_game(tmp_path):
     assert np.isnan(found.values[found.points < 5e6]).all()
 
 
+def test_a_median_without_any_score_is_an_empty_cell(tmp_path):
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
+    made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [1.0] * 10)
+    for runs in made.by_env("replay4_trust").values():
+        runs[:] = [run._replace(games=0 * run.games) for run in runs]
+    row = row_of(atari.figure1(made).tables["table"], "ACER, replay 4")
+    assert (row["median"], row["cumulative maximum"]) == ("", "")
+
+
 def test_figure1_of_atari5_estimates_the_median_over_57_games(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     games = tuple(f"atari/{game}" for game in WEIGHTS)

@@ -66,6 +66,19 @@ def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
     assert row["probability of improvement [95 %]"] == ""
 
 
+def test_a_method_is_as_long_as_its_compared_runs_and_not_as_one_that_is_left_out(tmp_path):
+    """Seed 1 has just begun in one game, where the other method stands too."""
+    made = outcome(tmp_path, METHODS, cells("replay4_trust", "replay4"), lambda cell: [6.0] * 10)
+    first, second = grids.MINATAR[:2]
+    made.runs("replay4_trust", first)[1:] = [made.runs("replay4_trust", first)[1].until(100_000)]
+    made.runs("replay4_trust", second)[1:] = []
+    for env in (first, second):
+        made.runs("replay4", env)[:] = [run.until(100_000) for run in made.runs("replay4", env)]
+    row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")
+    assert (row["seeds"], row["steps, all runs"]) == ("1", "1,000,000")
+    assert row["probability of improvement [95 %]"] == ""
+
+
 def test_a_method_that_is_not_shown_is_not_named(tmp_path):
     made = outcome(tmp_path, METHODS, cells("replay4_trust"), lambda cell: [6.0] * 10)
     row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")

@@ -12,9 +12,12 @@ import pytest
 
 from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.cliffwalk import Result, write_results
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, read_evidence, write_evidence
 from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.published import published_search
+from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.report.verdicts import CLAIMS, Finding, verdict, verdicts
 from acer_tf.reproduction.scope import scope
@@ -25,17 +28,37 @@ RESULTS = Path(__file__).resolve().parents[3] / "results"
 
 
 def record(
-    results: Path, name: str, envs: tuple[str, ...], value: Callable[[Cell], float | None], *, seeds: int = 1
+    results: Path,
+    name: str,
+    envs: tuple[str, ...],
+    value: Callable[[Cell], float | list[float] | None],
+    *,
+    seeds: int = 1,
+    total_steps: int = 1_000_000,
 ) -> None:
-    """Evidence of an experiment, each run at one return throughout."""
+    """Evidence of an experiment, each run at one return throughout, or at those given."""
     experiment = EXPERIMENTS[name]
-    cells = make_cells(experiment.methods, envs, seeds, total_steps=1_000_000)
+    cells = make_cells(experiment.methods, envs, seeds, total_steps=total_steps)
     made = outcome(results / name, experiment.methods, cells, lambda cell: _ten(value(cell)))
     write_evidence(results / name, Evidence(name, experiment.title, (), "command", made.cells))
 
 
-def _ten(value: float | None) -> list[float] | None:
-    return None if value is None else [value] * 10
+def _ten(value: float | list[float] | None) -> list[float] | None:
+    return value if value is None or isinstance(value, list) else [value] * 10
+
+
+def cut(results: Path, name: str, method: str, rows: int) -> None:
+    """Leaves the first rows of a method's runs, as of a sweep under way."""
+    evidence = read_evidence(results / name)
+    assert evidence is not None
+    cells = []
+    for cell in evidence.cells:
+        path = results / name / "runs" / cell.name / "progress.csv"
+        if cell.method == method:
+            path.write_text("".join(path.read_text().splitlines(keepends=True)[: rows + 1]))
+            cell = dataclasses.replace(cell, steps=rows * cell.steps // 10)
+        cells.append(cell)
+    write_evidence(results / name, dataclasses.replace(evidence, cells=tuple(cells)))
 
 
 def row(results: Path, source: str, text: str) -> dict[str, str]:
@@ -120,6 +143,43 @@ def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
     assert (found["verdict"], found["ours"]) == ("partly", "better in 2 of 2 pairs of method and task")
 
 
+def test_methods_are_compared_where_the_shortest_run_ends(tmp_path: Path) -> None:
+    """All learn alike, but the sweep has only begun with ACER, or with the methods without a trust region."""
+    rising = [float(n) for n in range(10)]
+    record(tmp_path, "figure3_continuous", ("control/cheetah",), lambda cell: rising)
+    assert row(tmp_path, "ACER, Figure 3", "leads")["verdict"] == "undecided"
+    for method in ("ACER", "TIS", "A3C"):
+        cut(tmp_path, "figure3_continuous", method, 1)
+    for text in ("leads", "with the trust region"):
+        found = row(tmp_path, "ACER, Figure 3", text)
+        assert found["verdict"] == "undecided" and " of 0 " in found["ours"]
+
+
+def test_ties_and_runs_without_a_score_decide_nothing(tmp_path: Path) -> None:
+    record(tmp_path, "figure4_ablation", ("control/fish",), lambda cell: 1.0)
+    assert row(tmp_path, "ACER, Figure 4", "")["verdict"] == "undecided"
+    record(tmp_path, "figure3_continuous", ("control/fish",), lambda cell: 1.0)
+    for path in (tmp_path / "figure3_continuous" / "runs").glob("*/progress.csv"):
+        path.write_text("steps,seconds,games,mean_return,interval_return\n100000,1,0,,\n")
+    for text in ("leads", "with the trust region"):
+        assert row(tmp_path, "ACER, Figure 3", text)["verdict"] == "undecided"
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1, "partly"), (-1, "contradicted"), (0, "undecided")])
+def test_settings_are_ranked_within_their_task(tmp_path: Path, sign: int, word: str) -> None:
+    """On two tasks whose returns differ in scale: as the paper's, reversed, or all alike."""
+    tasks = ("control/cartpole_swingup", "control/fish")
+    theirs = {(env, point.learning_rate, point.delta): point.score for env in tasks for point in published_search(env)}
+
+    def value(cell: Cell) -> float | None:
+        settings = cell.settings
+        score = theirs.get((settings.env, settings.learning_rate, settings.trust_region_delta))
+        return None if score is None else sign * score + 1000.0 * (settings.env == tasks[0])
+
+    record(tmp_path, "figure5_sensitivity", tasks, value)
+    assert row(tmp_path, "ACER, Figures 5 and 6", "")["verdict"] == word
+
+
 def test_priorities_on_minatar_are_undecided_when_the_seeds_mix(tmp_path: Path) -> None:
     games = EXPERIMENTS["table_minatar_priorities"].envs
 
@@ -154,8 +214,51 @@ def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tm
 
 def test_priorities_on_atari(tmp_path: Path) -> None:
     values = {"Double DQN": 0.0, "Prioritized Double DQN (rank)": 5.0, "Prioritized Double DQN (proportional)": 9.0}
-    record(tmp_path, "table1_prioritized", ("atari/Pong",), lambda cell: values.get(cell.method))
-    assert row(tmp_path, "PER, Table 1", "")["verdict"] == "partly"
+    for games, word in ((FIVE, "partly"), (FIVE[:4], "undecided")):
+        record(tmp_path, "table1_prioritized", games, lambda cell: values.get(cell.method))
+        assert row(tmp_path, "PER, Table 1", "")["verdict"] == word
+
+
+@pytest.mark.parametrize(
+    ("factor", "rows", "word"), [(1.0, 10, "reproduced"), (0.5, 10, "contradicted"), (0.5, 4, "undecided")]
+)
+def test_table_6_wants_all_games_and_all_frames(tmp_path: Path, factor: float, rows: int, word: str) -> None:
+    """Runs of twice its steps count as they were at 40M frames."""
+    published = published_scores("ACER", "training").scores
+    games = tuple(f"atari/{game}" for game in published)
+
+    def value(cell: Cell) -> list[float] | None:
+        if cell.method != "ACER":
+            return None
+        return [factor * published[cell.settings.env.removeprefix("atari/")]] * 5 + [1e9] * 5
+
+    record(tmp_path, "table_atari49", games, value, total_steps=20_000_000)
+    if rows < 10:
+        cut(tmp_path, "table_atari49", "ACER", rows)
+    assert row(tmp_path, "PPO, Table 6", "")["verdict"] in (word, word.replace("reproduced", "partly"))
+
+
+def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -> None:
+    (tmp_path / "cliffwalk").mkdir()
+    path = tmp_path / "cliffwalk" / "results.csv"
+    replays = ("uniform", "rank-based", "proportional", "oracle")
+    results = [
+        Result(kind, replay, size, seed, 2**size // (1 + 2 * place) + 10 * (4 - place), True)
+        for size in (8, 9, 10)
+        for kind in ("tabular", "linear")
+        for place, replay in enumerate(replays)
+        for seed in range(2)
+    ]
+    write_results(results[:-3], path)
+    assert row(tmp_path, "PER, Figure 1", "")["what was run"] == "8 to 9 states of 2 to 16, 2 of 10 runs"
+    assert row(tmp_path, "PER, Figure 2", "")["verdict"] == "partly"
+    write_results(results[:16], path)
+    assert row(tmp_path, "PER, Figure 1", "")["verdict"] == "undecided"
+    write_results(results[:3], path)
+    assert row(tmp_path, "PER, Figure 1", "")["verdict"] == "not run"
+    path.write_text("representation\nnothing else\n")
+    with pytest.raises(EvidenceError, match="results.csv holds no results"):
+        verdicts(tmp_path)
 
 
 def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
@@ -174,6 +277,8 @@ def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
         (4e6, 0.0, False),
         (1e6, -19.0, None),  # above the published band, which has itself not begun to rise
         (1e6, -21.0, None),
+        (12e6, 20.0, True),  # further than the published curve
+        (4e6, float("nan"), None),  # no game has ended
     ],
 )
 def test_a_run_that_ends_before_the_published_curve_rises_decides_nothing(
@@ -202,6 +307,8 @@ def test_scope_counts_runs_of_the_whole(tmp_path: Path) -> None:
     assert str(scope("figure4_ablation", whole)) == "5 of 45 runs, 100 % of their steps"
     assert str(scope("figure4_ablation", [])) == "none of 45 runs"
     assert scope("learning_curves", evidence.cells) is None
+    draw = dataclasses.replace(evidence.cells[0], method="ACER, draw 0")
+    assert scope("figure4_ablation", [draw]) is None
 
 
 def test_the_readme_gets_the_table_between_its_marks() -> None:
@@ -210,6 +317,14 @@ def test_the_readme_gets_the_table_between_its_marks() -> None:
     lines = with_verdicts(text, table).splitlines()
     assert lines[:2] == ["head", "<!-- verdicts -->"]
     assert lines[4:] == ["| a | [cliffwalk](cliffwalk) |", "| b |  |", "<!-- end -->", "tail"]
+
+
+def test_what_a_readme_has_below_its_first_table_stays() -> None:
+    text = "head\n<!-- verdicts -->\n\n## Notes\n"
+    table = Table("", ["claim", "records"], [["a", ""]])
+    made = with_verdicts(text, table)
+    assert made.endswith("<!-- end -->\n\n## Notes\n")
+    assert with_verdicts(made, table) == made
 
 
 def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
