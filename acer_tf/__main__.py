@@ -31,34 +31,41 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "table_minatar_priorities": ("pipeline", "prioritized replay on five MinAtar games"),
     "verdicts": ("verdicts", "which claims of the papers the records of a results folder show"),
 }
-_STOPPED = "stopped by SIGINT"
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
 
+class Terminated(BaseException):
+    """SIGTERM: as KeyboardInterrupt is for Ctrl-C, so that files that are half written are removed."""
+
+
+_USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+
 def main(argv: list[str]) -> int:
-    """Runs the command that `argv` names after the program, and returns its exit status, 130 after Ctrl-C."""
+    """Runs the command that `argv` names after the program, and returns its exit status, 130 or 143 after a signal."""
     # Before anything large is imported; and not if it is ignored, as it is for a shell's background jobs.
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if usual:
-        signal.signal(signal.SIGINT, _interrupt)
+    usual = {number: handler for number, handler in _USUAL.items() if signal.getsignal(number) == handler}
+    for number in usual:
+        signal.signal(number, _interrupt)
     try:
         return _run(argv)
-    except KeyboardInterrupt:
-        print(_STOPPED, file=sys.stderr)
-        return 130
+    except (KeyboardInterrupt, Terminated) as stop:
+        number = signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
+        print(f"stopped by {number.name}", file=sys.stderr)
+        return 128 + number
     finally:
-        if usual:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
-def _interrupt(_number: int, frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt; within an import, ends the process, since C code there would print or swallow it."""
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises; within an import, ends the process, since C code there would print or swallow the exception."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os.write(2, f"{_STOPPED}\n".encode())
-            os._exit(130)
+            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+            os._exit(128 + number)
         frame = frame.f_back
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def _run(argv: list[str]) -> int:

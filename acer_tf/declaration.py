@@ -82,6 +82,8 @@ BATCHES = Condition(
 WINDOWS = Condition(
     "uniform draws of windows", lambda s, spec: not s.rule.transitions and s.replay_priority == "uniform"
 )
+DUELING = Condition("--dueling", lambda s, spec: s.dueling)
+NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
 ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0)

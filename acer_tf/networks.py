@@ -28,6 +28,7 @@ Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
 Policy = Literal["softmax", "epsilon_greedy"]
 Critic = Literal["dueling", "separate", "none"]
+_MOST_SEEDS = 4096  # two for each layer of a torso
 
 
 class Network:
@@ -73,6 +74,8 @@ class Network:
         plane = spec.frame_shape
         if self.torso.patches:
             plane = (plane[0] // PATCH, plane[1] // PATCH, spec.stack * PATCH**2)
+        elif spec.stack > 1:
+            plane = (*plane, spec.stack)
         planes = keras.Input(plane, dtype=layers.compute_dtype, name="planes")
         features = self.torso.build(layers, planes)
         self.exploration: EpsilonGreedy | None = None
@@ -103,6 +106,8 @@ class Network:
             batch, count = tf.shape(frames)[0], frames.shape[1]
             patches = _patches(tf.reshape(frames, [batch * count, 1, *frames.shape[2:]]))
             frames = tf.reshape(patches, [batch, count, *patches.shape[1:]])
+        elif self.spec.stack > 1:
+            frames = frames[..., None]
         if self.spec.stack > 1:
             frames = _stacks(frames, age, self.spec.stack)
         return tf.cast(frames, self.model.inputs[0].dtype)
@@ -131,6 +136,8 @@ class Network:
         if self.torso.patches:
             stacks = [tf.shape(observation)[0], self.spec.stack, *self.spec.frame_shape]
             planes = _patches(tf.reshape(observation, stacks))
+        elif self.spec.stack > 1:
+            planes = tf.transpose(observation, [0, 2, 3, 1])
         if state is None:
             state = tf.zeros([tf.shape(observation)[0], self.state_size])
         return self._step(tf.cast(planes, self.model.inputs[0].dtype), state)
@@ -294,7 +301,7 @@ class Layers:
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self._policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
         self._scale = scale
-        self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(32))
+        self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     def scaled(self, x: keras.KerasTensor) -> keras.KerasTensor:
         """Pixels scaled to [0, 1]; other observations unchanged."""

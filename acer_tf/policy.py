@@ -115,7 +115,8 @@ class Policy:
         shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
         if observation.shape[1:] != shape or observation.ndim == 0:
             raise ValueError(f"want observations of shape {('N', *shape)}, got {observation.shape}")
-        if not np.can_cast(observation.dtype, dtype, "same_kind"):
+        # Integers that are too large would wrap around.
+        if not np.can_cast(observation.dtype, dtype, "safe" if dtype == "uint8" else "same_kind"):
             raise ValueError(f"want {dtype} observations, got {observation.dtype}")
         inputs = {"observation": tf.constant(observation, dtype)}
         if self.state_size:

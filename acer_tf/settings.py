@@ -56,7 +56,7 @@ class Settings:
         "with the weights from before; a divisor of num_envs, or 0 for one actor that waits", speed=True)
     acting_lag: int = setting(
         0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
-        "with --actors=1; 0: with the newest ones", speed=True)
+        "with --actors=1; 0: with the newest ones", d.NO_ACTORS, speed=True)
     unroll_length: int = setting(20, d.at_least(1), "k: steps per environment between on-policy updates", speed=True)
     trajectories_per_update: int = setting(
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
@@ -141,7 +141,7 @@ class Settings:
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
     advantage_samples: int = setting(
-        5, d.between(1, 10_000), "n of the stochastic dueling network", rules=_CONTINUOUS, speed=True)
+        5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, rules=_CONTINUOUS, speed=True)
     normalize_observations: bool = setting(
         True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True)
     dueling: bool = setting(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from acer_tf import networks, torsos
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.networks import Network
 from acer_tf.torsos import default_network, require_channels_last
@@ -313,3 +314,40 @@ def test_channels_before_height_and_width_are_refused_with_the_wrapper_that_turn
 @pytest.mark.parametrize("shape", [(64, 64, 3), (10, 10, 4), (6, 7, 2), (8, 8, 8), (5, 5, 20), (7, 9, 20), (3, 3, 2)])
 def test_images_with_channels_last_are_not(shape):
     require_channels_last("small", EnvironmentSpec(shape, "bool", 1, 2))
+
+
+def test_a_users_torso_reads_stacked_frames_as_planes_with_the_frames_last(monkeypatch):
+    def build(layers, x):
+        assert x.shape == (None, 84, 84, 4)
+        return layers.hidden(8, "relu", "dense", layers.flat(layers.convolution(4, 8, 8, "conv", layers.scaled(x))))
+
+    monkeypatch.setitem(torsos.TORSOS, "theirs", torsos.Torso(build, lambda spec: spec.stack > 1))
+    monkeypatch.setitem(torsos.ARCHITECTURES, "theirs", torsos.Architecture("theirs"))
+    rng = np.random.default_rng(0)
+    network = Network(ATARI, architecture="theirs")
+    enlarge_policy_head(network)
+    frames, age = frames_of(rng, ATARI, 2, 3 + 5), rng.integers(4, size=[2, 5]).astype(np.uint8)
+    planes = network.planes(tf.constant(frames), tf.constant(age)).numpy()
+    shown = stacked(frames, age, 4)
+    np.testing.assert_array_equal(planes, shown.transpose(0, 1, 3, 4, 2))
+    probabilities, q = network(tf.constant(planes))
+    for t in range(5):
+        acting = network.observe(tf.constant(shown[:, t]))
+        np.testing.assert_allclose(probabilities[:, t], acting[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(q[:, t], acting[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("initialization", INITIALIZATIONS)
+def test_a_torso_may_be_deep(initialization, monkeypatch):
+    def build(layers, x):
+        for n in range(30):
+            x = layers.hidden(4, "relu", f"dense{n}", x)
+        return x
+
+    monkeypatch.setitem(torsos.TORSOS, "deep", torsos.Torso(build, lambda spec: True))
+    monkeypatch.setitem(torsos.ARCHITECTURES, "deep", torsos.Architecture("deep"))
+    network = Network(SPECS["mlp"], architecture="deep", initialization=initialization)
+    assert len({v.numpy().tobytes() for v in network.model.trainable_variables if "kernel" in v.path}) == 32
+    # Records of earlier versions, which drew 32 seeds, keep their initial weights.
+    seeds = np.random.SeedSequence(5)
+    np.testing.assert_array_equal(seeds.generate_state(32), seeds.generate_state(networks._MOST_SEEDS)[:32])

@@ -172,3 +172,10 @@ def test_pixels_as_floats_are_refused() -> None:
     """They are often scaled to [0, 1] already, and a cast would silently make them 0."""
     with pytest.raises(ValueError, match="want uint8 observations, got float32"):
         load_policy(PONG)(np.zeros((1, 4, 84, 84), np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int64])
+def test_pixels_as_larger_integers_are_refused(dtype: type) -> None:
+    """300 would be read as 44."""
+    with pytest.raises(ValueError, match=f"want uint8 observations, got {np.dtype(dtype)}"):
+        load_policy(PONG)(np.full((1, 4, 84, 84), 300, dtype))

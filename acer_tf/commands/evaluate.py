@@ -4,7 +4,7 @@ python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.
 
 It needs only the policy's directory: environment, preset and preprocessing are in its metadata. An environment of a
 module of its own, which making it would import, must also be named by --env.
-Exit status: 0 done, 1 failed while running, 2 bad input, 130 interrupted.
+Exit status: 0 done, 1 failed while running, 2 bad input, 130 or 143 interrupted by a signal.
 """
 
 from __future__ import annotations

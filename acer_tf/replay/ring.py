@@ -39,6 +39,10 @@ class Segments:
         self._begun = 0  # segments ever begun; the state of the last is in slot (_begun - 1) mod K
         self._ring, self._most = ring, len(ring) if ring.shape[2] else 0
 
+    def emptied(self) -> Segments:
+        """Without any segment, in the same storage."""
+        return Segments(self._ring)
+
     def begin(self, row: int, first: int, state: np.ndarray) -> None:
         """Marks the newest row as a start (again, with another state), and drops the starts before row `first`."""
         self.forget(row)
@@ -239,7 +243,7 @@ class Ring:
             )
         rows, lost = int(state["rows"]), int(state.get("lost", 0))
         chunks: list[Chunk] = []
-        ring, segments = self._allocate()
+        ring, segments = self._spare()
         segments.restore(state)
         end = max(lost, rows - self._capacity)
         for chunk in (Chunk(*numbers) for numbers in state["chunks"].tolist()):
@@ -275,6 +279,12 @@ class Ring:
             return zeros(arrays, self._file), Segments(np.zeros(shape, np.float32))
         ring = zeros({**arrays, "state": (shape, np.dtype(np.float32))}, self._file)
         return ring, Segments(ring.pop("state"))
+
+    def _spare(self) -> tuple[dict[str, np.ndarray], Segments]:
+        """Storage to restore into: its own while nothing is stored, since memory or disk may not have room for two."""
+        if self.rows or self.started:
+            return self._allocate()
+        return self._ring, self._segments.emptied()
 
     def _require_pending(self) -> None:
         if not self.started:

@@ -45,7 +45,8 @@ class Request(NamedTuple):
 
     rows: int  # k
     first_row: int  # the number of row 0 in the run, on which its sampled actions depend
-    steps: int  # of the run so far, for schedules and messages
+    steps: int  # of the run so far, for messages
+    scheduled: int  # of the run when the agent's schedule was set for this unroll, fewer if actors lag
 
 
 class Actors(Protocol):
@@ -91,6 +92,7 @@ class Actor:
         before, rows = self._state, list[tuple[np.ndarray, np.ndarray, TimeStep]]()
         if self._now is None:
             self._now = self._env.reset()
+            _require_finite("observation", self._now.observation, steps)
             if self._truncates is not None:
                 before = self._truncates
                 action = np.zeros((self._env.num_envs, *spec.action_shape), spec.action_dtype)
@@ -102,15 +104,15 @@ class Actor:
         for row in range(len(rows), request.rows):
             now = self._now
             seed = np.array([self._seed, request.first_row + row], np.int32)
-            _require_finite("observation", now.observation, steps)
             action, behaviour, state = self._act(now.observation, seed, self._state)
             _require_finite("policy", behaviour, steps)
             self._now = step = self._env.step(action)
             _require_finite("reward", step.reward, steps)
             rows.append((action, behaviour, step))
+            steps += int(step.mask.sum())
+            _require_finite("observation", step.observation, steps)
             # The row after a masked row is the first of a new episode. A lost life does not end the episode.
             self._state = state if step.mask.all() else np.where(step.mask[:, None], state, np.float32(0))
-            steps += int(step.mask.sum())
         actions, behaviours, answers = zip(*rows, strict=True)
         shown = (first, *answers)
         return Unroll(

@@ -43,7 +43,7 @@ class Collector:
         steps = self.steps
         if not self._begun:
             seam = not self._reset and self._replay.started
-            self._actors.begin(Request(rows, self._rows + seam, steps))
+            self._actors.begin(Request(rows, self._rows + seam, steps, steps))
         unroll = self._actors.take()
         observation = self._stacked(unroll.frame)
         if not self._reset:
@@ -56,7 +56,7 @@ class Collector:
             self._replay.append(unroll.action[row], unroll.behaviour[row], step)
             self._count(step)
         if self._lagging:
-            self._actors.begin(Request(rows, self._rows, steps))
+            self._actors.begin(Request(rows, self._rows, self.steps, steps))
         self._begun = self._lagging
 
     def take_returns(self) -> list[float]:

@@ -118,7 +118,7 @@ def evaluate(
         refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
     num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
-    # The third word sets it apart from training, which seeds its environments with (seed, steps).
+    # The third word sets it apart from training, which seeds its environments with (seed, steps, 0), or four words.
     random = np.random.default_rng((seed, 0, 2))
     scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)

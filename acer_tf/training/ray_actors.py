@@ -187,7 +187,7 @@ class _Remote:
             raise self._error
         for variable, weight in zip(self._agent.network.model.weights, weights, strict=True):
             variable.assign(weight)
-        self._agent.schedule(request.steps)
+        self._agent.schedule(request.scheduled)
         return self._actor.unroll(request)
 
 

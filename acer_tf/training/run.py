@@ -120,7 +120,7 @@ def train(
     if settings.precision == "tf32" and where == CPU and not known:
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     # A run that an older version accepted may continue.
-    if not require_same_run(settings, run_dir)[0]:
+    if not require_same_run(settings, spec, run_dir)[0]:
         require_effect(settings, spec)
     use_device(where, tf32=settings.precision == "tf32", memory_gb=gpu_memory_gb)
     in_use = use_threads(threads, settings.network)
@@ -135,7 +135,7 @@ def train(
         lock = Lock(run_dir)
         opened.callback(lock.release)
         # Again under the lock: another process may have begun a run here in the meantime.
-        known, changes = require_same_run(settings, run_dir)
+        known, changes = require_same_run(settings, spec, run_dir)
         longer = known is not None and known.settings["total_steps"] < settings.total_steps
         if known and known.finished and not longer and not missing_parts(run_dir / "policy"):
             _say(quiet, f"{run_dir} holds this run, already finished")
@@ -242,12 +242,13 @@ class _Run:
         settings = self._settings
         if self._resumed:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
-        replay_start = settings.replay_start * settings.num_envs
-        if settings.replay_ratio and replay_start > settings.total_steps:
+        # Also of a finished run that is extended, whose replay is empty.
+        missing = max(0, settings.replay_start - self._replay.stored) * settings.num_envs
+        if settings.replay_ratio and missing > settings.total_steps - self.steps:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
-            _say(quiet, f"no replay in this run: {per_environment}, {replay_start:,} steps in total")
+            _say(quiet, f"no replay in this run: {per_environment}, {missing:,} steps in total")
         # The first interval with replay throughout tells the rate that will last.
-        slower_at = replay_start + settings.log_interval if settings.replay_ratio else 0
+        slower_at = self.steps + missing + settings.log_interval if settings.replay_ratio and missing else 0
         if self._unsaved:
             self._save()
         saved = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import socket
@@ -14,6 +15,7 @@ from acer_tf.settings import Settings
 from acer_tf.settings_record import completed, differences, settings_document
 from acer_tf.training.checkpoint import Checkpoints, DamagedError, Snapshot, set_aside
 from acer_tf.training.records import RecordError, RunRecord, read_progress, read_record
+from acer_tf.types import EnvironmentSpec
 
 # What a run writes, or deletes from: through a link, that would be outside its folder.
 _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
@@ -74,8 +76,8 @@ class Lock:
                 path.rmdir()
 
 
-def require_same_run(settings: Settings, run_dir: Path) -> tuple[RunRecord | None, list[str]]:
-    """Checks that `run_dir` can hold the run of resolved `settings`.
+def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> tuple[RunRecord | None, list[str]]:
+    """Checks that `run_dir` can hold the run of resolved `settings` in an environment of this `spec`.
 
     Returns:
         The record there, None for a new run; and what differs from it and may, in lines.
@@ -100,6 +102,13 @@ def require_same_run(settings: Settings, run_dir: Path) -> tuple[RunRecord | Non
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
             "give those flags the values there to continue it, or choose another folder"
+        )
+    if record.environment not in (None, spec):  # None in old records
+        there, here = dataclasses.asdict(record.environment), dataclasses.asdict(spec)
+        lines = [f"{name}: {there[name]} there, {here[name]} here" for name in there if there[name] != here[name]]
+        raise RunFolderError(
+            f"--run_dir={run_dir} holds a run in another version of {settings.env}:\n  " + "\n  ".join(lines) + "\n"
+            "bring that version back to continue it, or choose another folder"
         )
     changes = [f"--{name}={new[name]} instead of {old[name]}" for name in may_change if new[name] != old[name]]
     if longer and settings.replay_priority != "uniform":

@@ -1,4 +1,6 @@
 import os
+import signal
+import time
 
 import pytest
 
@@ -131,10 +133,25 @@ def test_a_path_that_cannot_be_used_is_refused_by_its_flag(refused, tmp_path, mo
     assert sorted(os.listdir(tmp_path)) == ["file", "loop"]
 
 
-def test_an_interruption_is_a_line_and_status_130(tmp_path, monkeypatch, capsys):
-    def interrupt(*_):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_removes_what_is_half_written_and_is_a_line_and_a_status(number, tmp_path, monkeypatch, capsys):
+    partial = tmp_path / "partial"
 
-    monkeypatch.setattr(training_run, "export_run", interrupt)
-    assert acer_tf.__main__.main(["acer_tf", "export", f"--run_dir={tmp_path}"]) == 130
-    assert capsys.readouterr().err == "stopped by SIGINT\n"
+    def interrupted(*_):
+        try:
+            partial.write_text("half")
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+        finally:
+            partial.unlink()
+
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
+    before = signal.signal(number, usual)  # a shell that starts the tests in the background makes them ignore SIGINT
+    try:
+        monkeypatch.setattr(training_run, "export_run", interrupted)
+        assert acer_tf.__main__.main(["acer_tf", "export", f"--run_dir={tmp_path}"]) == 128 + number
+        assert signal.getsignal(number) == usual
+    finally:
+        signal.signal(number, before)
+    assert capsys.readouterr().err == f"stopped by {number.name}\n"
+    assert not partial.exists()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.replay.chunks import ReplayCorrupt
 from acer_tf.replay.storage import prefetch, zeros
 from acer_tf.types import EnvironmentSpec, TimeStep
 
@@ -111,3 +112,35 @@ def test_sampled_rows_are_prefetched_from_the_file(tmp_path, monkeypatch):
     replay.sample()
     replay.sample(slice(1, 2))
     assert asked == [([0, 1], 9), ([1], 9)]
+
+
+def filled(replay, count):
+    first, *others = rows(count)
+    replay.start(first.observation, first.age)
+    for step in others:
+        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
+    return replay
+
+
+def test_a_replay_that_holds_nothing_is_restored_into_its_own_storage(tmp_path, monkeypatch):
+    """A disk with room for one replay suffices to resume, and a checkpoint that cannot be read leaves it usable."""
+    state = filled(TrajectoryReplay(STACKED, 2, 40, 5, 1), 60).save(tmp_path / "chunks")
+    fresh = [TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new") for _ in range(2)]
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("acer_tf.replay.ring.zeros", full)
+    fresh[0].restore(tmp_path / "chunks", state)
+    assert (fresh[0].rows, fresh[0].stored) == (59, 40)
+    with pytest.raises(OSError, match="No space"):
+        fresh[0].restore(tmp_path / "chunks", state)  # it holds rows, which must not be lost if this fails
+    assert fresh[0].stored == 40
+    (tmp_path / "chunks" / TrajectoryReplay.chunk_files(state)[-1]).unlink()
+    with pytest.raises(ReplayCorrupt):
+        fresh[1].restore(tmp_path / "chunks", state)
+    monkeypatch.undo()
+    replays = filled(fresh[1], 30), filled(TrajectoryReplay(STACKED, 2, 40, 5, 1), 30)
+    for _ in range(20):
+        batches = [replay.sample().arrays() for replay in replays]
+        assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))

@@ -89,6 +89,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"target_period": 5}),
         (CARTPOLE, {"evaluation_epsilon": 0.5}),
         (CARTPOLE, {"burn_in": 3}),
+        (CARTPOLE, {"actors": 2, "acting_lag": 1}),
         (CARTPOLE, {"priority_exponent": 0.5}),
         (CARTPOLE, {"replay_batch": 4}),
         (CARTPOLE, {"replay_ratio": 0.0, "replay_priority": "rank"}),
@@ -105,6 +106,7 @@ def test_given_values_are_kept(monkeypatch):
         (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "entropy_weight": 0.1}),
         (PENDULUM, {"agent": "trust_a3c", "preset": "paper_continuous", "importance_truncation": 1.0}),
         (PENDULUM, {"agent": "trust_tis", "preset": "paper_continuous", "dueling": False}),
+        (PENDULUM, {"agent": "acer_continuous", "dueling": False, "advantage_samples": 3}),
     ],
 )
 def test_a_setting_that_nothing_would_read_is_refused(spec, given):
@@ -211,7 +213,7 @@ def test_every_purpose_and_every_seed_draws_its_own_numbers():
 
 def test_the_replay_has_the_capacity_of_the_settings_and_at_least_one_window():
     assert build.replay_rows(settings_of(replay_capacity=20_000), PONG) == 20_000
-    tight = settings_of("atari/Pong", replay_capacity=20, replay_start=0, num_envs=1)
+    tight = settings_of("atari/Pong", preset="baselines", replay_capacity=20, replay_start=0, num_envs=1)
     assert build.replay_rows(tight, PONG) == 23  # 20 rows, and the 3 frames before the first
     build.make_replay(tight, PONG)
 

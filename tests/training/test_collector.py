@@ -154,6 +154,14 @@ def test_the_first_quantity_that_is_not_finite_is_named(value):
         collector_on([[Row(), Row(), Row(value)], []][:1]).collect(4)
     with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step 0$"):
         collector_on([[]], first=value).collect(1)
+    # Also of the observation that the updates bootstrap from.
+    for lagging in (False, True):
+        env = ScriptedEnvironment([[]])
+        collector = collector_of(env, act, replay_of(1), 0, lagging=lagging)
+        collector.collect(2)
+        env._count = value
+        with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step {5 if lagging else 3}$"):
+            collector.collect(2)
     broken = (np.zeros(1, np.int32), np.array([[0.5, value, 0.5]], np.float32), np.zeros((1, 0), np.float32))
     with pytest.raises(NonFiniteError, match=rf"^policy is {value}, at step 0$"):
         collector_on([[]], policy=lambda *_: broken).collect(1)

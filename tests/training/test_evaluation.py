@@ -14,9 +14,10 @@ from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
 from acer_tf.networks import Network
 from acer_tf.policy import Policy, PolicyError, load_policy
-from acer_tf.settings import SettingsError
+from acer_tf.settings import SettingsError, make_settings
 from acer_tf.torsos import default_network
 from acer_tf.training import evaluation
+from acer_tf.training.build import make_actor
 from acer_tf.training.evaluation import EvaluationResult, evaluate
 from acer_tf.training.export import export_policy
 from acer_tf.types import EnvironmentSpec, TimeStep
@@ -414,3 +415,20 @@ def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
 def test_a_video_runs_in_simulated_time(env_id, clock, fps):
     world: Any = SimpleNamespace(steps_per_second=clock)
     assert evaluation._video_fps(env_id, world) == fps
+
+
+def test_no_actor_plays_the_episodes_of_an_evaluation_by_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def make(env_id: str, num_envs: int, seed: Any, **options: Any) -> Any:
+        made.append(seed)
+        return SimpleNamespace(num_envs=num_envs)
+
+    monkeypatch.setattr(envs, "make", make)
+    settings = make_settings(env="CartPole-v1", num_envs=4, actors=4)
+    for steps in range(3):
+        for group in range(4):
+            make_actor(settings, lambda *_: None, steps, group)
+    seeds = {np.random.SeedSequence(seed).generate_state(2).tobytes() for seed in made}
+    assert len(seeds) == 12 and made[0] == (0, 0, 0)  # as in earlier versions
+    assert np.random.SeedSequence((0, 0, 1)).generate_state(2).tobytes() not in seeds

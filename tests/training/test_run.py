@@ -285,7 +285,10 @@ def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light,
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"env": "atari/Pongg"}, "there is no environment 'atari/Pongg'; did you mean atari/Pong"),
+        (
+            {"env": "atari/Pongg", "preset": "baselines"},
+            "there is no environment 'atari/Pongg'; did you mean atari/Pong",
+        ),
         ({"env": "Pendulum-v1"}, "it takes --agent=acer_continuous"),
         ({"network": "nature"}, "--network=nature: "),
     ],
@@ -437,6 +440,20 @@ def test_a_damaged_curve_is_refused_and_replaced_on_request(stopped, capsys):
     assert entry["notes"][1] == "the earlier rows are kept as progress.csv.damaged-1"
 
 
+def test_a_run_in_another_version_of_its_environment_is_not_continued(stopped, capsys):
+    run_dir, *_ = stopped
+    path = run_dir / "run.json"
+    document = json.loads(path.read_text())
+    document["environment"]["observation_shape"] = [6]
+    path.write_text(json.dumps(document))
+    before = tree(run_dir)
+    assert script(small_settings(), run_dir) == 2
+    err = capsys.readouterr().err
+    assert f"--run_dir={run_dir} holds a run in another version of CartPole-v1:\n" in err
+    assert "observation_shape: (6,) there, (4,) here" in err
+    assert tree(run_dir) == before
+
+
 def test_an_unfinished_run_is_extended_and_its_log_interval_changed(stopped, capsys):
     run_dir, *_ = stopped
     assert script(small_settings(total_steps=500), run_dir) == 2
@@ -470,6 +487,16 @@ def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, 
     assert light[-1].weights.value[0] > updates
     assert script(small_settings(total_steps=900), done) == 0
     assert "already finished" in capsys.readouterr().out
+
+
+def test_an_extension_that_is_too_short_to_replay_says_so(light, tmp_path, capsys):
+    run_dir = tmp_path / "run"
+    assert script(small_settings(replay_start=100), run_dir) == 0
+    assert "no replay" not in capsys.readouterr().out
+    assert script(small_settings(replay_start=100, total_steps=700), run_dir) == 0
+    line = "no replay in this run: --replay_start=100 is per environment, 200 steps in total"
+    assert line in capsys.readouterr().out
+    assert rows_of(run_dir)[-1]["replay_updates"] == rows_of(run_dir)[-2]["replay_updates"]
 
 
 def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, capsys):
