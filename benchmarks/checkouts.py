@@ -23,7 +23,7 @@ class Loop(NamedTuple):
 
 _SMALL = ("--network=small", "--env=minatar/breakout", "--log_interval=3200", "--precision=float32")
 _CONTROL = ("--env=control/cheetah", "--agent=acer_continuous", "--precision=float32")
-_NATURE = ("--network=nature", "--env=atari/Pong", "--log_interval=640", "--precision=float32")
+_NATURE = ("--network=nature", "--env=atari/Pong", "--preset=baselines", "--log_interval=640", "--precision=float32")
 _BFLOAT16 = (*_NATURE[:-1], "--precision=bfloat16")
 WORKLOADS = {
     "minatar/breakout, 16 trajectories per update": Loop((*_SMALL, "--trajectories_per_update=16")),

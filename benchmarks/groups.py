@@ -165,7 +165,8 @@ def _learning(
     from benchmarks.operations import step_operations
 
     spec = envs.spec(env_id)
-    base = {"env": env_id, "num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH, **_FIXED_REPLAYS}
+    sizes = {"num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH}
+    base = {"env": env_id, "preset": "baselines", **sizes, **_FIXED_REPLAYS}
     settings = {p: resolve(make_settings({**base, "precision": p}), spec) for p in PRECISIONS}
     threads = use_threads(0, settings["float32"].network)
     agents = {p: make_agent(settings[p], spec) for p in PRECISIONS}

@@ -49,7 +49,7 @@ def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any
     # Nothing is to be learned here, and nothing may diverge.
     small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}
     fixed = {"replay_ratio": RATIO, "replay_poisson": False}
-    settings = make_settings({"env": env_id, "network": network, **small, **fixed})
+    settings = make_settings({"env": env_id, "preset": "baselines", "network": network, **small, **fixed})
     spec = envs.spec(env_id)
     settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)

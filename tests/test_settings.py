@@ -192,12 +192,8 @@ def test_a_fixed_number_of_updates_is_whole():
         pong(replay_poisson=False, replay_ratio=0.5)
 
 
-def test_the_default_preset_is_baselines():
-    assert pong() == pong(preset="baselines")
-
-
 def test_a3c_is_replay_ratio_0_without_trust_region_and_trust_a3c_is_with():
-    assert dataclasses.asdict(pong(agent="a3c")) == BASELINES | {
+    assert dataclasses.asdict(pong(agent="a3c", preset="baselines")) == BASELINES | {
         "agent": "a3c",
         "replay_ratio": 0.0,
         "trust_region_delta": INF,
@@ -383,7 +379,7 @@ def test_tis_is_a3c_with_the_weights_of_trajectories():
 
 
 def test_replay_may_start_anywhere_where_nothing_is_replayed():
-    assert pong(replay_ratio=0, replay_capacity=100).replay_start == 10_000
+    assert pong(preset="baselines", replay_ratio=0, replay_capacity=100).replay_start == 10_000
 
 
 def test_a_missing_environment_and_an_unknown_name_are_refused():
@@ -402,8 +398,8 @@ def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
 
 
 def test_an_update_stands_for_several_threads_only_where_the_reduction_says_so():
-    assert (pong().update_learning_rate, pong().update_average_decay, pong().update_rmsprop_decay) == (7e-4, 0.99, 0.99)
-    four = pong(reduction="threads", trajectories_per_update=4)
+    one, four = pong(preset="baselines"), pong(preset="paper")
+    assert (one.update_learning_rate, one.update_average_decay, one.update_rmsprop_decay) == (7e-4, 0.99, 0.99)
     found = four.update_learning_rate, four.update_average_decay, four.update_rmsprop_decay
     assert found == pytest.approx((4 * 7e-4, 0.99**4, 0.99**4))
 
@@ -453,7 +449,8 @@ def test_every_setting_has_a_help_and_a_type_of_flag():
 @pytest.mark.parametrize(
     ("env", "agent", "preset"),
     [
-        ("atari/Pong", "acer", "baselines"),
+        ("atari/Pong", "acer", "paper"),
+        ("atari/Pong", "trust_a3c", "paper"),
         ("minatar/breakout", "acer", "minatar"),
         ("minatar/breakout", "dqn", "dqn"),
         ("CartPole-v1", "trust_a3c", "classic"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from acer_tf.commands import cli, learning_curves, train
 from acer_tf.policy import load_policy
@@ -24,11 +23,7 @@ flag.integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=
 flag.integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1)
 flag.integer("episodes", 30, "episodes per evaluation", lower_bound=1)
 
-# The default presets, but Atari's replay would start after this run's end.
-_RUNS: dict[str, dict[str, Any]] = {
-    "minatar_breakout": {"env": "minatar/breakout"},
-    "pong": {"env": "atari/Pong", "replay_start": 500},
-}
+_RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # environments, by folder
 
 
 def main(argv: list[str]) -> int:
@@ -37,10 +32,10 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output)
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
     made, run_dirs = [], []
-    for name, values in _RUNS.items():
-        print(f"\n== {values['env']}, {steps[name]:,} steps", flush=True)
+    for name, env in _RUNS.items():
+        print(f"\n== {env}, {steps[name]:,} steps", flush=True)
         log_interval = max(1, steps[name] // 40)
-        settings = make_settings({**values, "total_steps": steps[name], "log_interval": log_interval})
+        settings = make_settings(env=env, total_steps=steps[name], log_interval=log_interval)
         run_dir = learning_curves.run_folder(output / name, "ACER", settings.seed)
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
@@ -49,7 +44,7 @@ def main(argv: list[str]) -> int:
         error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
         text = f"The exported policy scores {result.mean:.2f}{error} over {result.episodes} games."
         print(text)
-        title = f"ACER on {values['env']}, replay ratio 4"
+        title = f"ACER on {env}, replay ratio 4"
         learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command="make demo")
         made += [
             f"{output / name}/figure.png  learning curve",

@@ -1,6 +1,6 @@
 """Trains one agent in one environment, or continues the run in --run_dir.
 
-python -m acer_tf train --env=atari/Pong --preset=baselines --total_steps=10_000_000 --run_dir=runs/pong
+python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/pong
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def main(argv: list[str]) -> int:
     given = {name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None}
     try:
         recorded = _recorded(run_dir)
-        # Kept without their flags; "auto" may mean another preset in this version.
+        # Kept without their flags; "auto" may mean another preset in this version. Another run is refused later.
+        same = recorded and all(given.get(name, recorded[name]) == recorded[name] for name in ("env", "agent"))
         kept = {name: recorded[name] for name in ("preset", "total_steps", "log_interval") if name in recorded}
-        settings = make_settings(kept | given)
+        settings = make_settings(kept | given if same else given)
     except (SettingsError, InvalidEnvironment) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:

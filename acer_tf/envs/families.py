@@ -47,7 +47,7 @@ FAMILIES: dict[str, Family] = {
     "atari": Family(
         "acer_tf.envs.atari:make_atari",
         ATARI_GAMES,
-        ("baselines", ""),
+        ("paper", ""),
         reward_clip=1.0,
         atari=True,
         alike=True,

@@ -294,7 +294,7 @@ def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_pat
 )
 def test_one_seed_on_one_thread_gives_one_progress_file(env, precision, tmp_path):
     flags = [f"--env={env}", f"--precision={precision}", "--seed=5", "--threads=1", "--num_envs=2", "--total_steps=240"]
-    flags += ["--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
+    flags += ["--trajectories_per_update=0", "--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
     # A replay in a file changes nothing either.
     for name, place in (("one", []), ("two", [f"--replay_file={tmp_path}/replay"])):
         command = [sys.executable, "-m", "acer_tf", "train", *flags, *place, f"--run_dir={tmp_path}/{name}"]

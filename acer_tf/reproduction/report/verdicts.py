@@ -41,7 +41,7 @@ from acer_tf.reproduction.statistics import Estimate, interquartile_mean
 _TRUST = tuple(f"replay{ratio}_trust" for ratio in (0, 1, 4, 8))
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
 _FEWEST_GAMES = 5  # of which a median says something of 57
-_BEGUN = 0.1  # of a published curve's whole rise: before that a run that learns nothing may lie on it
+_BEGUN = 0.1  # of a published curve's whole rise: a run that learns nothing may lie on what comes before
 _CLIFFWALK = ("uniform", "rank-based", "proportional", "oracle")  # the replays that claims are about
 _Updates = dict[tuple[str, int, str], list[int]]  # of the Blind Cliffwalk, by representation, states and replay
 
@@ -261,8 +261,8 @@ def _published_curve(run: RunCurve) -> Finding:
     steps = min(run.steps[-1], curve.steps[-1])
     ours, theirs = float(run.mean_return[-1]), curve.at(steps)
     low = float(np.interp(steps, curve.steps, curve.low))
-    risen = (theirs - curve.mean[0]) / (curve.mean[-1] - curve.mean[0])
-    holds = ours >= low if risen >= _BEGUN and np.isfinite(ours) else None
+    risen, ours_risen = ((score - curve.mean[0]) / (curve.mean[-1] - curve.mean[0]) for score in (theirs, ours))
+    holds = ours >= low if max(risen, ours_risen) >= _BEGUN and np.isfinite(ours) else None
     theirs_text = f"{number(theirs, 1)} at the same step (its band begins at {number(low, 1)}"
     return Finding(holds, number(ours, 1), f"{theirs_text}), {risen:.0%} of its rise".replace("%", " %"))
 

@@ -277,6 +277,7 @@ def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
         (4e6, 0.0, False),
         (1e6, -19.0, None),  # above the published band, which has itself not begun to rise
         (1e6, -21.0, None),
+        (1e6, 0.0, True),  # it has risen where the published curve has not
         (12e6, 20.0, True),  # further than the published curve
         (4e6, float("nan"), None),  # no game has ended
     ],
