@@ -1,5 +1,5 @@
-# Set-up, tests and the demonstration. Everything is installed into .venv; needs Python 3.11, 3.12 or 3.13, pip,
-# bash and make.
+# Set-up, tests and the demonstration. Everything is installed into .venv; needs Python 3.11, 3.12 or 3.13 with venv
+# (Debian: python3-venv), bash and make.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from acer_tf.commands import cli
 from acer_tf.files import write_whole
+from acer_tf.reproduction.cliffwalk import ResultsError
 from acer_tf.reproduction.curves import CurveError
 from acer_tf.reproduction.evidence import EvidenceError, require_folder
 from acer_tf.reproduction.experiment import RESULTS
@@ -39,7 +40,7 @@ def main(argv: list[str]) -> int:
         if readme.exists() and BEGIN in (text := readme.read_text(encoding="utf-8")):
             write_whole(readme, with_verdicts(text, table))
         write_page(results)
-    except (EvidenceError, CurveError) as error:
+    except (EvidenceError, CurveError, ResultsError) as error:
         return cli.fail(2, error)
     except OSError as error:
         return cli.fail(1, error)

@@ -46,6 +46,10 @@ REPRESENTATIONS = ("tabular", "linear")
 _LEAST_REDUCTION = 1e-3  # of the loss, relative, for the oracle to prefer an update
 
 
+class ResultsError(ValueError):
+    """The file of results cannot be read."""
+
+
 class Result(NamedTuple):
     """One run."""
 
@@ -233,7 +237,7 @@ def write_results(results: Sequence[Result], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """What `write_results` wrote; raises ValueError if the file does not exist, or holds something else."""
+    """What `write_results` wrote; raises ResultsError if the file does not exist, or holds something else."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -243,4 +247,4 @@ def read_results(path: Path) -> list[Result]:
             for row, (*numbers, converged) in zip(rows, counts, strict=True)
         ]
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds no results: {type(error).__name__} {error}") from error
+        raise ResultsError(f"{path} holds no results: {type(error).__name__} {error}") from error

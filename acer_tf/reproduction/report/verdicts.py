@@ -108,11 +108,7 @@ def _cliffwalk(folder: Path) -> Records | None:
     if not (folder / "results.csv").exists():
         return None
     groups: _Updates = {}
-    try:
-        results = read_results(folder / "results.csv")
-    except ValueError as error:
-        raise EvidenceError(f"{error}: remove that file, or bring it back") from error
-    for result in results:
+    for result in read_results(folder / "results.csv"):
         groups.setdefault((result.representation, result.states, result.replay), []).append(result.updates)
     kinds = list(itertools.product(REPRESENTATIONS, _CLIFFWALK))
     # An interrupted experiment has not all replays at its last size.
@@ -145,7 +141,7 @@ def verdict(finding: Finding | None, whole: bool) -> str:
 
 
 def verdicts(results: Path) -> Table:
-    """The table of all claims. Raises EvidenceError, CurveError or OSError if a record cannot be read."""
+    """The table of all claims. Raises EvidenceError, CurveError, ResultsError or OSError for a bad record."""
     rows = []
     for claim in CLAIMS:
         if records := claim.read(results / claim.folder):
@@ -179,12 +175,11 @@ def _more_replay(outcome: Outcome) -> Finding:
 
 
 def _more_replay_minatar(outcome: Outcome) -> Finding:
-    finals = {name: minatar.finals(outcome, name) for name in _TRUST}
-    known = [name for name, scores in finals.items() if scores.size]
-    gains = [minatar.improvement(outcome, more, less) for less, more in itertools.pairwise(known)]
-    ours = _list([interquartile_mean(finals[name]).value for name in known])
-    theirs = _list([_published(name, 100e6) for name in known])
-    ratios = f"(interquartile means, ratios {_ratios(known)})"
+    finals = {name: scores for name in _TRUST if (scores := minatar.finals(outcome, name)).size}
+    gains = [minatar.improvement(outcome, more, less) for less, more in itertools.pairwise(finals)]
+    ours = _list([interquartile_mean(scores).value for scores in finals.values()])
+    theirs = _list([_published(name, 100e6) for name in finals])
+    ratios = f"(interquartile means, ratios {_ratios(finals)})"
     return Finding(_all_above_half(gains), f"{ours} {ratios}", f"{theirs} on Atari at 100M frames")
 
 
@@ -374,6 +369,9 @@ def _list(values: Sequence[float]) -> str:
 _SAME, _CURVE = "the same, other games", "ACER's learning curve"
 _GAINS = "the trust region gains more the more is replayed"
 _SETTINGS = "which settings of learning rate and δ are good"
+_BY_PRESET_PAPER = {"Pong": "pong_preset_paper"} | {
+    game: f"atari_{game.lower()}_paper" for game in ("Breakout", "Qbert", "Seaquest", "BeamRider")
+}
 CLAIMS = (
     Claim("ACER, Figure 1", "more replay learns more per frame", "figure1_atari57", _more_replay),
     Claim("ACER, Figure 1, on MinAtar", _SAME, "figure1_minatar", _more_replay_minatar, _on_minatar),
@@ -392,13 +390,7 @@ CLAIMS = (
     Claim("OpenAI baselines, Breakout", _CURVE, "atari_breakout", _published_curve, _longest_run),
     *(
         Claim(f"OpenAI baselines, {game}, preset paper", _CURVE, folder, _published_curve, _longest_run)
-        for game, folder in (
-            ("Pong", "pong_preset_paper"),
-            ("Breakout", "atari_breakout_paper"),
-            ("Qbert", "atari_qbert_paper"),
-            ("Seaquest", "atari_seaquest_paper"),
-            ("BeamRider", "atari_beamrider_paper"),
-        )
+        for game, folder in _BY_PRESET_PAPER.items()
     ),
     Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", _table6),
     Claim("PER, Table 1", "priorities raise the median over 57 games", "table1_prioritized", _table1),

@@ -12,9 +12,9 @@ import pytest
 
 from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.cliffwalk import Result, write_results
+from acer_tf.reproduction.cliffwalk import Result, ResultsError, write_results
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, read_evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.published import published_search
 from acer_tf.reproduction.published_scores import published_scores
@@ -257,7 +257,7 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
     write_results(results[:3], path)
     assert row(tmp_path, "PER, Figure 1", "")["verdict"] == "not run"
     path.write_text("representation\nnothing else\n")
-    with pytest.raises(EvidenceError, match="results.csv holds no results"):
+    with pytest.raises(ResultsError, match="results.csv holds no results"):
         verdicts(tmp_path)
 
 
