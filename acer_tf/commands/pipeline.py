@@ -198,6 +198,7 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
         return 0
     if values.launcher != "local":
         raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
+    sweep_flags.require(values)
     from acer_tf.reproduction.plan import plan  # imports TensorFlow, for which errors in flags should not wait
 
     options = {"threads": values.threads, "checkpoint_minutes": values.checkpoint_minutes}

@@ -68,11 +68,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
     names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
     options: dict[str, Any] = {name: values[name].value for name in names}
     try:
-        if values.stall_minutes <= values.checkpoint_minutes:
-            raise SweepError(
-                f"--stall_minutes={values.stall_minutes}: must be above "
-                f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that make progress may count as stalled"
-            )
+        require(values)
         report = run_sweep(
             sweep,
             cells,
@@ -92,12 +88,21 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
         return cli.fail(130, "stopped; the same command continues"), {}
 
 
-def _launcher(values: flags.FlagValues) -> Launcher:
+def require(values: flags.FlagValues) -> None:
+    """Raises SweepError for flags that do not fit together."""
+    if values.stall_minutes <= values.checkpoint_minutes:
+        raise SweepError(
+            f"--stall_minutes={values.stall_minutes}: must be above "
+            f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that make progress may count as stalled"
+        )
     for launcher, names in _LAUNCHERS.items():
         for name in names:
             if values[name].value is not None and launcher != values.launcher:
                 what = "; a cluster runs what it has room for" if launcher == "local" else ""
                 raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
+
+
+def _launcher(values: flags.FlagValues) -> Launcher:
     if values.launcher == "local":
         return LocalLauncher(values.processes or 1, values.threads, gpus_per_cell=values.gpus_per_cell)
     common: dict[str, Any] = {"threads": values.threads, "gpus_per_cell": values.gpus_per_cell}

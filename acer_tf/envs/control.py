@@ -13,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 from mujoco.batch import Batch
 
 from acer_tf.envs.control_tasks import TASKS, Task
+from acer_tf.envs.families import EnvironmentFailure
 from acer_tf.envs.headless import Screen, require_gl
 from acer_tf.envs.vector import VectorEnvironment
 
@@ -78,7 +79,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Applies `actions` [N, d] in [-1, 1] for one step, or starts a new episode where the last one ended.
 
         Raises:
-            RuntimeError: a simulation diverged.
+            EnvironmentFailure: a simulation diverged.
         """
         idle = self._over
         playing = np.flatnonzero(~idle) if idle.any() else None
@@ -87,7 +88,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._batch.step(playing, nstep=self._task.substeps, stage=_VELOCITY)
             diverged = self._batch.warning[:, _DIVERGED, 1].any(axis=1)
             if diverged.any():
-                raise RuntimeError(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")
+                raise EnvironmentFailure(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")
         reward = np.where(idle, 0, self._reward_unit * self._task.reward(actions))
         terminated = ~idle & self._task.terminated()
         self._elapsed += 1

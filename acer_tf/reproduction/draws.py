@@ -36,8 +36,9 @@ def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
     Raises SettingsError for flags that do not fit together, and for --best_of without all draws finished.
     """
     if not values.draws:
-        if values.best_of is not None:
-            raise SettingsError(f"--best_of={values.best_of}: it goes with --draws, which was 0 or not given")
+        for name in ("best", "best_of"):
+            if values[name].present:
+                raise SettingsError(f"--{name}={values[name].value}: it goes with --draws, which was 0 or not given")
         return experiment
     if values.best > values.draws:
         raise SettingsError(f"--best={values.best}: must be at most --draws={values.draws}")

@@ -232,7 +232,7 @@ def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
     return Rest(
         steps=steps,
         stepping=before * found.before + (steps - before) * found.after,
-        kept=kept - min(bytes_in(run.folder.path), kept + passing),
+        kept=kept - min(bytes_in(run.folder.run_dir), kept + passing),
         passing=passing,
         memory=memory_of(settings, spec),
     )

@@ -218,7 +218,9 @@ def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.
     low, high = (tf.constant(bound, tf.float32) for bound in (spec.action_low, spec.action_high))
 
     def scaled(action: tf.Tensor) -> tf.Tensor:
-        return low + (tf.clip_by_value(action, -1.0, 1.0) + 1.0) * 0.5 * (high - low)
+        # Again afterwards, since rounding may leave the bounds.
+        scale = (tf.clip_by_value(action, -1.0, 1.0) + 1.0) * 0.5
+        return tf.clip_by_value(low + scale * (high - low), low, high)
 
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
         mean, value, _ = twin(observation)

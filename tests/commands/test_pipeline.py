@@ -178,6 +178,7 @@ def test_figure_3_by_draws_then_the_best_of_them_for_longer(script, tmp_path, ca
         (["--draws=3", "--best=4"], "--best=4: must be at most --draws=3"),
         (["--draws=3", "--best=2", "--seeds=2"], "--seeds=2: not with --draws"),
         (["--best_of=nowhere"], "--best_of=nowhere: it goes with --draws"),
+        (["--best=3"], "--best=3: it goes with --draws"),
         (["--draws=3", "--best=2", "--best_of=nowhere"], "--best_of=nowhere: holds no evidence"),
     ],
 )
@@ -270,6 +271,8 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--games="], "--games=: names none"),
         (["--plan", "--launcher=ray"], "--plan with --launcher=ray: plans are of this machine alone"),
         (["--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
+        (["--plan", "--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
+        (["--plan", "--slurm_time=30"], "--slurm_time=30: it goes with --launcher=slurm"),
     ],
 )
 def test_bad_flags_are_named_and_nothing_is_written(script, tmp_path, capsys, arguments, complaint):

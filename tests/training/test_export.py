@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf.networks import Network
+from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.policy import load_policy
 from acer_tf.torsos import default_network
 from acer_tf.training import export
@@ -123,6 +123,21 @@ def test_the_sampled_sequence_is_not_that_of_the_exporting_process_seed(tmp_path
         export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
         drawn.append(load_policy(tmp_path / "policy")(observation))
     assert not np.array_equal(drawn[0], drawn[1])
+
+
+def test_actions_stay_within_bounds_that_rounding_would_leave() -> None:
+    spec = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-3.0, -1.0), action_high=(0.9, 0.7))
+    network = ContinuousNetwork(spec, critic="none")
+    for value in (-100.0, 100.0):
+        for variable in network.state.trainable_variables:
+            if variable.path == "mean/bias":
+                variable.assign(tf.fill(variable.shape, value))
+        act, _ = export._continuous(network)
+        answers = act(tf.zeros((4, 3)))
+        assert (np.abs(answers["mean"]) > 50).all()
+        for name in ("action", "greedy_action"):
+            assert (answers[name].numpy() >= np.float32(spec.action_low)).all()
+            assert (answers[name].numpy() <= np.float32(spec.action_high)).all()
 
 
 def test_the_weights_are_stored_once(exported: dict[str, Path]) -> None:

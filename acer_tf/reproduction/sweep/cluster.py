@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import socket
@@ -39,6 +40,11 @@ def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], 
         return end
     finally:
         attempt.close()
+
+
+def without_gpu(job: Job) -> Job:
+    """The job on the CPU: a task without a GPU may see those of its node all the same."""
+    return dataclasses.replace(job, command=(*job.command, "--device=cpu"))
 
 
 def complaint(probe: Path, needs: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.files import missing_parts, read_json
+from acer_tf.replay.chunks import is_damage
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
 from acer_tf.settings_record import differences, settings_document
@@ -75,13 +76,15 @@ class CellFolder:
             lock.release()
 
     def attempts(self) -> list[dict[str, Any]]:
-        """The entries of attempts.json; a damaged file is set aside."""
+        """The entries of attempts.json; a damaged file is set aside. Raises OSError if it cannot be read at present."""
         path = self.path / "attempts.json"
         try:
             return [dict(entry) for entry in read_json(path)["attempts"]]
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if not is_damage(error):
+                raise
             set_aside(path)
             return []
 
@@ -118,6 +121,9 @@ class CellFolder:
                 # The run continues after these bytes, whatever follows them.
                 read_progress(self.run_dir, snapshot.state["position"], snapshot.state.get("progress_sha256"))
         except RecordError as error:
+            # Too many open files, or a file system that does not answer now: the run may be whole.
+            if isinstance(error.__cause__, OSError) and not is_damage(error.__cause__):
+                raise error.__cause__ from None
             return str(error)
         except CheckpointError:
             pass  # the run reports it

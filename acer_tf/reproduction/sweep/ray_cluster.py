@@ -14,7 +14,7 @@ from typing import Any
 
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
-from acer_tf.reproduction.sweep.cluster import complaint, place_probe, run_task
+from acer_tf.reproduction.sweep.cluster import complaint, place_probe, run_task, without_gpu
 from acer_tf.settings import SettingsError
 from acer_tf.training.ray_connection import connect, first_line
 
@@ -94,6 +94,7 @@ class RayLauncher:
 
     def start(self, job: Job) -> None:
         amounts = {"num_cpus": job.threads, "num_gpus": self._gpus, "memory": job.memory}
+        job = job if self._gpus else without_gpu(job)
         task = self._task.options(**amounts, name=job.label, scheduling_strategy="SPREAD").remote(
             job, self._probe, self._needs
         )

@@ -27,7 +27,7 @@ from typing import Any
 
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
-from acer_tf.reproduction.sweep.cluster import place_probe, run_task
+from acer_tf.reproduction.sweep.cluster import place_probe, run_task, without_gpu
 from acer_tf.training.ray_connection import first_line
 
 _LOOK_SECONDS = 2.0  # between looks at the folder of results
@@ -35,6 +35,7 @@ _LIST_SECONDS = 30.0  # between calls of squeue, which clusters want to be rare;
 _ANSWER_SECONDS = 60.0
 _REQUEUE_SECONDS = 30.0  # after a run has stopped, until its task is requeued
 _MEMORY_MIB = 256
+_ARRAY_TASKS = 500  # the least MaxArraySize in use is Slurm's default, 1001
 
 
 class SlurmLauncher:
@@ -103,7 +104,7 @@ class SlurmLauncher:
         return 1  # Slurm queues tasks that cannot run yet
 
     def start(self, job: Job) -> None:
-        self._waiting.append(job)
+        self._waiting.append(job if "gpus-per-node" in self._options else without_gpu(job))
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         now = time.monotonic()
@@ -143,12 +144,13 @@ class SlurmLauncher:
         return {**self._options, "mem": f"{_MEMORY_MIB * math.ceil(memory / 2**20 / _MEMORY_MIB)}M"}
 
     def _submit(self) -> list[tuple[str, AttemptEnd]]:
-        """Submits what waits, in an array for each amount of memory; the cells that sbatch refuses are lost."""
+        """Submits what waits, in arrays of one amount of memory; the cells that sbatch refuses are lost."""
         arrays: dict[str, list[Job]] = collections.defaultdict(list)
         for job in self._waiting:
             arrays[self._options_of(job.memory)["mem"]].append(job)
         self._waiting, refused = [], []
-        for jobs in arrays.values():
+        whole = [of[i : i + _ARRAY_TASKS] for of in arrays.values() for i in range(0, len(of), _ARRAY_TASKS)]
+        for jobs in whole:
             delay = jobs[0].stop_seconds + _REQUEUE_SECONDS
             self._executor.update_parameters(
                 job_name="acer_tf",

@@ -1,5 +1,6 @@
 """Sweeps of stand-ins: cells that fail, hang, die, are already finished, or are damaged."""
 
+import errno
 import json
 import shutil
 
@@ -11,6 +12,7 @@ from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.runner import SweepProgress
 from acer_tf.settings import make_settings
 from acer_tf.training import build, run
+from acer_tf.training.records import RecordError
 from acer_tf.training.run_folder import Lock
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import tree, use_light_agents
@@ -154,6 +156,29 @@ def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_again(name, co
     assert f"is kept as {run_dir}.damaged-1, and the cell starts again" in err
     assert {**tree(run_dir.with_name("run.damaged-1")), "lock": b""} == {**damaged, "lock": b""}
     assert len(attempts(sweep, cell(0))) == 2
+
+
+@pytest.mark.parametrize(
+    ("reader", "name"), [("read_record", "run.json"), ("read_progress", "progress.csv"), ("read_json", "attempts.json")]
+)
+def test_what_cannot_be_read_at_present_is_left_alone(reader, name, sweep, monkeypatch):
+    """A run that may be whole is not begun again because the process has too many open files."""
+    sweep([cell(0)])
+    (sweep.folder / "cells" / cell(0).name / "run" / "lock").write_text("")  # as after any use
+    before = tree(sweep.folder / "cells")
+    raised = OSError(errno.EMFILE, "Too many open files")
+
+    def read(path, *arguments):
+        if reader == "read_json":
+            raise raised
+        raise RecordError(f"{path} cannot be read") from raised
+
+    (folder,) = SweepFolder(sweep.folder, "tiny", [cell(0)]).cells
+    with monkeypatch.context() as patch:
+        patch.setattr(f"acer_tf.reproduction.sweep.folder.{reader}", read)
+        with pytest.raises(OSError, match="Too many open files"):
+            folder.attempts() if reader == "read_json" else folder.set_aside_damaged()
+    assert tree(sweep.folder / "cells") == before
 
 
 def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(sweep, capsys):

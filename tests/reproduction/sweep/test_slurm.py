@@ -1,17 +1,21 @@
 """Sweeps on a real Slurm cluster of one node with two cores, on this machine."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from acer_tf.commands.sweep_flags import PROGRAM
 from acer_tf.reproduction.sweep import Cell, SlurmLauncher, SweepError, run_sweep, slurm_cluster
+from acer_tf.reproduction.sweep.attempt import Job
 from tests.reproduction.sweep import tiny_slurm
 from tests.reproduction.sweep.conftest import cell
 from tests.reproduction.sweep.test_interruption import under_way, wait_until
@@ -180,3 +184,23 @@ def test_without_submitit_or_slurm_a_sweep_is_refused_in_a_line(monkeypatch, tmp
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(SweepError, match=r"^--launcher=slurm needs submitit: pip install 'acer_tf\[slurm\]'"):
         launcher_of()
+
+
+def test_more_cells_than_an_array_may_have_are_submitted_in_several(monkeypatch, tmp_path):
+    """Slurm's default MaxArraySize admits 1,000 tasks."""
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    launcher, arrays = launcher_of(), []
+
+    def map_array(function, jobs, *others):
+        arrays.append(len(jobs))
+        assert {job.command for job in jobs} == {("train", "--device=cpu")}  # its node's GPUs may be visible
+        return [SimpleNamespace(job_id=f"{len(arrays)}_{n}") for n in range(len(jobs))]
+
+    launcher._executor = SimpleNamespace(map_array=map_array, update_parameters=lambda **given: None)
+    times = {"stall_seconds": 1.0, "stop_seconds": 1.0, "lock_seconds": 1.0}
+    paths = {"cwd": tmp_path, "run_dir": tmp_path / "run", "log": tmp_path / "log"}
+    job = Job("0", "0", ("train",), **paths, threads=1, actors=0, memory=2**30, **times)
+    for n in range(1026):
+        launcher.start(dataclasses.replace(job, name=str(n)))
+    assert launcher._submit() == []
+    assert arrays == [500, 500, 26] and len(launcher._tasks) == 1026
