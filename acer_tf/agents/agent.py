@@ -89,7 +89,7 @@ class Rows:
 
 
 def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tensor:
-    """z* [B, T, D], the projection of g; without a trust region, when `average` is None, g itself."""
+    """The projection z* [B, T, D] of g. Without a trust region (`average` is None) it is g."""
     if average is None:
         return g
     return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)

@@ -202,9 +202,9 @@ def _trust_minatar(outcome: Outcome) -> Finding:
 def _acer_leads(outcome: Outcome) -> Finding:
     ours, theirs = [], []
     for env in outcome.envs:
-        acer, *others = _compared(outcome, env, list(figure3_continuous())) or [np.nan]
-        if others and acer != max(others):
-            ours.append(acer > max(others))
+        scores = _compared(outcome, env, list(figure3_continuous()))  # ACER's is the first
+        if scores and scores[0] != max(scores[1:]):
+            ours.append(scores[0] > max(scores[1:]))
             published = _at_end(published_curves(env))
             theirs.append(max(published, key=published.__getitem__) == "ACER")
     decided = len(set(ours)) == 1
