@@ -15,6 +15,8 @@ from uuid import uuid4
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 
 _POLL_SECONDS = 0.5
+# An unusable node looks free. Were its tasks to end at once, it would be sent every waiting cell, time and again.
+_UNUSABLE_SECONDS = 300.0
 
 
 def place_probe(sweep_dir: Path) -> Path:
@@ -28,9 +30,12 @@ def place_probe(sweep_dir: Path) -> Path:
 
 def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
     """One attempt, on the node that the cluster chose; `asked` says when it shall write a checkpoint and stop."""
-    # Also here: the node may have joined since the sweep began.
-    if complained := complaint(probe, needs):
-        return AttemptEnd("lost", f"the node cannot be used: {complained}", host=socket.gethostname())
+    # Also here: the node may have joined since the sweep began. Its file systems may follow later.
+    given_up = time.monotonic() + _UNUSABLE_SECONDS
+    while complained := complaint(probe, needs):
+        if asked() or time.monotonic() >= given_up:
+            return AttemptEnd("lost", f"the node cannot be used: {complained}", host=socket.gethostname())
+        time.sleep(_POLL_SECONDS)
     attempt = Attempt(job)
     try:
         while (end := attempt.poll()) is None:

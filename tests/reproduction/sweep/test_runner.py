@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, local, runner
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, cluster, local, runner
 from acer_tf.reproduction.sweep.attempt import Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.runner import SweepProgress
@@ -244,3 +244,29 @@ def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     assert started == ["--device=gpu:0", "--device=gpu:1"] * 2
     with pytest.raises(SweepError, match="--gpus_per_cell=0.5: 5 cells at a time do not fit on the 2 GPUs .*=4 fits"):
         LocalLauncher(5, gpus_per_cell=0.5).check([10**9] * 9)
+
+
+def test_a_task_keeps_an_unusable_node_for_a_while_and_then_is_lost(monkeypatch, tmp_path):
+    clock = [0.0]
+    monkeypatch.setattr(cluster.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(cluster.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(cluster, "Attempt", lambda job: pytest.fail("started on a node that does not see the folder"))
+    job = Job("c", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 0, 1.0, 1.0, 1.0)
+
+    def end_of(asked):
+        return cluster.run_task(job, tmp_path / "probe-1", ("python", str(tmp_path)), asked)
+
+    end = end_of(lambda: False)
+    assert (end.kind, clock[0]) == ("lost", 300.0)
+    assert end.reason.startswith("the node cannot be used: ") and "the nodes must share it" in end.reason
+    assert end_of(lambda: clock[0] >= 310.0).kind == "lost"  # the sweep stops meanwhile
+    assert clock[0] == 310.0
+
+    class Ends:
+        close = poll = lambda self: "done"
+
+    monkeypatch.setattr(cluster, "Attempt", lambda job: Ends())
+    complaints = iter(["a file system is missing", "", "never asked again"])
+    monkeypatch.setattr(cluster, "complaint", lambda *_: next(complaints))
+    assert end_of(lambda: False) == "done"  # the file system has come
+    assert next(complaints) == "never asked again"
