@@ -60,6 +60,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "gymnasium==1.4.0",
         "ale-py==0.12.1",
         "opencv-python-headless==5.0.0.93",
+        "minatar==1.0.15",
     ),
 }
 
