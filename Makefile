@@ -52,7 +52,7 @@ lint: $(STAMP)  ## ruff and mypy
 benchmark: $(STAMP)  ## speed of the parts and of the whole loop, compared with this machine's limits: under 10 minutes
 	$(RUN) -m benchmarks
 
-docs:  ## regenerate the tables in docs/
+docs: $(STAMP)  ## regenerate the tables in docs/
 	$(RUN) docs/presets.py
 
 clean:  ## remove caches, build files and demo_output; keeps .venv and runs/

@@ -28,23 +28,23 @@ class Declaration(NamedTuple):
     Attributes:
         range: its values.
         help: the text for --help.
-        rules: names of the agent classes that read it; () for all.
+        classes: names of the agent classes that read it; () for all.
         conditions: all must hold for the setting to have an effect.
         speed: whether it changes a run's steps per second.
     """
 
     range: Range
     help: str
-    rules: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     speed: bool = False
 
 
 def setting(
-    default: Any, range_: Range, help_: str, *conditions: Condition, rules: tuple[str, ...] = (), speed: bool = False
+    default: Any, range_: Range, help_: str, *conditions: Condition, classes: tuple[str, ...] = (), speed: bool = False
 ) -> Any:
     """A dataclass field that declares a setting; see `Declaration`."""
-    declaration = Declaration(range_, help_, rules, conditions, speed)
+    declaration = Declaration(range_, help_, classes, conditions, speed)
     return dataclasses.field(default=default, metadata={"declaration": declaration})
 
 
@@ -85,6 +85,7 @@ WINDOWS = Condition(
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
+FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
 ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0)
 IMPORTANCE = Condition(

@@ -24,10 +24,6 @@ class Categorical:
         """[...] int32 actions; the same `seed` ([2] int32) draws the same actions."""
         return self._distribution.sample(seed=seed)
 
-    def mode(self) -> tf.Tensor:
-        """[...] int32: the most probable action, the first among equals."""
-        return self._distribution.mode()
-
     def density(self, action: tf.Tensor) -> tf.Tensor:
         """[...] f(a|φ) of int `action` [...]."""
         return tf.gather(self.statistics, action, axis=-1, batch_dims=action.shape.rank)
@@ -72,10 +68,6 @@ class Gaussian:
         No gradient flows through the samples into the mean.
         """
         return tf.stop_gradient(self._distribution.sample(() if count is None else count, seed=seed))
-
-    def mode(self) -> tf.Tensor:
-        """[..., d] the mean."""
-        return self.statistics
 
     def log_density(self, action: tf.Tensor) -> tf.Tensor:
         """[...] log f(a|φ) of `action` [..., d]."""

@@ -66,9 +66,7 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        of_spec: dict[str, Any] = {name: metadata[name] for name in _OF_SPEC}
-        of_spec = {name: tuple(value) if isinstance(value, list) else value for name, value in of_spec.items()}
-        self.spec = EnvironmentSpec(**of_spec)
+        self.spec = EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC})
         self.state_size = int(metadata.get("state_size", 0))  # absent in policies of earlier versions
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self.signature = saved_model.signatures[SIGNATURE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -74,6 +75,15 @@ def rule_of(agent: str) -> Rule:
 def rules_for(*, continuous: bool) -> list[str]:
     """The names of the rules that support actions of this kind."""
     return [name for name, rule in RULES.items() if rule.accepts(continuous=continuous)]
+
+
+def imported(reference: str) -> Any:
+    """What "module:attribute" names; raises ValueError if it cannot be imported, whatever its module raises."""
+    module, _, attribute = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise ValueError(f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def is_reference(name: Any) -> bool:

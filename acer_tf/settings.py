@@ -73,7 +73,8 @@ class Settings:
     replay_start: int = setting(10_000, d.at_least(0), "steps per environment before replay begins")
     replay_capacity: int = setting(50_000, d.at_least(1), "steps per environment that replay keeps")
     replay_segments_only: bool = setting(
-        False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines", d.REPLAY, d.WINDOWS)
+        False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines (recurrent networks always do)",
+        d.REPLAY, d.WINDOWS, d.FEED_FORWARD)
     burn_in: int = setting(
         10, d.at_least(0), "rows before each replayed window that update the stored recurrent state and give no loss",
         d.REPLAY, d.RECURRENT, speed=True)
@@ -120,16 +121,16 @@ class Settings:
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
     gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
-    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace", rules=_ACER)
+    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace", classes=_ACER)
     importance_truncation: float = setting(
         10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"), "c; inf for none", d.IMPORTANCE,
-        rules=("Acer", "AcerContinuous", "ActorCritic"))
+        classes=("Acer", "AcerContinuous", "ActorCritic"))
     trust_region_delta: float = setting(1.0, d.POSITIVE_OR_INFINITE, "δ per state; inf for no trust region")
     average_decay: float = setting(0.99, d.BELOW_ONE, "α of the average policy network", d.TRUST_REGION)
-    entropy_weight: float = setting(0.01, d.at_least(0), "β of the entropy bonus", rules=_ACER)
+    entropy_weight: float = setting(0.01, d.at_least(0), "β of the entropy bonus", classes=_ACER)
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
-        rules=_ACER)
+        classes=_ACER)
     critic_weight: float = setting(0.5, d.at_least(0), "factor of ½ (Q_ret − Q)²")
     reduction: str = setting(
         "mean", d.one_of("mean", "sum", "threads"), "of the gradient: mean over rows; sum over rows and mean over "
@@ -141,27 +142,27 @@ class Settings:
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
     advantage_samples: int = setting(
-        5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, rules=_CONTINUOUS, speed=True)
+        5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS, speed=True)
     normalize_observations: bool = setting(
         True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True)
     dueling: bool = setting(
-        True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", rules=_CONTINUOUS, speed=True)
+        True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS, speed=True)
     retrace: bool = setting(
-        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", rules=_CONTINUOUS, speed=True)
+        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", classes=_CONTINUOUS, speed=True)
 
     double_q: bool = setting(
-        True, d.TRUTH, "the online network chooses the next action that the target network values", rules=_DQN,
+        True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN,
         speed=True)
-    shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", rules=_DQN)
+    shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", classes=_DQN)
     error_clip: float = setting(
-        1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", rules=_DQN)
+        1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", classes=_DQN)
     target_period: int = setting(
-        30_000, d.at_least(1), "steps between copies of the online network to the target network", rules=_DQN)
+        30_000, d.at_least(1), "steps between copies of the online network to the target network", classes=_DQN)
     exploration_final: float = setting(
-        0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", rules=_DQN)
+        0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", classes=_DQN)
     exploration_steps: int = setting(
-        1_000_000, d.at_least(0), "steps over which ε falls, from the start of learning", rules=_DQN)
-    evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", rules=_DQN)
+        1_000_000, d.at_least(0), "steps over which ε falls, from the start of learning", classes=_DQN)
+    evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", classes=_DQN)
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -300,10 +301,6 @@ class Settings:
             raise SettingsError(
                 f"--replay_priority={self.replay_priority}: must be uniform with {network}, whose state is stored "
                 "where collected segments start, not where prioritized trajectories do"
-            )
-        if self.replay_segments_only:
-            raise SettingsError(
-                f"--replay_segments_only: not with {network}, whose windows always start where collected segments do"
             )
         least = 2 * self.unroll_length + self.burn_in
         if self.replay_ratio > 0 and self.replay_capacity < least:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from acer_tf.settings import Settings, make_settings
+from acer_tf.settings import Settings, make_settings, setting_types
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,6 +37,17 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     defaults = {f.name: f.default for f in dataclasses.fields(Settings) if f.default is not dataclasses.MISSING}
     return jsonable(defaults) | dict(document)
+
+
+def mistyped(document: Mapping[str, Any]) -> str | None:
+    """What is wrong with the first value of a record that is not of its setting's type; None if all are."""
+    for name, kind in setting_types().items():
+        value = completed(document).get(name)
+        optional = value is None and getattr(Settings, name, "") is None
+        real = kind is float and (type(value) is int or value in ("inf", "-inf"))
+        if name in document and not (optional or real or type(value) is kind):
+            return f"{name} is {value!r}, which is not of type {kind.__name__}"
+    return None
 
 
 def changed(settings: Settings) -> dict[str, Any]:

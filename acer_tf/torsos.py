@@ -7,11 +7,10 @@ A torso is built with `networks.Layers`, so nothing here imports TensorFlow. Use
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from acer_tf.rules import is_reference
+from acer_tf.rules import imported, is_reference
 from acer_tf.types import EnvironmentSpec
 
 Layers = Any  # networks.Layers, which this must not import
@@ -30,6 +29,7 @@ class Torso:
         build: from `networks.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
             observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
+        continuous: whether it is the default of environments with continuous actions, whose network has its sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting. With convolutions, XLA is slower than single operations.
         updates: how updates are compiled. "parallel" pays only with large matrix products.
@@ -37,6 +37,7 @@ class Torso:
 
     build: Callable[[Layers, Any], Any]
     reads: Callable[[EnvironmentSpec], bool]
+    continuous: bool = False
     patches: bool = False
     acting: Execution = "xla"
     updates: Execution = "xla"
@@ -94,7 +95,7 @@ TORSOS: dict[str, Torso] = {
     # Young & Tian 2019: small images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
     "small": Torso(_small, _small_reads, acting="serial"),
     # Flattened observations, two layers of 64 tanh units.
-    "mlp": Torso(_mlp, lambda spec: spec.stack == 1),
+    "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),
 }
 
 
@@ -128,11 +129,7 @@ def torso_of(network: str) -> Torso:
     name = architecture_of(network).torso
     if name in TORSOS:
         return TORSOS[name]
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"cannot be imported: {error}") from error
+    found = imported(name)
     if not isinstance(found, Torso):
         raise ValueError(f"{name} is of type {type(found).__name__}; must be an acer_tf.torsos.Torso")
     return found
@@ -154,7 +151,7 @@ def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
 def default_network(spec: EnvironmentSpec) -> str:
     """The name of the first torso that can read the observations, or ValueError; "mlp" if actions are continuous."""
     for name, torso in TORSOS.items():
-        if torso.reads(spec) and (name == "mlp" or not spec.continuous):
+        if torso.reads(spec) and (torso.continuous or not spec.continuous):
             return name
     raise ValueError(
         f"no network can read observations of shape {spec.observation_shape} and dtype {spec.observation_dtype}"

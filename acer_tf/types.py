@@ -11,7 +11,7 @@ row: the environment ignores its action and returns x_{t+2}, the first observati
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,12 @@ class EnvironmentSpec:
                 "num_actions must be above 0, or action_low and action_high given with equal lengths: got "
                 f"{self.num_actions}, {self.action_low} and {self.action_high}"
             )
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> EnvironmentSpec:
+        """The spec of which `document` is `dataclasses.asdict`, also after JSON, which has lists for tuples."""
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in document.items()}
+        return cls(**fields)
 
     @property
     def action_size(self) -> int:

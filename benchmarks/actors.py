@@ -24,7 +24,7 @@ WAIT_SECONDS = 0.02
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_integer("actors", [1, 2, 4, 8, 16], "numbers of actors", flag_values=FLAGS)
 flags.DEFINE_integer("rows", 8, "rows of progress that count, after two that do not", 1, flag_values=FLAGS)
-flags.DEFINE_string("output", "my_results/benchmark/actors", "folder", flag_values=FLAGS)
+cli.definers(FLAGS).path("output", "my_results/benchmark/actors", "folder")
 
 
 class Waits(gymnasium.Env[np.ndarray, np.int64]):
@@ -76,7 +76,7 @@ def rate(actors: int, rows: int) -> float:
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, paths=("output",))
+    cli.parse(FLAGS, argv, __doc__)
     from acer_tf.files import write_whole
     from acer_tf.training.records import run_document, write_json
 

@@ -26,7 +26,7 @@ flags.DEFINE_string("games", "asterix,breakout,freeway", "MinAtar games", flag_v
 flags.DEFINE_integer("seeds", 2, "cells per game", 1, flag_values=FLAGS)
 flags.DEFINE_integer("total_steps", 100_000, "of each cell", 1, flag_values=FLAGS)
 flags.DEFINE_integer("repetitions", 2, "sweeps by each launcher", 1, flag_values=FLAGS)
-flags.DEFINE_string("output", "my_results/benchmark/launchers", "folder", flag_values=FLAGS)
+cli.definers(FLAGS).path("output", "my_results/benchmark/launchers", "folder")
 
 
 def seconds(output: Path, *launcher: str) -> float:
@@ -47,7 +47,7 @@ def seconds(output: Path, *launcher: str) -> float:
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, paths=("output",))
+    cli.parse(FLAGS, argv, __doc__)
     from ray.cluster_utils import Cluster
 
     from acer_tf.files import write_whole

@@ -72,10 +72,6 @@ def test_kl_is_from_the_average_to_the_current_policy():
     np.testing.assert_allclose(current.kl_gradient(average), [[-2.0, 0.0]])
 
 
-def test_mode_is_the_first_of_the_most_probable():
-    assert Categorical(tf.constant([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])).mode().numpy().tolist() == [1, 0]
-
-
 def test_samples_follow_the_seed_and_the_probabilities():
     phi = np.array([0.5, 0.0, 0.2, 0.3], np.float32)
     policy = Categorical(tf.constant(np.tile(phi, [40_000, 1])))

@@ -435,9 +435,9 @@ def test_what_a_rule_reads_is_what_its_declaration_says():
     for kind, file in files.items():
         source = (AGENTS / f"{file}.py").read_text() + shared
         read = set().union(*(attributes_of(x, source) for x in ("h", "self.settings", "settings")))
-        declared = {name for name, d in declarations(Settings).items() if kind in d.rules}
+        declared = {name for name, d in declarations(Settings).items() if kind in d.classes}
         assert declared - read == set(), kind
-        unread = {name for name, d in declarations(Settings).items() if d.rules and kind not in d.rules}
+        unread = {name for name, d in declarations(Settings).items() if d.classes and kind not in d.classes}
         assert unread & read - {"exploration_start"} == set(), kind
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
+from acer_tf.agents.agent import (
+    Agent,
+    Gradients,
+    ParameterGradients,
+    Rows,
+    acer_diagnostics,
+    actor_critic_diagnostics,
+    projected,
+)
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
 from acer_tf.networks import Network
@@ -52,7 +60,7 @@ class Acer(Agent[Network]):
             weight: [B] factors of the trajectories' z* (not of g, which δ bounds); None for 1.
         """
         h, mask = self.settings, trajectory.mask
-        reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
+        reward = self.clipped(trajectory.reward)
         policy = Categorical(probabilities[:, :-1])
         values = equations.state_value(q, probabilities)
         value, q_all = values[:, :-1], q[:, :-1]
@@ -79,11 +87,7 @@ class Acer(Agent[Network]):
         rows = Rows(mask, h.reduction, weight)
         error = q_ret - q_taken
         diagnostics = {
-            "value": rows.mean(value),
-            "importance_weight_mean": rows.mean(rho),
-            "importance_weight_max": rows.max(rho),
-            "importance_weight_truncated": rows.mean(tf.cast(rho > c, tf.float32)),
-            "q_retrace": rows.mean(q_ret),
+            **acer_diagnostics(rows, value, rho, q_ret, c=c),
             **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, q_ret, error),
         }
         return Gradients(

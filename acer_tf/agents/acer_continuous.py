@@ -7,7 +7,15 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
+from acer_tf.agents.agent import (
+    Agent,
+    Gradients,
+    ParameterGradients,
+    Rows,
+    acer_diagnostics,
+    actor_critic_diagnostics,
+    projected,
+)
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks import ContinuousNetwork
@@ -71,7 +79,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
             weight: [B] factors of the trajectories' z* (not of g, which δ bounds); None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
-        reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
+        reward = self.clipped(trajectory.reward)
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value, bootstrap = values[:, :-1], values[:, -1]
@@ -96,11 +104,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         error = q_ret - q
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
         diagnostics = {
-            "value": rows.mean(value),
-            "importance_weight_mean": rows.mean(rho),
-            "importance_weight_max": rows.max(rho),
-            "importance_weight_truncated": rows.mean(tf.cast(rho > c, tf.float32)),
-            "q_retrace": rows.mean(q_ret),
+            **acer_diagnostics(rows, value, rho, q_ret, c=c),
             "q_opc": rows.mean(q_opc),
             **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, q_ret, error),
         }

@@ -10,11 +10,12 @@ from acer_tf import equations
 from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
+from acer_tf.networks import ContinuousNetwork
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
 
-class ActorCritic(Agent[Any]):
+class ActorCritic(Agent[ContinuousNetwork]):
     """A3C or TIS on a `networks.ContinuousNetwork` without a critic of actions."""
 
     @classmethod
@@ -41,7 +42,7 @@ class ActorCritic(Agent[Any]):
     ) -> Gradients:
         """Appendix E.2 between the network's outputs and the gradients in them; see `AcerContinuous`."""
         h, mask = self.settings, trajectory.mask
-        reward = tf.clip_by_value(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
+        reward = self.clipped(trajectory.reward)
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value = values[:, :-1]

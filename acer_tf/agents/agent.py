@@ -38,7 +38,7 @@ class Gradients(NamedTuple):
     errors: tf.Tensor  # [B] the critic's mean |error|
 
     def backward(self, tape: tf.GradientTape, outputs: list[tf.Tensor], model: keras.Model) -> ParameterGradients:
-        """One backward pass to the weights of `model` from `outputs`, which policy, value and q (but None) are of."""
+        """One backward pass to the weights of `model`, from the outputs of policy, value and q that have a gradient."""
         given = [gradient for gradient in self[:3] if gradient is not None]
         gradients = tape.gradient(outputs, model.trainable_variables, output_gradients=given)
         return gradients, self.diagnostics, self.errors
@@ -95,10 +95,23 @@ def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tenso
     return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
 
 
+def acer_diagnostics(
+    rows: Rows, value: tf.Tensor, rho: tf.Tensor, q_ret: tf.Tensor, *, c: float
+) -> dict[str, tf.Tensor]:
+    """What discrete and continuous ACER report of V(x), ρ and Q_ret, all [B, T]."""
+    return {
+        "value": rows.mean(value),
+        "importance_weight_mean": rows.mean(rho),
+        "importance_weight_max": rows.max(rho),
+        "importance_weight_truncated": rows.mean(tf.cast(rho > c, tf.float32)),
+        "q_retrace": rows.mean(q_ret),
+    }
+
+
 def actor_critic_diagnostics(
     rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """What the actor-critic rules report alike; arguments as for `projected`, and the critic's target and error."""
+    """What all actor-critic rules report; arguments as for `projected`, and the critic's target and error."""
     diagnostics = {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
         "explained_variance": rows.explained_variance(target, error),
@@ -217,6 +230,11 @@ class Agent(Generic[N]):
         """`act` on tensors."""
         policy, next_state = self.network.distribution(observation, state)
         return policy.sample(seed), policy.statistics, next_state
+
+    def clipped(self, reward: tf.Tensor) -> tf.Tensor:
+        """Raw rewards [...], bounded by ± `Settings.effective_reward_clip`."""
+        bound = self.settings.effective_reward_clip
+        return tf.clip_by_value(reward, -bound, bound)
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """The gradient of the loss in every trainable variable of `network.model`, before clipping.

@@ -55,7 +55,7 @@ class Dqn(Agent[Network]):
             q = tf.gather(self.network(now)[1], trajectory.action, batch_dims=2)
         delta = equations.q_learning_error(
             q[:, 0],
-            tf.clip_by_value(trajectory.reward[:, 0], -h.effective_reward_clip, h.effective_reward_clip),
+            self.clipped(trajectory.reward[:, 0]),
             trajectory.discount[:, 0],
             next_values,
             next_choice,

@@ -34,10 +34,15 @@ def new_flags() -> flags.FlagValues:
     return values
 
 
+class _Path(flags.ArgumentParser):
+    """A flag that names a file or folder, which need not exist; `parse` checks it."""
+
+
 def definers(values: flags.FlagValues) -> Any:
-    """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on."""
-    kinds = [name for name in vars(flags) if name.startswith("DEFINE_")]
-    made = {name: functools.partial(getattr(flags, name), flag_values=values) for name in kinds}
+    """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on, and `path`."""
+    kinds = {name: getattr(flags, name) for name in vars(flags) if name.startswith("DEFINE_")}
+    kinds["path"] = functools.partial(flags.DEFINE, _Path(), serializer=flags.ArgumentSerializer())
+    made = {name: functools.partial(define, flag_values=values) for name, define in kinds.items()}
     return SimpleNamespace(**{name.removeprefix("DEFINE_"): function for name, function in made.items()})
 
 
@@ -45,17 +50,10 @@ def define_device(values: flags.FlagValues) -> None:
     flags.DEFINE_string("device", "auto", "auto: the first GPU, or else the CPU; cpu; or gpu:N", flag_values=values)
 
 
-def parse(
-    values: flags.FlagValues,
-    argv: list[str],
-    doc: str | None,
-    *,
-    required: tuple[str, ...] = (),
-    paths: tuple[str, ...] = (),
-) -> None:
+def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, required: tuple[str, ...] = ()) -> None:
     """Fills `values` from `argv` (the program's name first); also silences TensorFlow's Python notices.
 
-    Flags in `required` must be given; those in `paths` name a file or folder, which need not exist.
+    Flags in `required` must be given.
 
     Raises:
         SystemExit: with 0 after --help, with 2 and one line on standard error for a bad or missing flag.
@@ -70,8 +68,8 @@ def parse(
             sys.exit(0)
         if rest:
             raise flags.Error(f"not a flag: {rest[0]}")
-        for name in paths:
-            if reason := _unusable(values[name].value):
+        for name in values:
+            if isinstance(values[name].parser, _Path) and (reason := _unusable(values[name].value)):
                 raise flags.Error(f"--{name}={values[name].value}: {reason}")
         for name in required:
             if values[name].value in (None, [], ""):
@@ -85,7 +83,7 @@ def parse(
         ours = _OTHERS.get(error.flagname, "")
         sys.exit(fail(2, f"{error}: use --{ours}" if ours in values else error))
     except flags.Error as error:
-        sys.exit(fail(2, error))
+        sys.exit(fail(2, str(error).removeprefix("ERROR:: ")))  # as absl begins that of a missing --flagfile
 
 
 def _unusable(path: str | None) -> str | None:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from acer_tf.commands import cli, learning_curves, train
 from acer_tf.policy import load_policy
-from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.evidence import EvidenceError, require_folder
+from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.string("output", "demo_output", "folder for everything that the demo makes")
+flag.path("output", "demo_output", "folder for everything that the demo makes")
 flag.integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1)
 flag.integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1)
 flag.integer("episodes", 30, "episodes per evaluation", lower_bound=1)
@@ -27,9 +28,14 @@ _RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # enviro
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, paths=("output",))
+    cli.parse(FLAGS, argv, __doc__)
     began = time.monotonic()
     output = Path(FLAGS.output)
+    try:
+        require_page(output)
+        require_folder(output)
+    except EvidenceError as error:
+        return cli.fail(2, error)
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
     made, run_dirs = [], []
     for name, env in _RUNS.items():
@@ -41,8 +47,8 @@ def main(argv: list[str]) -> int:
             return status
         run_dirs.append(run_dir)
         result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
-        error = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
-        text = f"The exported policy scores {result.mean:.2f}{error} over {result.episodes} games."
+        spread = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
+        text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
         print(text)
         title = f"ACER on {env}, replay ratio 4"
         learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command="make demo")

@@ -2,8 +2,8 @@
 
 python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
 
-It needs only the policy's directory: environment, preset and preprocessing are in its metadata. An environment of a
-module of its own, which making it would import, must also be named by --env.
+It needs only the policy's directory: environment, preset and preprocessing are in its metadata. An environment that
+imports a module (module:Id-v0) must also be named by --env.
 Exit status: 0 done, 1 failed while running, 2 bad input, 130 or 143 interrupted by a signal.
 """
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.string("policy", None, "directory of an exported policy, such as RUN_DIR/policy")
+flag.path("policy", None, "directory of an exported policy, such as RUN_DIR/policy")
 flag.string("env", None, "environment, instead of the policy's; must be given where that names a module: module:Id-v0")
 flag.integer("episodes", 30, "number of whole episodes", 1, 1_000_000)
 flag.bool("greedy", False, "take the most probable action instead of sampling")
 flag.integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0)
 flag.integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000)
 cli.define_device(FLAGS)
-flag.string("video", None, ".mp4 file for the first episode of the first environment")
+flag.path("video", None, ".mp4 file for the first episode of the first environment")
 flag.bool("json", False, "print one JSON object instead of text")
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("policy",), paths=("policy", "video"))
+    cli.parse(FLAGS, argv, __doc__, required=("policy",))
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy
@@ -55,8 +55,8 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         return cli.fail(1, error)
     except KeyboardInterrupt:
-        # The games that have ended are the shorter ones: their mean would mislead.
-        print("interrupted before the last game ended: no score", file=sys.stderr)
+        # The episodes that have ended are the shorter ones: their mean would mislead.
+        print("interrupted before the last episode ended: no score", file=sys.stderr)
         return 130
     summary = _summary(result, policy.metadata)
     print(json.dumps(summary, indent=2, allow_nan=False) if FLAGS.json else _text(summary, FLAGS.video))
@@ -87,10 +87,10 @@ def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str,
 def _text(summary: dict[str, Any], video: str | None) -> str:
     error, episodes = summary["standard_error"], summary["episodes"]
     env = " ".join(filter(None, (summary["env"], summary["atari_preset"])))
-    games = "1 game" if episodes == 1 else f"{episodes} games"
+    count = "1 episode" if episodes == 1 else f"{episodes} episodes"
     steps, frames = (sum(summary[name]) / episodes for name in ("steps", "frames"))
     lines = [
-        f"{env}, {games}, {'greedy' if summary['greedy'] else 'sampled'} actions, seed {summary['seed']}",
+        f"{env}, {count}, {'greedy' if summary['greedy'] else 'sampled'} actions, seed {summary['seed']}",
         f"  return  {summary['mean']:.2f}" + (f" ± {error:.2f} (mean ± standard error)" if error is not None else ""),
         "          median {median:.2f}, min {min:.2f}, max {max:.2f}".format_map(summary),
         f"  length  {steps:,.0f} steps, {frames:,.0f} frames (mean)",

@@ -15,14 +15,14 @@ from acer_tf.commands import cli
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.string("run_dir", None, "folder of the run")
-flag.string("policy", None, "folder of an exported policy, instead of --run_dir")
+flag.path("run_dir", None, "folder of the run")
+flag.path("policy", None, "folder of an exported policy, instead of --run_dir")
 flag.enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to write")
-flag.string("output", None, "folder or file for the policy; by default the folder RUN_DIR/policy")
+flag.path("output", None, "folder or file for the policy; by default the folder RUN_DIR/policy")
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, paths=("run_dir", "policy", "output"))
+    cli.parse(FLAGS, argv, __doc__)
     if not FLAGS.run_dir and not FLAGS.policy:
         return cli.fail(2, "--run_dir or --policy is required; --help says what they take")
     if FLAGS.run_dir and FLAGS.policy:

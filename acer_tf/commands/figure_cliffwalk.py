@@ -44,12 +44,12 @@ flag.list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 
 flag.integer("runs", 10, "per point", 1, 100_000)
 flag.integer("seed", 0, "of all runs", lower_bound=0)
 flag.integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1)
-flag.string("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")
+flag.path("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")
 flag.bool("report_only", False, "make table and figure again from results.csv")
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, "\n\n".join([(__doc__ or "").rstrip(), *_TEXT]) + "\n", paths=("output",))
+    cli.parse(FLAGS, argv, "\n\n".join([(__doc__ or "").rstrip(), *_TEXT]) + "\n")
     output = Path(FLAGS.output)
     try:
         sizes = _sizes(FLAGS.sizes)

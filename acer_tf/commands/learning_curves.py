@@ -33,17 +33,17 @@ from acer_tf.settings_record import differences
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
 flag.multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting")
-flag.string("output", None, "folder for the table, the figure and copies of the records")
+flag.path("output", None, "folder for the table, the figure and copies of the records")
 flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1)
 flag.string("title", "", "title of the figure; by default the environment")
 flag.multi_string("text", [], "a paragraph of what it shows; may be repeated")
-flag.string("page", RESULTS, "folder of the page, written if --output lies in it")
+flag.path("page", RESULTS, "folder of the page, written if --output lies in it")
 
 _LONGEST_LABEL = 150
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("runs", "output"), paths=("output",))
+    cli.parse(FLAGS, argv, __doc__, required=("runs", "output"))
     output = Path(FLAGS.output)
     page = Path(FLAGS.page)
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
@@ -142,7 +142,7 @@ def _table(
         values = np.array([curve.at(step) for step in at_steps])
         if np.isfinite(values).any():
             rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(number, values), ""])
-    return Table("Mean raw return of training games; at a step, of the 100 before it.", head, rows)
+    return Table("Mean raw return of training episodes; at a step, of the 100 before it.", head, rows)
 
 
 def _returns(run: RunCurve, at_steps: Sequence[int]) -> list[float]:
@@ -168,7 +168,7 @@ def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for text in texts:
         label, separator, paths = text.partition("=")
-        if not separator or not paths:
+        if not separator or not paths or not label.strip():
             raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
         if len(os.fsencode(label)) > _LONGEST_LABEL:
             raise CurveError(f"--runs={label}=...: the label must be of at most {_LONGEST_LABEL} bytes; it names files")

@@ -26,7 +26,7 @@ from acer_tf.reproduction.evidence import (
     require_folder,
 )
 from acer_tf.reproduction.experiment import RESULTS, Experiment
-from acer_tf.reproduction.game_sets import atari_games
+from acer_tf.reproduction.game_sets import GAME_SETS, atari_games
 from acer_tf.reproduction.methods import make_cells, names_by_label, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import write_report
@@ -41,7 +41,7 @@ def define(experiment: Experiment) -> flags.FlagValues:
     values = cli.new_flags()
     flag = cli.definers(values)
     tasks = _tasks_flag(experiment)
-    sets = " and sets (atari57, atari49, openai7, atari5)" if _family(experiment) == "atari" else ""
+    sets = f" and sets ({', '.join(GAME_SETS)})" if experiment.family == "atari" else ""
     flag.list(tasks, [], f"only these: names{sets}; all of them without it")
     flag.list("agents", [], f"only these of {', '.join(experiment.methods)}")
     flag.integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000)
@@ -50,9 +50,9 @@ def define(experiment: Experiment) -> flags.FlagValues:
     flag.bool("skip_recorded", False, "run only cells of which --output has no finished record")
     flag.bool("plan", False, "say what it would take, and run nothing")
     flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
-    flag.string("output", f"{RESULTS}/{experiment.name}", "folder of the evidence")
+    flag.path("output", f"{RESULTS}/{experiment.name}", "folder of the evidence")
     experiment.flags(values)
-    sweep_flags.define(values, experiment.sweep)
+    sweep_flags.define(values, experiment.family)
     return values
 
 
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     """The command of the experiment that argv[0] names."""
     experiment = EXPERIMENTS[argv[0]]
     values = define(experiment)
-    cli.parse(values, argv, _help(experiment), paths=("output", "sweep_dir"))
+    cli.parse(values, argv, _help(experiment))
     try:
         experiment = experiment.chosen(experiment, values)
         output, sweep_dir = Path(values.output), Path(values.sweep_dir)
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
     except (SettingsError, EvidenceError, SweepError) as error:
         return cli.fail(2, error)
     nothing_to_run = values.report_only or not cells
-    code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.sweep, cells)
+    code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.family, cells)
     if code == 2:
         for folder in made:
             with contextlib.suppress(OSError):  # not empty
@@ -142,7 +142,7 @@ def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
         if values[name].present and not values[name].value:
             raise SettingsError(f"--{name}=: names none; leave the flag out for all of them")
     if unknown := [name for name in values.agents if name not in experiment.methods]:
-        raise SettingsError(f"--agents={unknown[0]}: must be of {', '.join(experiment.methods)}")
+        raise SettingsError(f"--agents={unknown[0]}: must be one of {', '.join(experiment.methods)}")
     methods = {name: experiment.methods[name] for name in values.agents or experiment.methods}
     over = dict(_setting(text) for text in values.setting)
     for method in variants(methods).values():
@@ -168,16 +168,16 @@ def _not_recorded(cells: list[Cell], known: Evidence | None, output: Path) -> li
 def _envs(names: list[str], experiment: Experiment) -> tuple[str, ...]:
     if not names:
         return experiment.envs
-    family = _family(experiment)
-    if family == "atari":
+    if experiment.family == "atari":
         try:
             return tuple(f"atari/{game}" for game in atari_games(names))
         except ValueError as error:
             raise SettingsError(f"--games: {error}") from error
-    wanted = [f"{family}/{name.removeprefix(f'{family}/')}" for name in names]
+    prefix = f"{experiment.family}/"
+    wanted = [prefix + name.removeprefix(prefix) for name in names]
     if unknown := [env for env in wanted if env not in experiment.envs]:
         known = ", ".join(split_id(env)[1] for env in experiment.envs)
-        raise SettingsError(f"--{_tasks_flag(experiment)}={split_id(unknown[0])[1]}: must be of {known}")
+        raise SettingsError(f"--{_tasks_flag(experiment)}={split_id(unknown[0])[1]}: must be one of {known}")
     return tuple(dict.fromkeys(wanted))
 
 
@@ -219,9 +219,5 @@ def _command(experiment: Experiment, argv: list[str]) -> str:
     return shlex.join(["python", "-m", "acer_tf", experiment.name, *given])
 
 
-def _family(experiment: Experiment) -> str:
-    return split_id(experiment.envs[0])[0]
-
-
 def _tasks_flag(experiment: Experiment) -> str:
-    return "tasks" if _family(experiment) == "control" else "games"
+    return "tasks" if experiment.family == "control" else "games"

@@ -24,7 +24,7 @@ PROGRAM = (sys.executable, "-m", "acer_tf", "train")
 def define(values: flags.FlagValues, sweep: str) -> None:
     """Adds --sweep_dir, --launcher and the flags that belong to them."""
     flag = cli.definers(values)
-    flag.string("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
+    flag.path("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
     flag.enum("launcher", "local", list(_LAUNCHERS), "processes on this machine, Ray tasks, or tasks of Slurm arrays")
     flag.integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1)
     flag.string(

@@ -17,8 +17,10 @@ from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
 from acer_tf.rules import RULES
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
+from acer_tf.settings_record import completed
 from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
+from acer_tf.training.run_folder import REPAIRS, RunFolderError, record_in, require_same_run
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -30,7 +32,7 @@ def _help(name: str, declared: Declaration) -> str:
     classes = {
         agent: {path.partition(":")[2] for path in (rule.discrete, rule.continuous)} for agent, rule in RULES.items()
     }
-    agents = [agent for agent, names in classes.items() if names.intersection(declared.rules)]
+    agents = [agent for agent, names in classes.items() if names.intersection(declared.classes)]
     needs = [condition.needed for condition in declared.conditions]
     if agents and len(agents) < len(RULES):
         needs.insert(0, "agent " + " or ".join(agents))
@@ -47,13 +49,13 @@ def _help(name: str, declared: Declaration) -> str:
 
 for _name, _declared in declarations(Settings).items():
     _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared))
-flag.string("run_dir", None, "folder of this run; the same command continues it")
+flag.path("run_dir", None, "folder of this run; the same command continues it")
 flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
 _threads = "threads of TensorFlow and of ALE; 0 for what fits the machine"
 flag.integer("threads", 0, _threads, 0, cli.MOST_THREADS)
 cli.define_device(FLAGS)
 flag.float("gpu_memory_gb", 0.0, "most memory of the GPU to take, for runs that share it; 0 for what it needs", 0.0)
-flag.string("replay_file", None, "new file that holds the replay, for one larger than memory; it is deleted at the end")
+flag.path("replay_file", None, "new file that holds the replay, for one larger than memory; it is deleted at the end")
 flag.string(
     "ray_address",
     None,
@@ -64,20 +66,20 @@ flag.float("actor_timeout", 300.0, "seconds without an unroll after which an act
 flag.multi_enum(
     "repair",
     [],
-    ["replay", "progress", "restart"],
+    list(REPAIRS),
     "how a damaged run may continue: with the part of the replay that can be read; with a new progress.csv; or, if "
     "no checkpoint has weights that can be read, from step 0. What is damaged is kept beside it",
 )
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__, required=("run_dir",), paths=("run_dir", "replay_file"))
+    cli.parse(FLAGS, argv, __doc__, required=("run_dir",))
     run_dir = Path(FLAGS.run_dir)
     given = {name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None}
     try:
         recorded = _recorded(run_dir)
         # Kept without their flags; "auto" may mean another preset in this version. Another run is refused later.
-        same = recorded and all(given.get(name, recorded[name]) == recorded[name] for name in ("env", "agent"))
+        same = recorded and all(given.get(name, recorded.get(name)) == recorded.get(name) for name in ("env", "agent"))
         kept = {name: recorded[name] for name in ("preset", "total_steps", "log_interval") if name in recorded}
         settings = make_settings(kept | given if same else given)
     except (SettingsError, InvalidEnvironment) as error:
@@ -90,12 +92,11 @@ def main(argv: list[str]) -> int:
 
 def _recorded(run_dir: Path) -> dict[str, Any]:
     """The settings of a run to be continued."""
-    from acer_tf.training.records import RecordError, read_record
-
     try:
-        return dict(read_record(run_dir).settings)
-    except RecordError:  # a new run, or a record that `train` refuses
-        return {}
+        record = record_in(run_dir)
+    except RunFolderError:  # `train` refuses it too
+        record = None
+    return completed(record.settings) if record else {}
 
 
 def run(settings: Settings, run_dir: Path, **options: Any) -> int:
@@ -104,7 +105,8 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         device = find_device(options.get("device", "auto"))
         known = resolve(settings, spec, _recorded(run_dir), device)
-    except (InvalidEnvironment, SettingsError) as error:
+        require_same_run(known, spec, run_dir)
+    except (InvalidEnvironment, SettingsError, RunFolderError) as error:
         return cli.fail(2, error)
     except EnvironmentFailure as error:
         return cli.fail(1, error, error.__cause__)
@@ -114,7 +116,6 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.run import Interrupted, train
-    from acer_tf.training.run_folder import RunFolderError
 
     try:
         policy = train(settings, run_dir, **options)

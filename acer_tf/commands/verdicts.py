@@ -21,7 +21,7 @@ from acer_tf.reproduction.report.verdicts import verdicts
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.string("results", RESULTS, "folder of the experiments' folders")
+flag.path("results", RESULTS, "folder of the experiments' folders")
 
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
 
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, f"--results={results} is not a folder: give one that holds folders of experiments")
     try:
         require_page(results)
-        require_folder(results)
+        require_folder(results, "results")
         table = verdicts(results)
         write_table(table, results, "verdicts")
         readme = results / "README.md"

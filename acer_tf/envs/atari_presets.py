@@ -39,7 +39,7 @@ _ACER_2016 = AtariPreset(
     max_frames=108_000,
 )
 
-# acer2016: the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2016) use; they do not state
+# acer2016: the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2017) use; they do not state
 # the rest.
 # machado2018: Machado et al. (2018), "Revisiting the Arcade Learning Environment". Sticky actions are the only
 # randomness, so no random start; the agent must find FIRE; lives are not revealed. Frame skip 4 and the limit of

@@ -100,7 +100,7 @@ def _blamed(env_id: str, where: str) -> Iterator[None]:
         yield
     except (InvalidEnvironment, EnvironmentFailure):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
 
 
@@ -177,7 +177,7 @@ def _check(
         raise InvalidEnvironment(f"{env_id} needs a package that is not installed: {error}") from error
     except gymnasium.error.Error as error:
         raise unknown(env_id) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         with _blamed(env_id, "when it was made"):
             raise error
     try:
@@ -188,6 +188,8 @@ def _check(
         space = getattr(env, "observation_space", None)
         if not isinstance(space, Box):
             raise InvalidEnvironment(f"{env_id} has the observation space {space}; only a Box is supported")
+        if 0 in space.shape:
+            raise InvalidEnvironment(f"{env_id} has observations without elements, of shape {space.shape}")
         if view is not None:
             with _blamed(env_id, "when it was rendered"):
                 _check_render(env_id, env, view)

@@ -81,12 +81,17 @@ def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.nda
         temporary.replace(folder / chunk.name)
     finally:
         temporary.unlink(missing_ok=True)
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)  # otherwise a power failure may undo the renaming
-    finally:
-        os.close(directory)
+    sync_folder(folder)
     return chunk
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable; otherwise a power failure may undo a renaming."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
@@ -101,16 +106,23 @@ def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             if _checksum(archive) != chunk.checksum:
                 raise ValueError("its content is not what was saved")
-            # Reading a whole member checks it. np.load on the zip file would trust a damaged header with a shorter
-            # array, and never reach the checksum at the member's end.
-            return {
-                member.removesuffix(".npy"): np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                for member in archive.namelist()
-            }
+            return read_arrays(archive)
     except Exception as error:  # zipfile raises many types on a damaged table of contents
         if not is_damage(error):
             raise
         raise ReplayCorrupt(f"replay chunk {path} cannot be used: {type(error).__name__}: {error}") from error
+
+
+def read_arrays(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, by name, each checked.
+
+    Reading a whole member checks it. np.load on the zip file would trust a damaged header with a shorter array, and
+    never reach the checksum at the member's end.
+    """
+    return {
+        member.removesuffix(".npy"): np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+        for member in archive.namelist()
+    }
 
 
 def _checksum(archive: zipfile.ZipFile) -> int:

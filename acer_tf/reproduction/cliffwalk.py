@@ -32,12 +32,14 @@ from __future__ import annotations
 import csv
 import functools
 import heapq
+import io
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from acer_tf.files import write_whole
 from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
 
 STEP_SIZE = 0.25
@@ -228,12 +230,11 @@ def run(representation: str, replay: str, states: int, number: int, *, seed: int
 
 def write_results(results: Sequence[Result], path: Path) -> None:
     """Writes a CSV with a row per run, atomically."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*Result._fields, "transitions"])
-        writer.writerows([*result[:-1], int(result.converged), result.transitions] for result in results)
-    partial.replace(path)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*Result._fields, "transitions"])
+    writer.writerows([*result[:-1], int(result.converged), result.transitions] for result in results)
+    write_whole(path, text.getvalue())
 
 
 def read_results(path: Path) -> list[Result]:

@@ -69,7 +69,7 @@ def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
 
 def _best_cells(experiment: Experiment, folder: Path, best: int, cells: list[Cell]) -> list[Cell]:
     """Those of `cells` whose draws are the best of the evidence in `folder`."""
-    known = own_evidence(folder, experiment.name)
+    known = own_evidence(folder, experiment.name, "best_of")
     if known is None:
         raise SettingsError(f"--best_of={folder}: holds no evidence (no experiment.json)")
     names = names_by_label(experiment.methods)

@@ -82,7 +82,7 @@ class CellEvidence:
 class Evidence:
     """The content of experiment.json; raises ValueError for values of a wrong type, and names that are not of files."""
 
-    name: str  # of the script that makes it
+    name: str  # of the experiment, or of the command that makes it
     title: str
     text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, and how it differs
     command: str  # that makes it
@@ -142,11 +142,11 @@ def read_evidence(folder: Path) -> Evidence | None:
         raise EvidenceError(f"{path} cannot be read ({type(error).__name__} {error}): move it away") from error
 
 
-def own_evidence(folder: Path, name: str) -> Evidence | None:
-    """`read_evidence`; raises EvidenceError also if it is not of the experiment `name`."""
+def own_evidence(folder: Path, name: str, flag: str = "output") -> Evidence | None:
+    """`read_evidence` of the folder that `flag` names; raises EvidenceError also if it is not of experiment `name`."""
     known = read_evidence(folder)
     if known is not None and known.name != name:
-        raise EvidenceError(f"--output={folder} holds the evidence of {known.name}: choose another")
+        raise EvidenceError(f"--{flag}={folder} holds the evidence of {known.name}: choose another")
     return known
 
 

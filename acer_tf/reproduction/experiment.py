@@ -35,8 +35,8 @@ class Experiment:
     keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
 
     @property
-    def sweep(self) -> str:
-        """The family of its tasks; experiments of one family share their common cells."""
+    def family(self) -> str:
+        """The family of its tasks; experiments of one family share a sweep's folder, and with it their common cells."""
         return split_id(self.envs[0])[0]
 
     def usage(self) -> str:

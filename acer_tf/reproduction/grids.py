@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.envs.families import ATARI_GAMES, MINATAR_GAMES
+from acer_tf.presets import PRESETS
 from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.published import published_search
 from acer_tf.reproduction.published_medians import Figure1Method
@@ -58,9 +59,9 @@ CONTROL_SETTING = (
 )
 
 MINATAR_STEPS = 1_000_000
-# Preset baselines with a step size and a replay start for games that are learned in a million steps; paper unchanged.
+# The values of preset minatar over baselines', under whose name the first runs were recorded; paper unchanged.
 _MINATAR_ACER: dict[str, dict[str, Any]] = {
-    "baselines": {"preset": "baselines", "learning_rate": 0.003, "replay_start": 1_000},
+    "baselines": {"preset": "baselines", **PRESETS["minatar"]},
     "paper": {"preset": "paper"},
 }
 _MINATAR_DQN = {
@@ -106,7 +107,8 @@ def figure1_minatar(preset: str = "baselines") -> dict[str, Method]:
 def minatar_priorities() -> dict[str, Method]:
     """Double DQN and ACER, each with uniform, proportional and rank-based replay."""
     acer = _figure1(_MINATAR_ACER["baselines"], dict.fromkeys(_FIGURE1_FRAMES, MINATAR_STEPS))["replay4_trust"]
-    rank = {"priority_exponent": 0.7, "priority_exponent_final": 0.7, "importance_exponent": 0.5}
+    exponents_of_rank = ("priority_exponent", "priority_exponent_final", "importance_exponent")
+    rank = {name: PRESETS["ddqn_rank"][name] for name in exponents_of_rank}
     found = {"ddqn": Method("Double DQN", {**_MINATAR_DQN, "preset": "ddqn_tuned"}, MINATAR_STEPS)}
     for kind in ("proportional", "rank"):
         settings = {**_MINATAR_DQN, "preset": f"ddqn_{kind}"}

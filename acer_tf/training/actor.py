@@ -41,7 +41,7 @@ class Unroll(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What the actors shall collect next."""
+    """What the actors are to collect next."""
 
     rows: int  # k
     first_row: int  # the number of row 0 in the run, on which its sampled actions depend

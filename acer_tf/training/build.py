@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from acer_tf.layers import RunningNormalization
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
+from acer_tf.rules import RULES, imported
 from acer_tf.settings import Settings, SettingsError, make_settings
 from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.collector import Collector
@@ -30,12 +30,13 @@ PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networ
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
     """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
     usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
-    rules = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
+    classes = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
     for name, declared in declarations(Settings).items():
         if getattr(settings, name) == getattr(usual, name):
             continue
         needed = [c.needed for c in declared.conditions if not c.holds(settings, spec)]
-        if declared.rules and not rules.intersection(declared.rules):
+        # What a user's rule reads is not known.
+        if settings.agent in RULES and declared.classes and not classes.intersection(declared.classes):
             needed.append("another agent")
         if needed:
             raise SettingsError(
@@ -52,11 +53,10 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
         SettingsError: a user's class cannot be imported, or is not an `Agent`.
     """
     require_actions(settings, spec)
-    module, _, name = (settings.rule.continuous if spec.continuous else settings.rule.discrete).partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SettingsError(f"--agent={settings.agent}: cannot be imported: {error}") from error
+        found = imported(settings.rule.continuous if spec.continuous else settings.rule.discrete)
+    except ValueError as error:
+        raise SettingsError(f"--agent={settings.agent}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise SettingsError(f"--agent={settings.agent}: must be a subclass of acer_tf.agents.agent.Agent")
     return found
@@ -143,6 +143,8 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
             file=file,
         )
     except OSError as error:
+        if file is None:
+            raise
         needed = replay_bytes(settings, spec, replay_rows(settings, spec))
         raise SettingsError(
             f"--replay_file={file}: {error.strerror}; must name a new file where {needed / 1e9:.1f} GB are free"

@@ -11,7 +11,6 @@ alone.
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import json
 import os
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
-from acer_tf.replay.chunks import is_chunk_file, is_damage
+from acer_tf.replay.chunks import is_chunk_file, is_damage, read_arrays, sync_folder
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
@@ -91,9 +90,9 @@ class Checkpoints:
                 np.savez(file, **members)
             with _durable(partial / _SENTINEL):
                 pass
-            _sync_folder(partial)
+            sync_folder(partial)
             partial.rename(final)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
             if replay is None:
                 kept = 1
         except OSError as error:
@@ -192,11 +191,7 @@ class Checkpoints:
 def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
     """The snapshot of a checkpoint, and the small state of its replay; empty for a finished run."""
     with zipfile.ZipFile(path / _STATE) as archive:
-        # Reading a member whole checks its CRC before it is parsed.
-        members = {
-            name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-            for name in archive.namelist()
-        }
+        members = read_arrays(archive)
     arrays, replay_state = (
         {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
         for prefix in ("array/", "replay/")
@@ -223,11 +218,3 @@ def _durable(path: Path) -> Iterator[Any]:
         yield file
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

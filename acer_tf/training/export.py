@@ -22,6 +22,8 @@ from acer_tf.files import POLICY_METADATA
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
 
+# What an export makes; all else in the folder is its owner's.
+_OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
 _PATIENCE_SECONDS = 120.0  # for another export into the same folder, which takes seconds
 
 
@@ -33,7 +35,7 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
     """Writes `network` as a policy that computes in float32, whatever its training precision.
 
     An existing policy in `directory` is replaced by rename once the new one is complete: a reader finds the old one,
-    the new one, or (between two renames) none, but never a part.
+    the new one, or (between two renames) none, but never a part. Other files in `directory` stay there.
 
     Args:
         network: the policy's.
@@ -119,10 +121,16 @@ def _lock(folder: Path) -> int:
 
 
 def _clear(work: Path, directory: Path) -> None:
-    """Removes what an export left; the old policy is put back if the new one did not take its place."""
+    """Removes what an export left; the old policy is put back if the new one did not take its place.
+
+    Else only what others have put beside the old one is.
+    """
     old = work / "old"
     if old.exists() and not directory.exists():
         old.rename(directory)
+    elif old.exists():
+        for entry in set(os.listdir(old)) - set(_OWN):
+            (old / entry).rename(directory / entry)
     shutil.rmtree(work, ignore_errors=True)
 
 

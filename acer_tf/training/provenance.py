@@ -26,9 +26,9 @@ from acer_tf.training.commit import code_version
 def provenance() -> dict[str, Any]:
     """The provenance of what this process makes, JSON-able. Call it after importing what the process needs."""
     return {
-        "command": ["python", *sys.orig_argv[1:]],
+        "command": command_line(),
         **code_version(),
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "started": now(),
         "versions": package_versions(),
         "packages_sha256": hashlib.sha256(packages().encode()).hexdigest(),
         "machine": {
@@ -40,6 +40,16 @@ def provenance() -> dict[str, Any]:
             **_gpus(),
         },
     }
+
+
+def command_line() -> list[str]:
+    """What started this process, without the path of its Python."""
+    return ["python", *sys.orig_argv[1:]]
+
+
+def now() -> str:
+    """The time in UTC, as ISO 8601 to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def packages() -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import datetime
 import hashlib
 import io
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import numpy as np
 from acer_tf.files import read_json, write_whole
 from acer_tf.settings_record import jsonable
 from acer_tf.training.commit import code_version
-from acer_tf.training.provenance import packages, provenance
+from acer_tf.training.provenance import command_line, now, packages, provenance
 from acer_tf.types import EnvironmentSpec
 
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
@@ -44,13 +42,12 @@ def read_record(folder: Path) -> RunRecord:
     path = folder / "run.json"
     try:
         document = dict(read_json(path))
-        spec: dict[str, Any] = document.get("environment", {})
-        spec = {n: tuple(v) if isinstance(v, list) else v for n, v in spec.items()}
+        spec = document.get("environment")
         return RunRecord(
             dict(document["settings"]),
             document.get("finished") is True,
             document.get("commit"),
-            EnvironmentSpec(**spec) if spec else None,
+            EnvironmentSpec.of(spec) if spec else None,
             document,
         )
     except FileNotFoundError as error:
@@ -117,9 +114,8 @@ def amend_record(folder: Path, settings: Mapping[str, Any], step: int, notes: Se
 
 def history_entry(step: int, notes: Sequence[str]) -> dict[str, Any]:
     """An entry of run.json's "history": what was changed or lost when the run continued at `step`."""
-    time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    command = ["python", *sys.orig_argv[1:]]
-    return {"step": step, "time": time, "command": command, "commit": code_version()["commit"], "notes": list(notes)}
+    made = {"time": now(), "command": command_line(), "commit": code_version()["commit"]}
+    return {"step": step, **made, "notes": list(notes)}
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -172,7 +172,8 @@ def export_run(run_dir: Path, directory: Path) -> int:
     with exporting(directory) as export:
         snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
         if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
-            raise RunFolderError(f"{run_dir} has no checkpoint yet")
+            found = "has no checkpoint yet" if snapshot is None else "has only the checkpoint of step 0"
+            raise RunFolderError(f"{run_dir} {found}")
         spec = record.environment
         if spec is None:
             envs.refuse_module(settings.env, "run.json is too old to export without it")

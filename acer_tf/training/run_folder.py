@@ -12,7 +12,7 @@ from pathlib import Path
 
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
-from acer_tf.settings_record import completed, differences, settings_document
+from acer_tf.settings_record import completed, differences, mistyped, settings_document
 from acer_tf.training.checkpoint import Checkpoints, DamagedError, Snapshot, set_aside
 from acer_tf.training.records import RecordError, RunRecord, read_progress, read_record
 from acer_tf.types import EnvironmentSpec
@@ -96,7 +96,7 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
             raise RunFolderError(f"--run_dir={run_dir} has a {remains[0]} but no run.json: choose another folder")
         return None, []
     old, new = completed(record.settings), settings_document(settings)
-    longer = isinstance(old["total_steps"], int) and old["total_steps"] < new["total_steps"]
+    longer = old["total_steps"] < new["total_steps"]
     may_change = ("log_interval", "total_steps") if longer else ("log_interval",)
     if lines := differences(old, {**new, **{name: old[name] for name in may_change}}):
         raise RunFolderError(
@@ -119,7 +119,10 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
 def record_in(run_dir: Path) -> RunRecord | None:
     """The record in `run_dir`; None if it holds no run. Raises RunFolderError if it cannot be read."""
     try:
-        return read_record(run_dir) if (run_dir / "run.json").exists() else None
+        record = read_record(run_dir) if (run_dir / "run.json").exists() else None
+        if record and (wrong := mistyped(record.settings)):
+            raise RecordError(f"{run_dir}/run.json cannot be read as a run's record ({wrong})")
+        return record
     except RecordError as error:
         raise RunFolderError(f"{error}: choose another folder") from error
     except OSError as error:

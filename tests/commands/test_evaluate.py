@@ -60,7 +60,7 @@ def expect_error(capsys: pytest.CaptureFixture[str], *arguments: object, status:
 def test_it_prints_the_score(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"--policy={cartpole}", "--episodes=3", "--seed=4") == 0
     first, *rest = capsys.readouterr().out.splitlines()
-    assert first == "CartPole-v1, 3 games, sampled actions, seed 4"
+    assert first == "CartPole-v1, 3 episodes, sampled actions, seed 4"
     for part in (" ± ", "(mean ± standard error)", "median ", "min ", "max ", " steps, "):
         assert any(part in line for line in rest)
     assert not any("human" in line for line in rest)
@@ -98,7 +98,7 @@ def test_atari_has_a_human_normalised_score_and_a_video(
     policy, video = export(tmp_path, "atari/Pong", "acer2016"), tmp_path / "pong.mp4"
     assert run(f"--policy={policy}", "--episodes=2", f"--video={video}") == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("atari/Pong acer2016, 2 games,")
+    assert printed.startswith("atari/Pong acer2016, 2 episodes,")
     assert f"video   {video}" in printed and video.stat().st_size > 1000
     assert run(f"--policy={policy}", "--episodes=2", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
@@ -223,7 +223,7 @@ def test_an_interruption_gives_no_score(
     monkeypatch.setattr(evaluation, "_choose", interrupt)
     assert run(f"--policy={cartpole}") == 130
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "interrupted before the last game ended: no score\n")
+    assert (said.out, said.err) == ("", "interrupted before the last episode ended: no score\n")
 
 
 def test_a_bad_flag_is_answered_without_loading_tensorflow() -> None:

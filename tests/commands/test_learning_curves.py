@@ -69,7 +69,9 @@ def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, caps
     assert (kept / "progress.csv").read_text().endswith("300,3,12,9,9\n")
 
 
-@pytest.mark.parametrize("runs", ["no label", "label=", "label=nowhere", "l" * 400 + "=run", "label=" + "x" * 400])
+@pytest.mark.parametrize(
+    "runs", ["no label", "label=", "=run", " =run", "label=nowhere", "l" * 400 + "=run", "label=" + "x" * 400]
+)
 def test_bad_runs_are_named(tmp_path, capsys, runs):
     assert learning_curves.main(["learning_curves", f"--runs={runs}", f"--output={tmp_path / 'out'}"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

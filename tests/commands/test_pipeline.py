@@ -261,8 +261,8 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--games=tetris"], "--games=tetris: must be of asterix, breakout"),
-        (["--agents=replay5"], "--agents=replay5: must be of replay0_trust"),
+        (["--games=tetris"], "--games=tetris: must be one of asterix, breakout"),
+        (["--agents=replay5"], "--agents=replay5: must be one of replay0_trust"),
         (["--setting=gamma"], "--setting=gamma: must be NAME=VALUE"),
         (["--setting=seed=3"], "--setting=seed=3: must be NAME=VALUE"),
         (["--setting=gamma=high"], "--setting=gamma=high: the value must be of type float"),

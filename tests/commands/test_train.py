@@ -109,6 +109,7 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--agent=ddqn"], "--agent=ddqn: must be one of acer, acer_continuous, a3c, trust_a3c, tis, trust_tis, dqn"),
         (["--agent=a3c", "--replay_ratio=4"], "use another agent, such as acer"),
         (["--replay_start=60000"], "--replay_capacity=50000"),
+        (["--flagfile=nowhere"], "error: Unable to open flagfile"),
         (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
         (["--checkpoint_minutes=nan"], "--checkpoint_minutes=nan: must be at least 0"),
         (["--threads=-1"], "--threads=-1"),

@@ -120,7 +120,7 @@ class Faulty(gymnasium.Env):
     def _answer(self, method, usual=None):
         if method != Faulty.method:
             return usual
-        if isinstance(Faulty.answer, Exception):
+        if isinstance(Faulty.answer, BaseException):
             raise Faulty.answer
         return Faulty.answer
 
@@ -156,10 +156,10 @@ def faulty(method, answer, monkeypatch):
         ("close", "in close()"),
     ],
 )
-def test_what_an_environment_raises_names_it_and_where(method, where, monkeypatch):
-    own = KeyError("boom")
+@pytest.mark.parametrize("own", [KeyError("boom"), SystemExit("boom")])
+def test_what_an_environment_raises_names_it_and_where(method, where, own, monkeypatch):
     message, cause = faulty(method, own, monkeypatch)
-    assert message == f"faulty failed {where}: KeyError: 'boom'" and cause is own
+    assert message == f"faulty failed {where}: {type(own).__name__}: {own}" and cause is own
 
 
 GOOD = np.zeros((2, 2), np.uint8)
@@ -189,6 +189,13 @@ def test_an_environment_without_spaces_is_refused():
         pass
 
     assert "has the action space None" in refused("bare", factory=Bare)
+
+
+def test_observations_without_elements_are_refused():
+    class Blind(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (0, 2)), gymnasium.spaces.Discrete(2)
+
+    assert refused("blind", factory=Blind) == "blind has observations without elements, of shape (0, 2)"
 
 
 def test_a_module_that_is_not_installed():

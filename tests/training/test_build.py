@@ -97,6 +97,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"replay_ratio": 0.0, "replay_poisson": False}),
         (CARTPOLE, {"replay_ratio": 0.0, "replay_segments_only": True}),
         (CARTPOLE, {"replay_ratio": 0.0, "network": "mlp_lstm", "burn_in": 3}),
+        (CARTPOLE, {"network": "mlp_lstm", "replay_segments_only": True}),
         (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
@@ -157,12 +158,15 @@ def test_actions_of_the_other_kind_name_the_agents(spec, agent, said):
 @pytest.mark.parametrize(
     ("agent", "said"),
     [
-        ("no_such_module:VTrace", "cannot be imported: No module"),
-        ("acer_tf.types:Nothing", "cannot be imported: module"),
+        ("no_such_module:VTrace", "cannot be imported: ModuleNotFoundError: No module"),
+        ("acer_tf.types:Nothing", "cannot be imported: AttributeError: module"),
+        ("broken:VTrace", "cannot be imported: SyntaxError: "),
         ("acer_tf.types:Trajectory", "must be a subclass of acer_tf.agents.agent.Agent"),
     ],
 )
-def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said):
+def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("def")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SettingsError, match=f"^--agent={agent}: .*{said}"):
         build.make_network(settings_of(agent=agent, preset="classic", network="mlp"), CARTPOLE)
 

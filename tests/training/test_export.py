@@ -278,6 +278,20 @@ def test_what_a_killed_export_had_moved_aside_is_put_back(cartpole: Path, monkey
     assert os.listdir(cartpole.parent) == ["policy"]
 
 
+def test_what_others_put_beside_a_policy_stays_there(cartpole: Path) -> None:
+    (cartpole / "notes").mkdir()
+    (cartpole / "notes" / "mine.txt").write_text("mine")
+    for killed in (False, True):
+        if killed:  # between the two renames and the end
+            work_of(cartpole).mkdir()
+            cartpole.rename(work_of(cartpole) / "old")
+            shutil.copytree(work_of(cartpole) / "old", cartpole, ignore=shutil.ignore_patterns("notes"))
+        export_policy(make_network("CartPole-v1"), cartpole, make_metadata("CartPole-v1", steps=2000))
+        assert (cartpole / "notes" / "mine.txt").read_text() == "mine"
+        assert load_policy(cartpole).metadata["steps"] == 2000
+        assert os.listdir(cartpole.parent) == ["policy"]
+
+
 def test_exports_to_one_folder_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They all report success, so that the policy must be one of theirs, and whole."""
     inside, save = [], tf.saved_model.save

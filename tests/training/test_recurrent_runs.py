@@ -339,7 +339,6 @@ def test_evaluation_begins_each_episode_with_the_initial_state(monkeypatch: pyte
         ({"agent": "acer_continuous"}, "--network=mlp_lstm: --agent must be one of .*, got acer_continuous"),
         ({"agent": "tis", "env": "Pendulum-v1"}, "--network=mlp_lstm: --agent must be one of .*, got tis"),
         ({"replay_priority": "rank"}, "--replay_priority=rank: must be uniform with --network=mlp_lstm"),
-        ({"replay_segments_only": True}, "--replay_segments_only: not with --network=mlp_lstm"),
         ({"burn_in": -1}, "--burn_in=-1: must be at least 0"),
         (
             {"replay_capacity": 12, "replay_start": 10},

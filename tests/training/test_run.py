@@ -251,6 +251,29 @@ def test_a_broken_record_is_refused(light, tmp_path, content, capsys):
         export_run(tmp_path, tmp_path / "policy")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [("total_steps", None, "int"), ("total_steps", "many", "int"), ("preset", ["a"], "str"), ("gamma", "0.9", "float")],
+)
+def test_a_record_with_a_value_of_another_type_is_refused(done, name, value, kind, capsys):
+    run_dir = done
+    document = json.loads((run_dir / "run.json").read_text())
+    document["settings"][name] = value
+    (run_dir / "run.json").write_text(json.dumps(document))
+    wanted = f"{run_dir}/run.json cannot be read as a run's record ({name} is {value!r}, which is not of type {kind})"
+    assert main(["train", f"--run_dir={run_dir}", *SMALL_FLAGS]) == 2
+    assert f"error: {wanted}" in capsys.readouterr().err
+
+
+def test_a_record_without_a_setting_has_its_default(done, capsys):
+    run_dir = done
+    document = json.loads((run_dir / "run.json").read_text())
+    del document["settings"]["agent"]
+    (run_dir / "run.json").write_text(json.dumps(document))
+    assert main(["train", f"--run_dir={run_dir}", *SMALL_FLAGS]) == 0
+    assert "already finished" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["progress.csv", "checkpoints"])
 def test_a_folder_with_the_remains_of_a_run_but_no_record_is_refused(light, tmp_path, name, capsys):
     (tmp_path / name).mkdir() if name == "checkpoints" else (tmp_path / name).write_text("steps\n1\n")
@@ -381,7 +404,7 @@ def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         use_light_agents(patch, killed)
         train(small_settings(), tmp_path / "run", quiet=True)
-    with pytest.raises(RunFolderError, match="has no checkpoint yet"):
+    with pytest.raises(RunFolderError, match="has only the checkpoint of step 0"):
         export_run(tmp_path / "run", tmp_path / "policy")
     use_light_agents(monkeypatch)
     lost = len(rows_of(tmp_path / "run"))

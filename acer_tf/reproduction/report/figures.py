@@ -76,7 +76,7 @@ def learning_curves(
             axes[0].legend(loc="best")
     else:
         shared_legend(figure, axes)
-    figure.supylabel("mean return of the last 100 games", fontsize="medium")
+    figure.supylabel("mean return of the last 100 episodes", fontsize="medium")
     return figure
 
 

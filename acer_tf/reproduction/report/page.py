@@ -48,7 +48,7 @@ def require_page(results: Path) -> None:
     except OSError:
         ours = False
     if not ours:
-        raise EvidenceError(f"{page} is not a page of results, and would be replaced: choose an --output elsewhere")
+        raise EvidenceError(f"{page} is not a page of results, and would be replaced: choose another folder")
 
 
 def write_page(results: Path) -> Path:

@@ -43,12 +43,12 @@ def number(value: float | None, digits: int = 2) -> str:
     return "" if value is None or np.isnan(value) else f"{value:z,.{digits}f}"
 
 
-def mean_with_error(mean: float, error: float, digits: int = 2) -> str:
+def mean_with_error(mean: float, error: float) -> str:
     """ "12.00 ± 0.50"; a NaN is left out, as the error of one seed."""
-    return number(mean, digits) + ("" if np.isnan(error) or np.isnan(mean) else f" ± {error:,.{digits}f}")
+    return number(mean) + ("" if np.isnan(error) or np.isnan(mean) else f" ± {error:,.2f}")
 
 
-def difference(ours: float, published: float | None, digits: int = 2) -> str:
+def difference(ours: float, published: float | None) -> str:
     """Ours less theirs, with its sign."""
     gap = np.nan if published is None else ours - published
-    return "" if np.isnan(gap) else f"{gap:+z,.{digits}f}"
+    return "" if np.isnan(gap) else f"{gap:+z,.2f}"

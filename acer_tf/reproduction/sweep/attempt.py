@@ -116,9 +116,7 @@ class Attempt:
 
     def _start(self) -> None:
         job = self._job
-        command = list(job.command)
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *job.command]
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.with_suffix(".out").open("wb") as out, job.log.with_suffix(".err").open("wb") as err:
             # A new session: Ctrl-C reaches only the sweep, which asks each run once; a second signal would kill them.

@@ -1,6 +1,6 @@
 """The folder of a sweep, and those of its cells.
 
-<sweep_dir>/sweep.json                 the experiment and its cells
+<sweep_dir>/sweep.json                 the name and the cells
 <sweep_dir>/lock                       held by the sweep that uses the folder
 <sweep_dir>/slurm/                     scripts, calls, results and output of submitit's tasks
 <sweep_dir>/cells/<name>/run/          the run: see training.run
@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell, SweepError
 from acer_tf.settings_record import differences, settings_document
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, set_aside
+from acer_tf.training.provenance import now
 from acer_tf.training.records import RecordError, read_progress, read_record, write_json
 from acer_tf.training.run_folder import Lock, RunFolderError
 
@@ -91,13 +91,13 @@ class CellFolder:
     def record_start(self, command: Sequence[str]) -> int:
         """Records a new attempt; returns its number, from 1."""
         entries = self.attempts()
-        self._write_attempts([*entries, {"command": list(command), "started": _now()}])
+        self._write_attempts([*entries, {"command": list(command), "started": now()}])
         return len(entries) + 1
 
     def record_end(self, number: int, end: AttemptEnd) -> None:
         entries = self.attempts()
         if number <= len(entries):
-            entries[number - 1] |= {"ended": _now(), **dataclasses.asdict(end)}
+            entries[number - 1] |= {"ended": now(), **dataclasses.asdict(end)}
         self._write_attempts(entries)
 
     def _write_attempts(self, entries: list[dict[str, Any]]) -> None:
@@ -135,7 +135,7 @@ class SweepFolder:
 
     Args:
         path: created if it does not exist.
-        experiment: its name.
+        experiment: see `run_sweep`.
         cells: of this sweep, added to those that the folder holds.
 
     Raises:
@@ -197,7 +197,3 @@ class SweepFolder:
                 f"--sweep_dir={self.path} holds a sweep of {name}, not of {experiment}: choose another folder"
             )
         return cells
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -60,7 +60,8 @@ def run_sweep(
     """Runs every cell that is not finished; the same call continues a stopped sweep.
 
     Args:
-        experiment: its name; a folder holds one experiment.
+        experiment: what sweep.json names, one per folder. The commands give the family of their environments, so that
+            experiments of one family share cells.
         cells: to run, in this order.
         sweep_dir: the sweep's folder; created if it does not exist.
         launcher: runs the cells; closed at the end.
