@@ -23,7 +23,7 @@ HYPER_PARAMETER: Edits = {
 }
 TORSO: Edits = {
     "acer_tf/torsos.py": (
-        '    "mlp": Torso(_mlp, lambda spec: spec.stack == 1),',
+        '    "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),',
         '    "linear": Torso(lambda layers, x: layers.hidden(32, "linear", "dense", layers.flat(x)), '
         "lambda spec: spec.stack == 1),",
     ),

@@ -69,7 +69,7 @@ def test_it_prints_the_score(cartpole: Path, capsys: pytest.CaptureFixture[str])
 def test_one_greedy_game_has_no_standard_error(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"--policy={cartpole}", "--episodes=1", "--greedy") == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("CartPole-v1, 1 game, greedy actions, seed 0\n")
+    assert printed.startswith("CartPole-v1, 1 episode, greedy actions, seed 0\n")
     assert "±" not in printed
 
 
@@ -172,7 +172,7 @@ def test_a_module_is_imported_only_if_the_user_names_it(
     assert "name it: --env=my_cartpole:CartPole-v1" in expect_error(capsys, f"--policy={policy}")
     assert "my_cartpole" not in sys.modules
     assert run(f"--policy={policy}", "--env=my_cartpole:CartPole-v1", "--episodes=1") == 0
-    assert capsys.readouterr().out.startswith("my_cartpole:CartPole-v1, 1 game")
+    assert capsys.readouterr().out.startswith("my_cartpole:CartPole-v1, 1 episode")
 
 
 def test_an_environment_that_is_not_installed(
