@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from acer_tf import networks, torsos
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import Network
+from acer_tf.layers import RunningNormalization
+from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.torsos import default_network, require_channels_last
 from acer_tf.types import EnvironmentSpec
 
@@ -351,3 +352,22 @@ def test_a_torso_may_be_deep(initialization, monkeypatch):
     # Records of earlier versions, which drew 32 seeds, keep their initial weights.
     seeds = np.random.SeedSequence(5)
     np.testing.assert_array_equal(seeds.generate_state(32), seeds.generate_state(networks._MOST_SEEDS)[:32])
+
+
+def test_normalized_observations_are_clipped_at_ten_standard_deviations():
+    layer = RunningNormalization()
+    layer.build((None, 1))
+    layer.note(tf.constant([[-1.0], [1.0]]))
+    np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
+def test_orthogonal_kernels_of_continuous_networks_have_the_gain_of_their_layer(critic):
+    spec = EnvironmentSpec((6,), "float32", 1, 0, action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
+    for variable in ContinuousNetwork(spec, critic=critic).model.trainable_variables:
+        *_, layer, kind = variable.path.split("/")
+        if kind == "kernel":
+            kernel = variable.numpy()
+            gram = kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
+            gain = {"mean": 0.01, "value": 1.0, "critic": 1.0}.get(layer, 2**0.5)
+            np.testing.assert_allclose(gram / gain**2, np.eye(len(gram)), atol=1e-4, err_msg=layer)

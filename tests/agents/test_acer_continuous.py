@@ -115,3 +115,70 @@ def test_dueling_averages_out_over_the_policy(make_continuous):
     error = q.std(axis=-1) / np.sqrt(count)
     assert (q.std(axis=-1) > 0.01).all(), "A depends on the action"
     assert (np.abs(q.mean(axis=-1) - value) < 4 * error).all()
+
+
+@pytest.mark.parametrize(("kind", "critic", "part"), [(AcerContinuous, "dueling", "q"), (ActorCritic, "none", "value")])
+def test_errors_are_the_critics_mean_absolute_ones_of_each_trajectory(make_continuous, kind, critic, part):
+    agent = make_continuous(kind, critic=critic, critic_weight=1.0, reduction="mean", importance_truncation=1.5)
+    trajectory, made = trajectory_of(), []
+    assert len(set(trajectory.mask.sum(axis=1))) > 1
+    output_gradients = agent.output_gradients
+    agent.output_gradients = lambda *given: made.append(output_gradients(*given)) or made[0]
+    *_, errors = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    rows = np.abs(getattr(made[0], part)) * trajectory.mask.sum()  # the critic's gradient is −error / unmasked rows
+    np.testing.assert_allclose(errors, rows.sum(axis=1) / trajectory.mask.sum(axis=1), rtol=1e-5)
+
+
+def reported(agent, trajectory):
+    values = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))[1]
+    return {name: float(value) for name, value in values.items()}
+
+
+def ratios(agent, trajectory):
+    """ρ [B, T] and V [B, T+1] in float64."""
+    mean, value, _ = (x.numpy().astype(np.float64) for x in agent.network(tf.constant(trajectory.observation)))
+    logs = (oracles.gaussian_log_density(trajectory.action, x, 0.3) for x in (mean[:, :-1], trajectory.behaviour))
+    return np.exp(next(logs) - next(logs)), value
+
+
+def test_the_diagnostics_of_continuous_acer(make_continuous):
+    agent = make_continuous(AcerContinuous, critic="dueling", retrace=True, importance_truncation=1.5, gamma=0.0)
+    trajectory = trajectory_of()
+    m, (rho, value) = trajectory.mask, ratios(agent, trajectory)
+    found = reported(agent, trajectory)
+    wanted = {
+        "importance_weight_mean": rho[m].mean(),
+        "importance_weight_max": rho[m].max(),
+        "importance_weight_truncated": (rho[m] > 1.5).mean(),
+        "value": value[:, :-1][m].mean(),
+        "q_opc": trajectory.reward[m].mean(),  # γ = 0
+        "q_retrace": trajectory.reward[m].mean(),
+    }
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+    agent.settings = dataclasses.replace(agent.settings, gamma=0.95)
+    found = reported(agent, trajectory)
+    assert abs(found["q_opc"] - found["q_retrace"]) > 1e-3
+
+
+def test_the_diagnostics_of_tis(make_continuous):
+    agent = make_continuous(ActorCritic, critic="none", trajectory_weights=True, importance_truncation=2.0, gamma=0.0)
+    trajectory = trajectory_of(seed=3)
+    m, (rho, value) = trajectory.mask, ratios(agent, trajectory)
+    weight = oracles.trajectory_weight(rho, trajectory.discount, m, 2.0)[m]
+    wanted = {
+        "trajectory_weight_mean": weight.mean(),
+        "trajectory_weight_truncated": (weight == 2.0).mean(),
+        "value": value[:, :-1][m].mean(),
+        "return": trajectory.reward[m].mean(),
+    }
+    found = reported(agent, trajectory)
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+
+
+def test_a3c_clips_rewards(make_continuous):
+    agent, trajectory = make_continuous(ActorCritic, critic="none", reward_clip=0.5), trajectory_of(seed=3)
+    assert (np.abs(trajectory.reward[trajectory.mask]) > 0.5).any()
+    clipped = trajectory._replace(reward=np.clip(trajectory.reward, -0.5, 0.5))
+    found = (agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[0] for t in (trajectory, clipped))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)

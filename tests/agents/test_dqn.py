@@ -189,3 +189,19 @@ def test_the_top_layer_has_one_bias_or_one_per_action(shared):
     network = Network(SPEC, architecture="mlp", policy="epsilon_greedy", shared_bias=shared)
     biases = [v for v in network.model.trainable_variables if v.path.endswith("bias")]
     assert sum(int(np.prod(v.shape)) for v in biases) == 64 + 64 + (1 if shared else 3)
+
+
+def test_the_diagnostics_are_those_of_the_errors():
+    agent, t = agent_of(error_clip=1.0), transitions()
+    delta = delta_of(agent, t, double=True)
+    t = t._replace(reward=t.reward - 3 * np.float32(delta.max()))  # so that the largest error is negative
+    delta = delta_of(agent, t, double=True)
+    assert np.abs(delta).max() > delta.max() and (delta < -1).any()
+    _, found, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))
+    wanted = {
+        "td_error": np.abs(delta).mean(),
+        "td_error_max": np.abs(delta).max(),
+        "td_error_clipped": (np.abs(delta) > 1).mean(),
+        "critic_loss": 0.5 * (delta**2).mean(),
+    }
+    assert {name: float(found[name]) for name in wanted} == pytest.approx(wanted, rel=1e-4)

@@ -250,3 +250,10 @@ def test_a_constant_exponent_is_not_rounded():
     counter.set_errors(range(10), np.arange(1.0, 11.0))
     p = np.arange(1.0, 11.0) ** 0.12345
     np.testing.assert_allclose(probabilities_of(counter.replay._priorities, np.arange(10)), p / p.sum(), rtol=1e-12)
+
+
+def test_items_with_any_unmasked_row_are_drawn_and_those_without_are_not():
+    counter = Counter(1, capacity=60, length=3)
+    for steps, mask in ((4, True), (1, False), (4, True), (3, False), (3, True)):  # items 1 and 3 have masked rows
+        counter.feed(steps, mask=mask)
+    assert set(counter.drawn(100)) == {0, 3, 6, 12}

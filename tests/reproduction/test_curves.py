@@ -36,7 +36,7 @@ def test_a_run_is_read_with_empty_cells_as_nan(tmp_path):
     np.testing.assert_array_equal(run.mean_return, [NAN, 1.5])
 
 
-@pytest.mark.parametrize("damage", ["no run.json", "no progress.csv", "a word", "no rows", "a missing column"])
+@pytest.mark.parametrize("damage", ["no run.json", "no progress.csv", "a word", "no rows", "a missing column", "fewer"])
 def test_what_is_not_a_run_is_named(tmp_path, damage):
     folder = write_run(tmp_path / "run", [("100", "1", "1", "2", "2")])
     if damage.startswith("no ") and damage != "no rows":
@@ -46,6 +46,7 @@ def test_what_is_not_a_run_is_named(tmp_path, damage):
             "a word": "steps,seconds,games,mean_return,interval_return\nmany,1,1,2,2\n",
             "no rows": "steps,seconds,games,mean_return,interval_return\n",
             "a missing column": "steps,seconds,games,mean_return\n100,1,1,2\n",
+            "fewer": "steps,seconds,games,mean_return,interval_return\n100,1,2,2,2\n200,2,1,2,2\n",  # games
         }[damage]
         (folder / "progress.csv").write_text(text)
     with pytest.raises(CurveError, match=str(folder)):

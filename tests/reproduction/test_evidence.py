@@ -285,3 +285,8 @@ def test_records_are_not_copied_through_a_link(tmp_path, name):
     with pytest.raises(EvidenceError, match="is a link, and would be written through"):
         copy_records(run, kept)
     assert elsewhere.read_text() == "mine" if name else not list(elsewhere.iterdir())
+
+
+def test_the_mean_return_of_a_cell_is_its_last(tmp_path):
+    run = write_run(tmp_path / "run", rows=("50,1,2,9.0,9.0", "100,1.5,4,2.0,2.0", "200,3.0,8,,"))
+    assert describe(run, "name", "ACER").mean_return == 2.0

@@ -271,3 +271,19 @@ def test_a_failed_measurement_reports_the_error():
     settings = resolve(cell().settings, envs.spec("CartPole-v1"))
     with pytest.raises(SweepError, match=r"acer on CartPole-v1 cannot be measured: .*--network=small: "):
         measured(dataclasses.replace(settings, network="small"), 1, 1)
+
+
+def test_disk_is_for_as_many_cells_as_run_together(tmp_path):
+    cells = [cell(seed=seed) for seed in range(3)]
+    big = FOUND._replace(checkpoint=GB)
+    one = rest(tmp_path, big)
+    for processes in (1, 2):
+        lines, _, _ = planned(cells, tmp_path, big, processes=processes)
+        peak = 3 * one.kept + processes * one.passing
+        assert line(lines, "disk:").startswith(f"disk: at most about {peak / GB:,.1f} GB more while cells run")
+
+
+def test_no_more_processes_are_measured_at_once_than_memory_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "available_memory", lambda: 2 * build.PROCESS_BYTES + 1)
+    _, ((_, _, copies),), _ = planned([cell(seed=seed) for seed in range(4)], tmp_path, processes=4)
+    assert copies == 2

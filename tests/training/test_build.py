@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from acer_tf import envs
 from acer_tf.envs import InvalidEnvironment
 from acer_tf.presets import PRESETS, fitting_presets
-from acer_tf.replay import TrajectoryReplay
+from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
 from acer_tf.rules import RULES
 from acer_tf.settings import SettingsError, make_settings
 from acer_tf.training import build
@@ -302,3 +303,40 @@ def test_a_file_that_cannot_hold_the_replay_is_refused_by_its_flag(tmp_path, nam
         build.make_replay(settings, CARTPOLE, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
     assert (tmp_path / "taken").read_text() == "someone's"
+
+
+@pytest.mark.parametrize(("kind", "structure"), [("rank", RankHeap), ("proportional", SumTree)])
+def test_the_prioritized_replay_is_made_of_the_settings(kind, structure):
+    exponents = {"priority_exponent": 0.7, "priority_exponent_final": 0.2, "importance_exponent": 0.4}
+    others = {"importance_exponent_final": 0.9, "priority_epsilon": 0.25, "weights_by_batch": False}
+    settings = settings_of(
+        replay_priority=kind, replay_batch=6, trajectories_per_update=4, replay_capacity=1000, **exponents, **others
+    )
+    replay = build.make_replay(settings, CARTPOLE)
+    assert type(replay._priorities) is structure
+    assert (replay._batch_size, replay._epsilon, replay._by_batch) == (6, 0.25, False)
+    assert (replay._alpha, replay._beta) == ((0.7, 0.2), (0.4, 0.9))
+
+
+@pytest.mark.parametrize("centered", [False, True])
+def test_the_optimizer_is_centred_as_the_settings_say(centered):
+    settings = settings_of(agent="dqn", preset="dqn", network="mlp", precision="float32", rmsprop_centered=centered)
+    assert build.make_agent(settings, CARTPOLE).optimizer.centered == centered
+
+
+def test_both_networks_of_an_agent_read_observations_by_the_same_statistics():
+    given = {"agent": "acer_continuous", "preset": "paper_continuous", "network": "mlp", "precision": "float32"}
+    agent = build.make_agent(settings_of("Pendulum-v1", **given), PENDULUM)
+    assert agent.network.normalization is agent.average.normalization is not None
+
+
+def test_each_group_of_environments_and_the_loop_have_a_seed_of_their_own(monkeypatch):
+    monkeypatch.setattr(envs, "make", lambda *_, **__: type("World", (), {"num_envs": 1}))
+    monkeypatch.setattr(build, "Loop", lambda *_, **given: given["seed"])
+    settings = settings_of(num_envs=4, actors=4)
+    seeds = [build.make_actor(settings, None, 0, group)._seed for group in range(4)]
+    seeds += [
+        build.make_loop(settings, None, None, None),
+        *(build.derive_seed(settings, p) for p in ("replay", "weights")),
+    ]
+    assert len(set(seeds)) == 7

@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from acer_tf.replay import PrioritizedReplay
 from acer_tf.training.actor import NonFiniteError
 from acer_tf.training.collector import collector_of
 from acer_tf.training.loop import Loop
+from tests.replay.checks import priorities_of
 from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of, same
 
 
@@ -307,3 +309,34 @@ def test_nothing_that_depends_on_the_steps_is_due_after_an_iteration():
     for _ in range(2):
         loop.iterate()
     assert order == [0, "update", 8, 8, "update", 16]
+
+
+def test_each_update_gets_the_weights_of_its_draw_and_its_errors_become_the_priorities():
+    weights, draws, shares = [], [], []
+
+    class Erring(LightAgent):
+        def update(self, trajectory, weight=None):
+            weights.append(weight)
+            update = super().update(trajectory, weight)
+            return update._replace(errors=np.full(len(trajectory.mask), len(self.trajectories), np.float32))
+
+    exponents = {"priority_exponent": (1.0, 1.0), "importance_exponent": (0.5, 1.0), "priority_epsilon": 0.0}
+    replay = PrioritizedReplay(SPEC, 2, 100, 4, 0, batch_size=3, priority="proportional", **exponents)
+    draw = replay.draw
+
+    def recorded(progress=0.0):
+        shares.append(progress)
+        draws.append(draw(progress))
+        return draws[-1]
+
+    replay.draw = recorded
+    collector = collector_of(ScriptedEnvironment([[], []]), act, replay, 0)
+    arguments = {"unroll_length": 4, "replay_ratio": 1.0, "poisson": False, "replay_start": 0, "total_steps": 32}
+    loop = Loop(collector, Erring(SPEC), replay, **arguments, seed=0)
+    for number in (2, 4, 6, 8, 10):
+        loop.iterate()
+        assert priorities_of(replay._priorities, draws[-1].items).tolist() == [number] * 3
+    assert shares == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert weights[::2] == [None] * 5
+    assert all(np.array_equal(given, drawn.weight) for given, drawn in zip(weights[1::2], draws, strict=True))
+    assert any((drawn.weight < 1).any() for drawn in draws)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -677,3 +678,32 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
     assert "another version wrote it" in capsys.readouterr().err
     with pytest.raises(CheckpointError):
         export_run(run_dir, run_dir / "policy")
+
+
+class Rising(gymnasium.Env):
+    """Episodes of five steps, of which the n-th pays n."""
+
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+    episode = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.episode, self.left = self.episode + 1, 5
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(2, np.float32), 0.0 if self.left else float(self.episode), not self.left, False, {}
+
+
+def test_a_row_has_the_returns_of_its_interval_and_of_the_recent_episodes(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    light = run.make_agent
+    monkeypatch.setattr(run, "make_agent", lambda s, spec: light(s, dataclasses.replace(spec, frames_per_step=4)))
+    rows, ended = [], 0
+    train(small_settings(num_envs=1), tmp_path / "run", quiet=True, env=Rising, on_row=rows.append)
+    assert len(rows) == 6
+    for row in rows:
+        before, ended = ended, row["games"]
+        assert row["frames"] == 4 * row["steps"] and row["mean_length"] == 5
+        assert row["interval_return"] == np.mean(range(before + 1, ended + 1))
+        assert row["mean_return"] == np.mean(range(max(1, ended - 99), ended + 1))

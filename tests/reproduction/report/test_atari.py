@@ -230,3 +230,25 @@ def test_nothing_begun_is_shown_as_nothing(tmp_path, report):
     made = report(outcome(tmp_path, FIGURE1, cells_of(FIGURE1), lambda cell: None))
     assert len(made.tables["table"].rows) == (10 if report is atari.figure1 else 5)
     assert made.figures["figure"].figure.axes
+
+
+def test_seeds_of_a_table_are_read_where_the_shortest_ends(tmp_path):
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
+    made = outcome(tmp_path, methods, cells_of(methods, seeds=2), lambda cell: [0.0] * 5 + [20.0] * 5)
+    runs = made.runs("replay4_trust", "atari/Pong")
+    runs[0] = runs[0].until(5_000_000)
+    table = atari.table57(made).tables["table"]
+    assert row_of(table, "Pong")["ACER, replay 4"] == "0.00 ± 0.00"
+    assert row_of(table, "frames (M), least")["ACER, replay 4"] == "20.0"
+    made = outcome(tmp_path / "49", TABLE49, make_cells(TABLE49, ("atari/Pong",), 2), lambda c: [0.0] * 5 + [20.0] * 5)
+    runs = made.runs("acer", "atari/Pong")
+    runs[0] = runs[0].until(5_000_000)
+    row = row_of(atari.table49(made).tables["table"], "Pong")
+    assert (row["ACER"], row["ACER, frames (M)"]) == ("0.00 ± 0.00", "20.0")
+
+
+def test_the_third_panel_of_figure1_is_in_hours(tmp_path):
+    methods = {"replay4_trust": FIGURE1["replay4_trust"]}
+    made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [raw(game_of(cell), FIRST[game_of(cell)])] * 10)
+    line = atari.figure1(made).figures["figure"].figure.axes[2].lines[0]
+    assert line.get_xdata()[-1] == pytest.approx(10_000 / 3600)

@@ -23,3 +23,11 @@ def test_a_panel_per_representation_draws_medians_and_marks_lower_bounds():
     assert line.get_ydata().tolist() == [20, 30]
     assert (bounds.get_xdata().tolist(), bounds.get_marker()) == ([3], "^")
     assert memory.get_ydata().tolist() == [6, 14]
+
+
+def test_the_figure_draws_medians_between_the_least_and_the_most():
+    results = [Result("tabular", "greedy", n, i, u * n, True) for n in (2, 3) for i, u in enumerate((10, 20, 90))]
+    (axes,) = report(results).figures["figure"].figure.axes
+    assert axes.lines[0].get_ydata().tolist() == [40, 60]
+    band = {tuple(vertex) for vertex in axes.collections[0].get_paths()[0].vertices.tolist()}
+    assert band == {(2, 20), (2, 180), (3, 30), (3, 270)}

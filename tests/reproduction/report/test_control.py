@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
@@ -108,3 +109,41 @@ def test_figure5_lays_each_setting_beside_the_papers_and_gives_the_rank_correlat
     assert len(table.rows) == len(points)
     row = row_of(table, env, f"{known[0].learning_rate:.3e}")
     assert (row["ours"], row["paper"]) == (f"{100 * known[0].learning_rate:.2f}", f"{known[0].score:.2f}")
+
+
+def test_the_best_draws_are_those_where_the_shortest_ends_and_are_averaged_apart(tmp_path):
+    methods = {"tis": grids.figure3_draws(3)["tis"]}
+    env = "control/reacher3"
+    cells = make_cells(methods, (env,), 1, total_steps=1_000_000)
+    values = {0: [10.0] * 10, 1: [4.0] * 10, 2: [8.0] * 5 + [99.0] * 5}
+    made = outcome(tmp_path, methods, cells, lambda cell: values[cell.settings.seed])
+    made.runs("tis_draw0", env)[:] = [made.runs("tis_draw0", env)[0].until(500_000)]
+    tables = control.draws(made, methods, 2).tables
+    assert [row[1] for row in tables["draws"].rows] == ["TIS, draw 0", "TIS, draw 2", "TIS, draw 1"]
+    row = row_of(tables["table"], env, "TIS")
+    assert (row["draws finished"], row["steps"]) == ("3 of 3", "500,000")
+    assert (row["best 2"], row["all"]) == ("9.00 ± 1.41", "7.33")
+
+
+def test_the_table_of_control_is_at_the_steps_of_the_shortest_run(tmp_path):
+    methods = {name: grids.figure3_continuous()[name] for name in ("acer_continuous", "tis")}
+    made = outcome(
+        tmp_path,
+        methods,
+        make_cells(methods, ("control/reacher3",), 1, total_steps=2_000_000),
+        lambda cell: [10.0] * 5 + [100.0] * 5,
+    )
+    made.runs("tis", "control/reacher3")[:] = [made.runs("tis", "control/reacher3")[0].until(1_000_000)]
+    row = row_of(control.table(made).tables["table"], "control/reacher3")
+    assert (row["steps, all runs"], row["ACER"]) == ("1,000,000", "10.00 (1 of 1 finished)")
+
+
+def test_figure5_draws_ours_and_theirs_on_axes_of_their_own(tmp_path):
+    env, methods = "control/cheetah", grids.figure5_sensitivity()
+    cells = make_cells(methods, (env,), 1, total_steps=1_000_000)
+    made = outcome(tmp_path, methods, cells, lambda cell: [100 * cell.settings.learning_rate])
+    figure = control.figure5(made).figures["figure"].figure
+    ours, theirs = (axes.collections[0].get_offsets() for axes in figure.axes[:2])
+    points = published_search(env)
+    np.testing.assert_allclose(ours, [(p.learning_rate, 100 * p.learning_rate) for p in points])
+    np.testing.assert_allclose(theirs, [(p.learning_rate, p.score) for p in points])

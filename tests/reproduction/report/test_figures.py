@@ -3,7 +3,7 @@ import pytest
 
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.report.figures import learning_curves, panels, save
+from acer_tf.reproduction.report.figures import dots, learning_curves, panels, save
 
 
 def curve(steps, value, env, seed=0):
@@ -80,3 +80,28 @@ def test_the_same_figure_is_the_same_file(tmp_path):
         save(figure, tmp_path / folder, "figure")
     for name in ("figure.png", "figure.svg"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_the_mean_and_its_standard_error_reach_over_what_both_seeds_have():
+    env = "minatar/breakout"
+
+    def run(seed, value, steps):
+        columns = (np.array(steps, float), np.array(steps, float), np.arange(len(steps)) * 9.0)
+        returns = np.array([np.nan] + [value] * (len(steps) - 1))
+        return RunCurve(env, seed, steps[-1], *columns, returns, returns)
+
+    runs = [run(0, 1.0, [10, 20, 30]), run(1, 3.0, [10, 20, 30, 40])]
+    (axes,) = learning_curves({env: {"a": runs}}, lambda env: []).axes
+    line = lines_of(axes)["a (2 seeds)"]
+    known = ~np.isnan(line.get_ydata())
+    assert set(line.get_ydata()[known]) == {2.0}
+    assert 20 <= line.get_xdata()[known].min() < 21 and line.get_xdata()[known].max() == 30
+    x, y = np.concatenate([path.vertices for path in axes.collections[0].get_paths()]).T
+    assert (x.max(), y.min(), y.max()) == (30.0, 1.0, 3.0)  # 2 ± √2 / √2
+
+
+def test_each_dot_lies_in_the_row_of_its_game():
+    scores = {"Pong": 0.5, "Alien": 2.0}
+    (axes,) = dots(["Alien", "Breakout", "Pong"], {"a": scores}, {"b": scores}).axes
+    for points in axes.collections:
+        assert {tuple(p) for p in points.get_offsets().tolist()} == {(2.0, 0.0), (0.5, 2.0)}
