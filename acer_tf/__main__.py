@@ -15,7 +15,7 @@ from types import FrameType
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train one agent in one environment, or continue the run"),
     "evaluate": ("evaluate", "play whole episodes with an exported policy"),
-    "export": ("export", "export the policy of a run's newest checkpoint"),
+    "export": ("export", "export the policy of a run's newest checkpoint, also as ONNX or TFLite"),
     "curves": ("learning_curves", "compare the learning curves of runs with each other and with published ones"),
     "demo": ("demo", "train on MinAtar and, briefly, on Pong; export, evaluate and plot"),
     "figure1_atari57": ("pipeline", "ACER, Figure 1: replay ratios on 57 Atari games"),

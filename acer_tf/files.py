@@ -1,4 +1,4 @@
-"""Files that may be damaged, a stranger's or links: JSON, files written whole, and whether a policy is whole."""
+"""Reads and writes files that may be damaged, links, or from someone else: JSON, whole files, a policy's parts."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class ContinuousNetwork:
         "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
         "none":     no critic of actions (A3C, TIS)
 
-    Other arguments are as in `Network`:
+    Other arguments are as in `Network`.
 
     Args:
         critic: see above.

@@ -86,11 +86,14 @@ class Policy:
         return self.answer(observation)["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:
-        """f(·|φ(x)) [N, A] float32, for discrete actions."""
+        """f(·|φ(x)) [N, A] float32, for discrete actions; KeyError for continuous ones."""
         return self.answer(observation)["probabilities"]
 
     def q(self, observation: np.ndarray) -> np.ndarray:
-        """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards)."""
+        """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards).
+
+        KeyError for continuous ones.
+        """
         return self.answer(observation)["q"]
 
     def initial_state(self, count: int) -> np.ndarray:

@@ -144,9 +144,9 @@ class CartpoleSwingup(Task):
 class Reacher3(Task):
     """Move the tip of a planar arm of three links to a target.
 
-    Reward 1 within 0.05 of the target, else 0. The model (reacher3.xml) is after dm_control's two-link reacher, with an
-    arm of length 0.3; the shoulder turns freely, elbow and wrist by ±160°. Angles are uniform at the start, at rest; so
-    are the target's direction and its distance from the shoulder in [0.05, 0.25]. A step is 0.02 s.
+    Reward 1 within 0.05 of the target, else 0. The model (reacher3.xml) is modelled on dm_control's two-link reacher,
+    with an arm of length 0.3; the shoulder turns freely, elbow and wrist by ±160°. Angles are uniform at the start, at
+    rest; so are the target's direction and its distance from the shoulder in [0.05, 0.25]. A step is 0.02 s.
 
     Observation [8]: joint angles, the shoulder's in [-π, π); joint velocities; target minus tip, x and y.
     """

@@ -1,6 +1,6 @@
 """The table of environment families, and the errors for unknown and missing ones.
 
-Imports no simulator, so that settings and scripts can read the table quickly.
+Imports no simulator, so that settings and commands can read the table quickly.
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class Checkpoints:
                 replay that can be read.
 
         Raises:
-            DamagedError: of no checkpoint can the weights be read; says how to go on.
-            CheckpointError: of none can the replay be read, or one may be whole, but cannot be read now.
+            DamagedError: no checkpoint's weights can be read; says how to go on.
+            CheckpointError: no checkpoint's replay can be read, or a file cannot be read at present.
         """
         checkpoints = self._checkpoints()
         damaged: list[Path] = []

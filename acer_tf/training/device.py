@@ -16,7 +16,7 @@ from acer_tf.settings import SettingsError
 from acer_tf.torsos import torso_of
 
 # TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. A
-# driver leaves one of these: NVIDIA's, AMD's, and that of Windows' Linux.
+# driver leaves one of these: NVIDIA's, AMD's, and WSL's.
 _DRIVERS = ("nvidia[0-9]*", "kfd", "dxg")
 
 

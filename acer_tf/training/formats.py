@@ -61,7 +61,7 @@ def convert(policy: Policy, output: Path, to: str) -> None:
 
 
 def _plain(policy: Policy) -> Any:
-    """The policy's signature as a tf.function of constants, without sampling and without words of pixels."""
+    """The policy's signature as a tf.function of constants, without sampling, its pixels moved one by one."""
     frozen = convert_variables_to_constants_v2(policy.signature)
     answers = tf.nest.pack_sequence_as(policy.signature.structured_outputs, frozen.outputs)
     del answers["action"]

@@ -117,7 +117,7 @@ class RayActors:
         return lost
 
     def _wait(self, results: list[Any], seconds: float) -> None:
-        """Waits until all are there, at most so long, and as long as the cluster answers and the run shall go on."""
+        """Waits for all results, for at most `seconds`, while the cluster answers and no stop was asked for."""
         deadline = time.monotonic() + seconds
         missing = results
         while missing and (left := deadline - time.monotonic()) > 0:

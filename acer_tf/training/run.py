@@ -105,6 +105,7 @@ def train(
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: a checkpoint could not be written, or none could be read.
+        ClusterLost: the Ray cluster is gone, or an actor could not be replaced; a checkpoint was written.
         OSError: another file could not be written (disk full); the last checkpoint is intact.
         Exception: what `on_row` raised.
     """

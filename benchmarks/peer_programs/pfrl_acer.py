@@ -82,7 +82,7 @@ def main() -> None:
 
     def watch(env: Any, agent: acer.ACER, steps: int) -> None:
         replaying[agent.process_idx] = len(agent.replay_buffer) >= REPLAY_START
-        # Time only whole rounds of t_max steps and the updates behind them.
+        # Time only whole rounds of t_max steps and the updates after them.
         if agent.process_idx or agent.t > agent.t_start or stop.is_set():
             return
         if not first[0]:

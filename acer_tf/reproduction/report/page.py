@@ -116,7 +116,7 @@ def _section(folder: Path, results: Path) -> dict[str, Any]:
 
 
 def _with_own_titles(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same; titles that several have are told apart by their folders."""
+    """The sections; where several share a title, their folder is added to it."""
     counts = Counter(section["title"] for section in sections)
     shared = [section for section in sections if counts[section["title"]] > 1]
     return [s | {"title": f"{s['title']} ({s['path']})"} if s in shared else s for s in sections]

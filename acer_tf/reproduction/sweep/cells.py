@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its folder: the same for the same settings, whatever the script and label."""
+        """Of its folder: the same for the same settings, whatever the command and label."""
         settings = self.settings
         text = json.dumps(changed(settings), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -29,7 +29,7 @@ def place_probe(sweep_dir: Path) -> Path:
 
 
 def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
-    """One attempt, on the node that the cluster chose; `asked` says when it shall write a checkpoint and stop."""
+    """One attempt, on the node that the cluster chose; `asked` says when it must write a checkpoint and stop."""
     # Also here: the node may have joined since the sweep began. Its file systems may follow later.
     given_up = time.monotonic() + _UNUSABLE_SECONDS
     while complained := complaint(probe, needs):
