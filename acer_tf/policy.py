@@ -86,13 +86,13 @@ class Policy:
         return self.answer(observation)["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:
-        """f(·|φ(x)) [N, A] float32, for discrete actions; KeyError for continuous ones."""
+        """f(·|φ(x)) [N, A] float32, for discrete actions; raises KeyError for continuous ones."""
         return self.answer(observation)["probabilities"]
 
     def q(self, observation: np.ndarray) -> np.ndarray:
         """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards).
 
-        KeyError for continuous ones.
+        Raises KeyError for continuous actions.
         """
         return self.answer(observation)["q"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, get_type_hints
@@ -167,13 +168,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
-            value = getattr(self, name)
-            if value is None and getattr(Settings, name, "") is None:
-                continue
-            if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-                object.__setattr__(self, name, float(value))
-            elif type(value) is not kind:
+            if not has_type(name, value := getattr(self, name)):
                 raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
+            if kind is float and value is not None:
+                object.__setattr__(self, name, float(value))
         for name, declared in declarations(Settings).items():
             if not declared.range.holds(value := getattr(self, name)):
                 raise SettingsError(f"--{name}={value}: must be {declared.range.wanted}")
@@ -353,6 +351,15 @@ def speed_key(settings: Settings) -> tuple[Any, ...]:
     return env, rule, settings.trust_region, replays, *(getattr(settings, name) for name in deciding)
 
 
+def has_type(name: str, value: Any) -> bool:
+    """Whether `value` is of the type of the setting `name`: also an int for a float, and None if it is the default."""
+    kind = setting_types()[name]
+    if value is None:
+        return getattr(Settings, name, "") is None
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+@functools.cache
 def setting_types() -> dict[str, type]:
     """The type of each setting's flag: int, float, bool or str (float for an optional float)."""
     hints = get_type_hints(Settings)

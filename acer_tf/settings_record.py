@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from acer_tf.settings import Settings, make_settings, setting_types
+from acer_tf.settings import Settings, has_type, make_settings, setting_types
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def settings_from(document: Mapping[str, Any]) -> Settings:
     Raises:
         SettingsError: the document does not hold valid settings of this version.
     """
-    return make_settings({k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in completed(document).items()})
+    return make_settings(_with_infinities(completed(document)))
 
 
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,14 +40,17 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mistyped(document: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first value of a record that is not of its setting's type; None if all are."""
-    for name, kind in setting_types().items():
-        value = completed(document).get(name)
-        optional = value is None and getattr(Settings, name, "") is None
-        real = kind is float and (type(value) is int or value in ("inf", "-inf"))
-        if name in document and not (optional or real or type(value) is kind):
-            return f"{name} is {value!r}, which is not of type {kind.__name__}"
+    """The first value of a record that is not of its setting's type, as a sentence; None if all are."""
+    types = setting_types()
+    for name, value in _with_infinities(document).items():
+        if name in types and not has_type(name, value):
+            return f"{name} is {value!r}, which is not of type {types[name].__name__}"
     return None
+
+
+def _with_infinities(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's settings with numbers for the strings of `jsonable`."""
+    return {name: float(v) if v in ("inf", "-inf", "nan") else v for name, v in document.items()}
 
 
 def changed(settings: Settings) -> dict[str, Any]:

@@ -16,7 +16,7 @@ PAIRS = {"recurrent": ("atari/Pong", "nature", 2, 4), "recurrent_small": ("CartP
 
 
 def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
-    """One of `PAIRS`, with preset `baselines` with a replay of a few unrolls."""
+    """One of `PAIRS`, with preset `baselines` and a replay of a few unrolls."""
     from acer_tf.training.device import use_threads
 
     env_id, torso, iterations, updates = PAIRS[name]

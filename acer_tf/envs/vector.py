@@ -63,7 +63,7 @@ class VectorEnvironment:
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
-            steps_per_second: at which a video shows the environment as it is; None if it does not say.
+            steps_per_second: of a video at the environment's own speed; None if the environment declares none.
 
         Raises:
             InvalidEnvironment: an unsupported action space.

@@ -121,9 +121,10 @@ def _lock(folder: Path) -> int:
 
 
 def _clear(work: Path, directory: Path) -> None:
-    """Removes what an export left; the old policy is put back if the new one did not take its place.
+    """Removes what an export left.
 
-    Else only what others have put beside the old one is.
+    If the new policy did not take the old one's place, the old one is put back with all that lay beside it. If it did,
+    only what lay beside the old one is.
     """
     old = work / "old"
     if old.exists() and not directory.exists():

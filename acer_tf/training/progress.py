@@ -50,7 +50,7 @@ class Progress:
         return {"position": self._written, "progress_sha256": self._sha256.hexdigest()}
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
-        """Appends one row; None is an empty cell. The first row sets the columns; RunFolderError for other ones."""
+        """Appends one row; None is an empty cell. The first sets the columns; others in a later one: RunFolderError."""
         new = self._columns is None
         self._columns = self._columns or list(row)
         if list(row) != self._columns:
