@@ -352,11 +352,16 @@ def speed_key(settings: Settings) -> tuple[Any, ...]:
 
 
 def has_type(name: str, value: Any) -> bool:
-    """Whether `value` is of the type of the setting `name`: also an int for a float, and None if it is the default."""
+    """Whether `value` is of the type of the setting `name`.
+
+    Any real number but a bool is a float, NumPy's float64 too; None is allowed where it is the default.
+    """
     kind = setting_types()[name]
     if value is None:
         return getattr(Settings, name, "") is None
-    return type(value) is kind or (kind is float and type(value) is int)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is kind
 
 
 @functools.cache
