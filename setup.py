@@ -59,7 +59,6 @@ INSTALL_REQUIRES = [
     "ale-py>=0.12,<0.13",  # includes the ROMs of all 57 games
     "absl-py>=2.1,<3",
     "psutil>=5.9.8,<8",
-    "matplotlib>=3.9,<4",
     "imageio>=2.35,<3",
     "imageio-ffmpeg>=0.5.1,<1",  # mp4 videos without a system ffmpeg
 ]
@@ -83,8 +82,15 @@ EXTRAS_REQUIRE = {
     "formats": ["tf2onnx>=1.17,<2", "onnx>=1.17,<2"],  # policies as ONNX files
     "ray": ["ray>=2.40,<3"],
     "slurm": ["submitit>=1.5.4,<2"],
-    # Interval estimates of the tables and figures. rliable 1.2.0 does not import with pandas 3.
-    "reproduction": ["rliable>=1.2,<2", "pandas>=2.2.2,<3", "arch>=7,<8", "jinja2>=3.1,<4"],
+    # Tables, figures and their interval estimates. rliable 1.2.0 does not import with pandas 3.
+    "reproduction": [
+        "rliable>=1.2,<2",
+        "pandas>=2.2.2,<3",
+        "scipy>=1.17.1,<2",
+        "arch>=7,<8",
+        "jinja2>=3.1,<4",
+        "matplotlib>=3.9,<4",
+    ],
     "dev": [
         'cpprb>=11,<12; python_version < "3.13"',  # compared with our priorities in benchmarks/; does not build on 3.13
         "onnxruntime>=1.20,<2",  # runs the ONNX files in tests

@@ -71,7 +71,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _run(argv: list[str]) -> int:
     name = argv[1] if len(argv) > 1 else "--help"
     if name in COMMANDS:
-        module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
+        try:
+            module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("acer_tf"):
+                raise
+            package = error.name.partition(".")[0]
+            install = f"{name} needs {package}, which is not installed: pip install 'acer_tf[reproduction]'"
+            print(f"error: {install}", file=sys.stderr)
+            return 2
         return module.main([name, *argv[2:]])
     if name == "benchmark":
         return _benchmark(argv[2:])

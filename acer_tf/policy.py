@@ -115,18 +115,18 @@ class Policy:
         observation = np.asarray(observation)
         shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
         if observation.shape[1:] != shape or observation.ndim == 0:
-            raise ValueError(f"want observations of shape {('N', *shape)}, got {observation.shape}")
+            raise ValueError(f"expected observations of shape {('N', *shape)}, got {observation.shape}")
         # Integers that are too large would wrap around.
         if not np.can_cast(observation.dtype, dtype, "safe" if dtype == "uint8" else "same_kind"):
-            raise ValueError(f"want {dtype} observations, got {observation.dtype}")
+            raise ValueError(f"expected {dtype} observations, got {observation.dtype}")
         inputs = {"observation": tf.constant(observation, dtype)}
         if self.state_size:
             shape = (len(observation), self.state_size)
             if state is None or np.shape(state) != shape:
                 got = "none" if state is None else f"shape {np.shape(state)}"
                 raise ValueError(
-                    f"this policy is recurrent: want its state of shape {shape}, got {got}; `initial_state` returns "
-                    "the first, `answer` the next one"
+                    f"this policy is recurrent: expected its state of shape {shape}, got {got}; `initial_state` "
+                    "returns the first, `answer` the next one"
                 )
             inputs["state"] = tf.constant(state, tf.float32)
         return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}

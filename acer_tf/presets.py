@@ -13,7 +13,6 @@ _DQN: dict[str, Any] = {
     "num_envs": 1,
     "unroll_length": 4,
     "trajectories_per_update": 1,
-    "on_policy_updates": False,
     "replay_ratio": 1.0,
     "replay_poisson": False,
     "replay_start": 50_000,
@@ -28,7 +27,6 @@ _DQN: dict[str, Any] = {
     "max_gradient_norm": math.inf,
     "entropy_weight": 0.0,
     "critic_weight": 1.0,
-    "trust_region_delta": math.inf,
 }
 # Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate.
 _QUARTER = {"learning_rate": 2.5e-4 / 4, "rmsprop_epsilon": 0.01 / 32**2 / 4**2}

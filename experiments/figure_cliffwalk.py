@@ -1,6 +1,6 @@
 """Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et al., 2016): Figures 1 and 2, whole.
 
-python -m acer_tf figure_cliffwalk --output=results/cliffwalk
+python -m acer_tf figure_cliffwalk --output=my_results/cliffwalk
 """
 
 import sys

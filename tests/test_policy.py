@@ -157,10 +157,10 @@ def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("observation", "message"),
     [
-        (np.zeros(4, np.float32), r"want observations of shape \('N', 4\), got \(4,\)"),
+        (np.zeros(4, np.float32), r"expected observations of shape \('N', 4\), got \(4,\)"),
         (np.zeros((1, 3), np.float32), r"got \(1, 3\)"),
         (np.float32(0), r"got \(\)"),
-        (np.zeros((1, 4), np.complex64), "want float32 observations, got complex64"),
+        (np.zeros((1, 4), np.complex64), "expected float32 observations, got complex64"),
     ],
 )
 def test_an_observation_of_another_kind_is_refused(exported: Path, observation: np.ndarray, message: str) -> None:
@@ -170,12 +170,12 @@ def test_an_observation_of_another_kind_is_refused(exported: Path, observation: 
 
 def test_pixels_as_floats_are_refused() -> None:
     """They are often scaled to [0, 1] already, and a cast would silently make them 0."""
-    with pytest.raises(ValueError, match="want uint8 observations, got float32"):
+    with pytest.raises(ValueError, match="expected uint8 observations, got float32"):
         load_policy(PONG)(np.zeros((1, 4, 84, 84), np.float32))
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int64])
 def test_pixels_as_larger_integers_are_refused(dtype: type) -> None:
     """300 would be read as 44."""
-    with pytest.raises(ValueError, match=f"want uint8 observations, got {np.dtype(dtype)}"):
+    with pytest.raises(ValueError, match=f"expected uint8 observations, got {np.dtype(dtype)}"):
         load_policy(PONG)(np.full((1, 4, 84, 84), 300, dtype))

@@ -1,6 +1,6 @@
 r"""Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et al., 2016): Figures 1 and 2, whole.
 
-python -m acer_tf figure_cliffwalk --output=results/cliffwalk
+python -m acer_tf figure_cliffwalk --output=my_results/cliffwalk
 
 10 runs per point, n = 2 ... 16: median and range. Writes results.csv (a row per run), table.csv, table.md, figure.png,
 figure.svg, run.json and experiment.json. One process: 34 minutes on a busy machine of 2 cores, most of them for n = 15

@@ -12,7 +12,6 @@ Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf 
 from typing import TYPE_CHECKING, Any
 
 from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
-from acer_tf.envs.catalogue import EnvFactory, make, spec
 from acer_tf.envs.families import (
     ATARI_GAMES,
     CONTROL_TASKS,
@@ -25,6 +24,7 @@ from acer_tf.envs.families import (
     refuse_module,
     split_id,
 )
+from acer_tf.envs.making import EnvFactory, make, spec
 
 if TYPE_CHECKING:
     from acer_tf.envs.vector import VectorEnvironment

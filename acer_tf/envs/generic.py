@@ -57,7 +57,7 @@ def make_gym(
     num_envs: int,
     seeds: list[int],
     *,
-    threads: int = 1,
+    threads: int = 1,  # has no effect: every family's maker is called with it
     render: bool,
     factory: Callable[[], gymnasium.Env] | None = None,
     max_episode_steps: int | None = None,
@@ -68,7 +68,6 @@ def make_gym(
     """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
 
     Args:
-        threads: not used.
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: wraps each environment.
         steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment; by default its render_fps.

@@ -163,17 +163,17 @@ class VectorEnvironment:
         kind = np.floating if self.spec.continuous else np.integer
         if action.shape != want or not np.issubdtype(action.dtype, kind):
             name = "real" if self.spec.continuous else "integer"
-            raise ValueError(f"want {list(want)} {name} actions, got {action.dtype} of shape {action.shape}")
+            raise ValueError(f"expected {list(want)} {name} actions, got {action.dtype} of shape {action.shape}")
         if self.spec.continuous:
             if not np.isfinite(action).all():
-                raise ValueError(f"want finite actions, got {action}")
+                raise ValueError(f"expected finite actions, got {action}")
             low, high = self._actions.low, self._actions.high
             share = (np.clip(action, -1, 1) + np.float64(1)) / 2
             # Clipped again: rounding may exceed the bounds, which some environments assert.
             return np.clip(low + share * (high - low), low, high).astype(self._actions.dtype)
         # An invalid action would kill a worker of ALE's vector environment, which then waits for it forever.
         if action.min() < 0 or action.max() >= self.spec.num_actions:
-            raise ValueError(f"want actions in [0, {self.spec.num_actions}), got {action}")
+            raise ValueError(f"expected actions in [0, {self.spec.num_actions}), got {action}")
         return action.astype(np.int64) + int(self._actions.start)
 
     def _read_lives(self, info: dict[str, Any]) -> np.ndarray:

@@ -30,7 +30,7 @@ class AtariReference(NamedTuple):
 def require_protocol(protocol: str) -> None:
     """Raises ValueError for an unknown protocol."""
     if protocol not in PROTOCOLS:
-        raise ValueError(f"there is no protocol {protocol!r}: want one of {', '.join(map(repr, PROTOCOLS))}")
+        raise ValueError(f"there is no protocol {protocol!r}: expected one of {', '.join(map(repr, PROTOCOLS))}")
 
 
 @functools.cache

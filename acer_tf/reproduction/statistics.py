@@ -80,7 +80,7 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
     """
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
-        raise ValueError(f"want the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
+        raise ValueError(f"expected the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
     # metrics.probability_of_improvement of all pairs at once: thousands of resamples are a matter of seconds.
     return _estimate(pair, lambda a, b: np.mean((np.sign(a[:, None] - b[None]) + 1) / 2))
 
@@ -115,5 +115,5 @@ def _checked(scores: Any) -> np.ndarray:
     """[runs, tasks, ...] float64, rliable's shape."""
     values = np.asarray(scores, float)
     if not (values.size and np.isfinite(values).all()):
-        raise ValueError(f"want one finite score per run, got {values.tolist()}")
+        raise ValueError(f"expected one finite score per run, got {values.tolist()}")
     return values[:, None] if values.ndim == 1 else values

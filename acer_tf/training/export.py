@@ -199,7 +199,7 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
         if state is not None:
             # Otherwise one state, or one observation, would silently be broadcast.
             tf.debugging.assert_equal(
-                tf.shape(observation)[0], tf.shape(state)[0], "want as many states as observations"
+                tf.shape(observation)[0], tf.shape(state)[0], "expected as many states as observations"
             )
         probabilities, q, next_state = twin.observe(observation, state)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the

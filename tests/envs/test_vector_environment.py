@@ -227,9 +227,9 @@ def test_scaled_actions_keep_to_odd_bounds():
 @pytest.mark.parametrize(
     "action, complaint",
     [
-        (np.zeros((2, 2), np.float32), "want \\[2, 3\\] real"),
-        (np.zeros((3, 3), np.float32), "want \\[2, 3\\] real"),
-        (np.zeros(3, np.float32), "want \\[2, 3\\] real"),
+        (np.zeros((2, 2), np.float32), "expected \\[2, 3\\] real"),
+        (np.zeros((3, 3), np.float32), "expected \\[2, 3\\] real"),
+        (np.zeros(3, np.float32), "expected \\[2, 3\\] real"),
         (np.zeros((2, 3), np.int32), "got int32"),
         (np.float32([[0, 0, np.nan], [0, 0, 0]]), "finite"),
         (np.float32([[0, 0, 0], [0, -np.inf, 0]]), "finite"),

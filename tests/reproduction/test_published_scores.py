@@ -221,7 +221,7 @@ def test_a_score_is_normalised_by_the_references_of_its_own_protocol():
         ("ACER", "no-op starts", "scores of ACER are by the protocol 'training', not 'no-op starts'"),
         ("Rainbow", "training", "of Rainbow are by the protocol 'no-op starts' and 'human starts', not 'training'"),
         ("Gorila DQN", "no-op starts", "by the protocol 'human starts', not 'no-op starts'"),
-        ("DQN", "noop", "no protocol 'noop': want one of 'no-op starts', 'human starts', 'training'"),
+        ("DQN", "noop", "no protocol 'noop': expected one of 'no-op starts', 'human starts', 'training'"),
         ("Rainbw", "no-op starts", "'Rainbw' are shipped; did you mean Rainbow"),
         ("IMPALA", "training", "'IMPALA' are shipped; for 'training' there are A2C, ACER, PPO"),
     ],
@@ -232,7 +232,7 @@ def test_what_is_not_published_is_refused_with_what_is(agent, protocol, message)
 
 
 def test_an_unknown_protocol_has_no_agents():
-    with pytest.raises(ValueError, match="no protocol 'human-starts': want one of"):
+    with pytest.raises(ValueError, match="no protocol 'human-starts': expected one of"):
         published_agents("human-starts")
 
 

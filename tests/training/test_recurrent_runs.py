@@ -241,9 +241,9 @@ def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple
 def test_a_missing_or_misshapen_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
     policy, observation = load_policy(exported[1]), np.zeros((2, 4), np.float32)
     for call in (policy, policy.answer, policy.probabilities, policy.q):
-        with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got none; `initial_state` returns"):
+        with pytest.raises(ValueError, match=r"expected its state of shape \(2, 512\), got none; `initial_state`"):
             call(observation)
-    with pytest.raises(ValueError, match=r"want its state of shape \(2, 512\), got shape \(1, 512\)"):
+    with pytest.raises(ValueError, match=r"expected its state of shape \(2, 512\), got shape \(1, 512\)"):
         policy.answer(observation, policy.initial_state(1))
 
 
@@ -271,7 +271,7 @@ def test_a_raw_client_needs_as_many_states_as_observations(
     observations: int, states: int, exported: tuple[RecurrentNetwork, Path]
 ) -> None:
     signature = tf.saved_model.load(str(exported[1])).signatures["serving_default"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="want as many states as observations"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected as many states as observations"):
         signature(observation=tf.zeros((observations, 4)), state=tf.zeros((states, SIZE)))
 
 
