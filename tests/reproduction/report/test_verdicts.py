@@ -16,11 +16,13 @@ from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import Result, ResultsError, write_results
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, asked_for, read_evidence, write_evidence
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.grids import figure3_draws
+from acer_tf.reproduction.methods import make_cells, names_by_label
 from acer_tf.reproduction.published import published_search
 from acer_tf.reproduction.published_scores import published_scores
+from acer_tf.reproduction.report.findings import Finding
 from acer_tf.reproduction.report.tables import Table
-from acer_tf.reproduction.report.verdicts import CLAIMS, Finding, verdict, verdicts
+from acer_tf.reproduction.report.verdicts import CLAIMS, verdict, verdicts
 from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.scores import human_normalized
 from acer_tf.reproduction.sweep import Cell
@@ -279,6 +281,43 @@ def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
     draw = dataclasses.replace(made.cells[0], method="ACER, draw 0")
     write_evidence(tmp_path / experiment.name, Evidence(experiment.name, "", (), "", (draw,)))
     assert row(tmp_path, "ACER, Figure 3", "leads")["verdict"] == "not run"
+
+
+ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper's, on reacher3
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, "partly"),
+        ({"trust_tis": 5.05}, "undecided"),  # above ACER by less than the error
+        ({"trust_tis": 50.0}, "contradicted"),
+        ({"a3c": None}, "undecided"),  # not run
+    ],
+)
+def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
+    experiment = EXPERIMENTS["figure3_continuous"]
+    methods = figure3_draws(30)
+    base = {name: 5.0 - place for place, name in enumerate(ORDER)} | change
+    cells = make_cells(methods, ("control/reacher3",), 1, total_steps=1_800_000)
+    names = names_by_label(methods)
+
+    def value(cell: Cell) -> list[float] | None:
+        name, _, draw = names[cell.method].rpartition("_draw")
+        # Of seven draws the two worst are not counted.
+        draws = (-9.0, 0.1, -0.1, 0.2, -0.2, -9.0, 0.0)
+        mean = base[name]
+        return None if mean is None or int(draw) >= len(draws) else [mean + draws[int(draw)]] * 10
+
+    folder = tmp_path / "figure3_best"
+    made = outcome(folder, methods, cells, value)
+    write_evidence(folder, Evidence(experiment.name, experiment.title, (), "command", made.cells))
+    found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
+    assert found["verdict"] == word
+    if not change:
+        assert found["ours"] == "reacher3 at 1.8M steps: ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1"
+        assert found["what was run"] == "35 of 150 runs, 9.5 % to 20 % of their steps: the best of 30 draws"
+        assert found["the paper's"] == "312.50, 255.52, 85.90, 55.18, 45.33"
 
 
 @pytest.mark.parametrize(
