@@ -47,12 +47,20 @@ def importance_weight_of_logs(log_density: tf.Tensor, behaviour_log_density: tf.
     return tf.exp(tf.minimum(log_density - behaviour_log_density, _LARGEST_LOG))
 
 
-def retrace_coefficient(rho: tf.Tensor, *, dimension: int = 1) -> tf.Tensor:
-    """[...] min{1, ρ^{1/d}}, Retrace's trace: ρ̄ of Eq. 5 for discrete actions (d = 1), c_i of Algorithm 3 for vectors.
+def retrace_coefficient(rho: tf.Tensor) -> tf.Tensor:
+    """[...] ρ̄ = min{1, ρ}, Retrace's trace for discrete actions (Eq. 5); Algorithm 2 truncates at 1, whatever c is."""
+    return tf.minimum(rho, 1.0)
 
-    Algorithm 2 truncates at 1, whatever c is.
+
+def retrace_coefficient_of_logs(
+    log_density: tf.Tensor, behaviour_log_density: tf.Tensor, *, dimension: int
+) -> tf.Tensor:
+    """[...] c = min{1, ρ^{1/d}}, Retrace's trace for actions of d components (Algorithm 3), from log densities [...].
+
+    The root is taken of logs: ρ itself underflows where c need not be small.
     """
-    return tf.minimum(rho if dimension == 1 else tf.pow(rho, 1.0 / dimension), 1.0)
+    _require_same_shape(log_density=log_density, behaviour_log_density=behaviour_log_density)
+    return tf.exp(tf.minimum((log_density - behaviour_log_density) / dimension, 0.0))
 
 
 def off_policy_return(

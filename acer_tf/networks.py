@@ -292,52 +292,64 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
 class Layers:
     """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
-    Arguments are those of `Network`, and a factor `scale` that brings pixels to [0, 1].
+    Arguments are those of `Network`, and a factor `scale` that brings pixels to [0, 1]. A torso may also use Keras's
+    own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain, fan_in)`:
+    otherwise the weights do not follow from the run's seed.
     """
 
     def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
         self._initialization = initialization
         self.compute_dtype = "bfloat16" if precision == "bfloat16" else "float32"
         # Under the mixed policy, weights and the optimizer's state stay float32.
-        self._policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+        self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
         self._scale = scale
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     def scaled(self, x: keras.KerasTensor) -> keras.KerasTensor:
         """Pixels scaled to [0, 1]; other observations unchanged."""
-        return keras.layers.Rescaling(self._scale, dtype=self._policy)(x)
+        return keras.layers.Rescaling(self._scale, dtype=self.dtype_policy)(x)
 
     def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
-        return keras.layers.Flatten(dtype=self._policy)(x)
+        return keras.layers.Flatten(dtype=self.dtype_policy)(x)
 
     def hidden(
         self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
     ) -> keras.KerasTensor:
         """A dense layer."""
-        initial = self._initial(np.sqrt(2.0), x.shape[-1])
-        return keras.layers.Dense(units, activation, bias, **initial, dtype=self._policy, name=name)(x)
+        initial = self.initializers(np.sqrt(2.0), x.shape[-1])
+        return keras.layers.Dense(units, activation, bias, **initial, dtype=self.dtype_policy, name=name)(x)
 
-    def convolution(self, filters: int, size: int, stride: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        """A convolution of [H, W, C] images without padding, then ReLU."""
-        initial = self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
-        options = {**initial, "activation": "relu", "dtype": self._policy, "name": name}
-        return keras.layers.Conv2D(filters, size, stride, **options)(x)
+    def convolution(
+        self,
+        filters: int,
+        size: int,
+        stride: int,
+        name: str,
+        x: keras.KerasTensor,
+        *,
+        activation: str = "relu",
+        padding: str = "valid",
+    ) -> keras.KerasTensor:
+        """A convolution of [H, W, C] images."""
+        initial = self.initializers(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
+        options = {**initial, "dtype": self.dtype_policy, "name": name}
+        return keras.layers.Conv2D(filters, size, stride, padding, activation=activation, **options)(x)
 
     def product_convolution(self, filters: int, size: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
         """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""
-        initial = self._initial(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
-        return ProductConvolution(filters, size, **initial, dtype=self._policy, name=name)(x)
+        initial = self.initializers(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
+        return ProductConvolution(filters, size, **initial, dtype=self.dtype_policy, name=name)(x)
 
     def patch_convolution(self, filters: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
         """8×8 kernels at stride 4 over patches of unscaled pixels, then ReLU."""
-        initial = self._initial(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
-        return PatchConvolution(filters, 2 * PATCH, **initial, dtype=self._policy, name=name)(x)
+        initial = self.initializers(np.sqrt(2.0), fan_in=8 * 8 * x.shape[-1] // PATCH**2)
+        return PatchConvolution(filters, 2 * PATCH, **initial, dtype=self.dtype_policy, name=name)(x)
 
     def head(
         self, units: int, gain: float, name: str, features: keras.KerasTensor, *, bias: bool = True
     ) -> keras.KerasTensor:
         """A linear layer in float32."""
-        initial = self._initial(gain, features.shape[-1])
+        initial = self.initializers(gain, features.shape[-1])
         return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(features)
 
     def lstm(self, units: int, features: keras.KerasTensor) -> Lstm:
@@ -346,11 +358,12 @@ class Layers:
         The forget gates' bias is 1 whatever the initialization: with 0, a gate of ½ would halve the state in every row
         (Jozefowicz et al. 2015). Recurrent weights are orthogonal.
         """
-        kernel = self._initial(1.0, features.shape[-1])["kernel_initializer"]
+        kernel = self.initializers(1.0, features.shape[-1])["kernel_initializer"]
         recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
         return Lstm(units, kernel, recurrent, dtype="float32", name="lstm")
 
-    def _initial(self, gain: float, fan_in: int) -> dict[str, keras.initializers.Initializer]:
+    def initializers(self, gain: float, fan_in: int) -> dict[str, keras.initializers.Initializer]:
+        """`kernel_initializer` and `bias_initializer` by the run's rule; the gain counts if that is "orthogonal"."""
         if self._initialization == "orthogonal":
             kernel = keras.initializers.Orthogonal(gain, seed=next(self._seeds))
             return {"kernel_initializer": kernel, "bias_initializer": keras.initializers.Zeros()}

@@ -4,8 +4,8 @@
     <directory>/metadata.json                     its environment, the preprocessing, and its origin
 
 The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, and returns
-    for discrete actions: `action` [N] int32 (sampled), `greedy_action` [N] int32, `probabilities` [N, A] float32,
-        `q` [N, A] float32;
+    for discrete actions: `action` [N] int32 (sampled) and `greedy_action` [N] int32, both as the environment numbers
+        them; `probabilities` [N, A] float32, `q` [N, A] float32;
     for continuous actions: `action` [N, d] float32 (sampled) and `greedy_action` [N, d] float32, both clipped and
         scaled to the environment's bounds; `mean` [N, d] and `std` [N, d] float32, for bounds of [-1, 1]; `value` [N]
         float32.
@@ -44,6 +44,7 @@ GIVEN: dict[str, Any] = {  # metadata that the exporter is given, and the types 
 }
 _KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None))}
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
+_LATER = {"action_start"}  # absent in policies of earlier versions
 
 
 class PolicyError(ValueError):
@@ -66,8 +67,8 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        self.spec = EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC})
-        self.state_size = int(metadata.get("state_size", 0))  # absent in policies of earlier versions
+        self.spec = EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC if name in metadata})
+        self.state_size = int(metadata.get("state_size", 0))  # as `_LATER`
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self.signature = saved_model.signatures[SIGNATURE]
         want = input_signature(self.spec, self.state_size)
@@ -193,7 +194,7 @@ def _read_metadata(directory: Path) -> dict[str, Any]:
         raise PolicyError(f"{path} is not the metadata of a policy: it has no format")
     if metadata["format"] != FORMAT:
         raise PolicyError(f"{path} is of format {metadata['format']!r}; this version of acer_tf reads format {FORMAT}")
-    if missing := [name for name in (*_KINDS, *_OF_SPEC) if name not in metadata]:
+    if missing := [name for name in (*_KINDS, *_OF_SPEC) if name not in metadata and name not in _LATER]:
         raise PolicyError(f"{path} lacks {', '.join(missing)}")
     if wrong := [name for name, kinds in _KINDS.items() if not isinstance(metadata[name], kinds)]:
         raise PolicyError(f"{path} has {wrong[0]}={metadata[wrong[0]]!r:.40}, which is of another type")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from acer_tf.rules import imported, is_reference
 from acer_tf.types import EnvironmentSpec
@@ -31,8 +31,12 @@ class Torso:
         reads: whether the torso can read the observations of an environment.
         continuous: whether it is the default of environments with continuous actions, whose network has its sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
-        acting: how the policy is compiled for acting. With convolutions, XLA is slower than single operations.
-        updates: how updates are compiled. "parallel" pays only with large matrix products.
+        acting: how the policy is compiled for acting; "serial" with `keras.layers.Conv2D` or `Layers.convolution`,
+            which XLA makes several times slower.
+        updates: how updates are compiled; "parallel" with these convolutions. `Layers.product_convolution` suits XLA.
+
+    Raises:
+        ValueError: another value of `acting` or `updates`.
     """
 
     build: Callable[[Layers, Any], Any]
@@ -40,7 +44,12 @@ class Torso:
     continuous: bool = False
     patches: bool = False
     acting: Execution = "xla"
-    updates: Execution = "xla"
+    updates: Literal["xla", "parallel"] = "xla"  # a loop over updates cannot be compiled serially
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("acting", get_args(Execution)), ("updates", ("xla", "parallel"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"Torso({name}={getattr(self, name)!r}): must be one of {', '.join(allowed)}")
 
     @property
     def large(self) -> bool:

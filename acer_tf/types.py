@@ -29,6 +29,8 @@ class EnvironmentSpec:
         frames_per_step: emulator frames in one agent step (4 for Atari, else 1).
         action_low: lower bound of each component of a continuous action, in the environment's units; else ().
         action_high: upper bounds. Policies act in [-1, 1]^d; environments clip, then scale to these bounds.
+        action_start: the environment's number of the first discrete action. Agents count from 0, exported policies
+            answer with the environment's numbers.
     """
 
     observation_shape: tuple[int, ...]
@@ -38,6 +40,7 @@ class EnvironmentSpec:
     frames_per_step: int = 1
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    action_start: int = 0
 
     def __post_init__(self) -> None:
         if (self.num_actions > 0) == self.continuous or len(self.action_high) != self.action_size:

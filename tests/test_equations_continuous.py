@@ -76,10 +76,19 @@ def test_importance_weights_of_logs_are_those_of_densities_and_never_infinite():
 
 @pytest.mark.parametrize("dimension", [1, 2, 6, 21])
 def test_the_trace_is_the_root_truncated_at_1(dimension):
-    rho = np.array([0.0, 1e-12, 0.3, 1.0, 1.7, 1e30])
-    trace = equations.retrace_coefficient(constant(rho), dimension=dimension).numpy()
+    rho = np.array([1e-300, 1e-12, 0.3, 1.0, 1.7, 1e30])
+    logs = constant(np.log(rho) - 2), constant(np.full_like(rho, -2.0))
+    trace = equations.retrace_coefficient_of_logs(*logs, dimension=dimension).numpy()
     np.testing.assert_allclose(trace, np.minimum(1, rho ** (1 / dimension)))
-    assert dimension > 1 or np.array_equal(trace, equations.retrace_coefficient(constant(rho)))
+    if dimension == 1:
+        np.testing.assert_allclose(trace, equations.retrace_coefficient(constant(rho)))
+
+
+def test_the_trace_of_many_dimensions_does_not_underflow_with_the_weight():
+    logs = constant([-120.0], tf.float32), constant([-20.0], tf.float32)
+    assert equations.importance_weight_of_logs(*logs).numpy() < 1e-37
+    trace = equations.retrace_coefficient_of_logs(*logs, dimension=21).numpy()
+    np.testing.assert_allclose(trace, np.exp(-100 / 21), rtol=1e-6)
 
 
 def test_the_dueling_estimate_by_hand():

@@ -34,7 +34,7 @@ def inside(folder, monkeypatch):
 
 
 def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
-    assert set(FILES) == {"my_envs.py", "my_networks.py", "my_rules.py"}
+    assert set(FILES) == {"my_envs.py", "my_networks.py", "my_residual.py", "my_rules.py"}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
 
@@ -49,7 +49,7 @@ def commands():
 
 
 def test_the_commands_run_one_after_another(folder):
-    assert len(commands()) == 4
+    assert len(commands()) == 5
     for line in commands():
         python, *arguments = shlex.split(line)
         assert python == "python"

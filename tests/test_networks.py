@@ -371,3 +371,9 @@ def test_orthogonal_kernels_of_continuous_networks_have_the_gain_of_their_layer(
             gram = kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
             gain = {"mean": 0.01, "value": 1.0, "critic": 1.0}.get(layer, 2**0.5)
             np.testing.assert_allclose(gram / gain**2, np.eye(len(gram)), atol=1e-4, err_msg=layer)
+
+
+@pytest.mark.parametrize("options", [{"acting": "fast"}, {"updates": "serial"}])
+def test_a_torso_that_cannot_be_compiled_is_refused(options):
+    with pytest.raises(ValueError, match=f"Torso\\({next(iter(options))}=.*: must be one of xla, "):
+        torsos.Torso(lambda layers, x: x, lambda spec: True, **options)

@@ -83,13 +83,12 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value, bootstrap = values[:, :-1], values[:, -1]
-        rho, rho_drawn = (
-            equations.importance_weight_of_logs(policy.log_density(a), behaviour.log_density(a))
-            for a in (trajectory.action, drawn)
-        )
+        taken = policy.log_density(trajectory.action), behaviour.log_density(trajectory.action)
+        rho = equations.importance_weight_of_logs(*taken)
+        rho_drawn = equations.importance_weight_of_logs(policy.log_density(drawn), behaviour.log_density(drawn))
         row = (reward, trajectory.discount, mask)
         if h.retrace:
-            trace = equations.retrace_coefficient(rho, dimension=phi.shape[-1])
+            trace = equations.retrace_coefficient_of_logs(*taken, dimension=phi.shape[-1])
             q_ret = equations.off_policy_return(*row, q, value, bootstrap, trace, gamma=h.gamma)
             q_opc = equations.off_policy_return(*row, q, value, bootstrap, tf.ones_like(trace), gamma=h.gamma)
         else:

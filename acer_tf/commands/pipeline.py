@@ -35,6 +35,8 @@ from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.settings import SettingsError, setting_types
 
+_DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags
+
 
 def define(experiment: Experiment) -> flags.FlagValues:
     """The flags of an experiment's command."""
@@ -184,7 +186,9 @@ def _envs(names: list[str], experiment: Experiment) -> tuple[str, ...]:
 def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     types = setting_types()
-    if not equals or name not in types or name in ("env", "agent", "preset", "seed", "total_steps"):
+    if name in _DECIDED:
+        raise SettingsError(f"--setting={text}: the experiment decides {', '.join(_DECIDED)}")
+    if not equals or name not in types:
         raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that acer_tf train --help lists")
     kind = types[name]
     try:

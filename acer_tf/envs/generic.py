@@ -177,6 +177,8 @@ def _check(
     except gymnasium.error.Error as error:
         raise unknown(env_id) from error
     except (Exception, SystemExit) as error:
+        if view is not None and isinstance(error, TypeError) and "render_mode" in str(error):
+            raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
         with _blamed(env_id, "when it was made"):
             raise error
     try:

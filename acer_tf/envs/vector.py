@@ -83,6 +83,7 @@ class VectorEnvironment:
             frames_per_step=frames_per_step,
             action_low=tuple(actions.low.tolist()) if box else (),
             action_high=tuple(actions.high.tolist()) if box else (),
+            action_start=0 if box else int(actions.start),
         )
         self.num_envs, self.steps_per_second = env.num_envs, steps_per_second
         self._env, self._seeds, self._actions = env, seeds, actions
@@ -174,7 +175,7 @@ class VectorEnvironment:
         # An invalid action would kill a worker of ALE's vector environment, which then waits for it forever.
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"expected actions in [0, {self.spec.num_actions}), got {action}")
-        return action.astype(np.int64) + int(self._actions.start)
+        return action.astype(np.int64) + self.spec.action_start
 
     def _read_lives(self, info: dict[str, Any]) -> np.ndarray:
         return info["lives"] if self._life_loss_ends_return else self._lives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -71,25 +72,33 @@ def make_network(
         InvalidEnvironment: the agent does not support the environment's kind of actions.
         SettingsError: the network does not accept the observations.
     """
+    chosen = agent_class(settings, spec).network_options(settings)
     options: dict[str, Any] = {
         "initialization": settings.initialization,
         "precision": settings.precision,
         "seed": derive_seed(settings, "weights"),
-        **agent_class(settings, spec).network_options(settings),
+        **chosen,
     }
+    kind: Any
+    if spec.continuous:
+        kind = ContinuousNetwork
+        options |= {"policy_std": settings.policy_std, "normalize": settings.normalize_observations}
+        options["normalization"] = normalization
+    else:
+        kind = RecurrentNetwork if settings.recurrent else Network
+        options["architecture"] = settings.network
     try:
-        if not spec.continuous:
-            kind = RecurrentNetwork if settings.recurrent else Network
-            return kind(spec, architecture=settings.network, **options)
-        if settings.network != ContinuousNetwork.architecture:
+        inspect.signature(kind).bind(spec, **options)
+    except TypeError as error:
+        actions = "continuous" if spec.continuous else "discrete"
+        raise SettingsError(
+            f"--agent={settings.agent}: its network_options, {chosen}, do not fit {kind.__name__}, the network of "
+            f"{actions} actions: {error}"
+        ) from error
+    try:
+        if spec.continuous and settings.network != ContinuousNetwork.architecture:
             raise ValueError(f"must be '{ContinuousNetwork.architecture}' for continuous actions")
-        return ContinuousNetwork(
-            spec,
-            policy_std=settings.policy_std,
-            normalize=settings.normalize_observations,
-            normalization=normalization,
-            **options,
-        )
+        return kind(spec, **options)
     except ValueError as error:
         raise SettingsError(f"--network={settings.network}: {error}") from error
 

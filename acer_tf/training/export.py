@@ -191,7 +191,7 @@ def _module(network: Network | ContinuousNetwork) -> tf.Module:
 def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
     """The function of the policy's signature, and the weights that it reads."""
     # A float32 copy, so that it runs the same on machines without fast bfloat16.
-    twin = network.twin()
+    twin, start = network.twin(), network.spec.action_start
     if twin.exploration is not None:
         twin.exploration.epsilon.assign(network.evaluation_epsilon)
 
@@ -208,8 +208,8 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
             logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
         )
         answers = {
-            "action": action[:, 0],
-            "greedy_action": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
+            "action": start + action[:, 0],
+            "greedy_action": start + tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             "probabilities": probabilities,
             "q": q,
         }

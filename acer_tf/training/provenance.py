@@ -13,7 +13,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,17 @@ def provenance() -> dict[str, Any]:
             **_gpus(),
         },
     }
+
+
+def user_modules(names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of the file of each imported module that a name of the form "module:Name" begins with."""
+    found = {}
+    for name in names:
+        module = name.partition(":")[0]
+        file = getattr(sys.modules.get(module), "__file__", None) if ":" in name else None
+        if file is not None:
+            found[module] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return found
 
 
 def command_line() -> list[str]:

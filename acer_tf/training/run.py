@@ -35,7 +35,7 @@ from acer_tf.training.commit import code_version
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
 from acer_tf.training.progress import Progress, progress_line
-from acer_tf.training.provenance import package_versions
+from acer_tf.training.provenance import package_versions, user_modules
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
@@ -218,6 +218,8 @@ class _Run:
         if snapshot is None:
             details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
             details["device"] = dataclasses.asdict(device)
+            if modules := user_modules((settings.agent, settings.network, settings.env)):
+                details["modules"] = modules
             if settings.family.atari:
                 details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
             if notes:

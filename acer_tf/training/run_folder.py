@@ -14,6 +14,7 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
 from acer_tf.settings_record import completed, differences, mistyped, settings_document
 from acer_tf.training.checkpoint import Checkpoints, DamagedError, Snapshot, set_aside
+from acer_tf.training.provenance import user_modules
 from acer_tf.training.records import RecordError, RunRecord, read_progress, read_record
 from acer_tf.types import EnvironmentSpec
 
@@ -111,6 +112,14 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
             "bring that version back to continue it, or choose another folder"
         )
     changes = [f"--{name}={new[name]} instead of {old[name]}" for name in may_change if new[name] != old[name]]
+    modules = user_modules((settings.agent, settings.network, settings.env))
+    # None in records of earlier versions.
+    recorded = record.document.get("modules") or {}
+    changes += [
+        f"the file of module {name} is not that of the run's begin"
+        for name, sha256 in modules.items()
+        if recorded.get(name, sha256) != sha256
+    ]
     if longer and settings.replay_priority != "uniform":
         changes.append("the exponents of priorities now change until the new end")
     return record, changes

@@ -264,7 +264,7 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--games=tetris"], "--games=tetris: must be one of asterix, breakout"),
         (["--agents=replay5"], "--agents=replay5: must be one of replay0_trust"),
         (["--setting=gamma"], "--setting=gamma: must be NAME=VALUE"),
-        (["--setting=seed=3"], "--setting=seed=3: must be NAME=VALUE"),
+        (["--setting=seed=3"], "--setting=seed=3: the experiment decides env, agent, preset, seed, total_steps"),
         (["--setting=gamma=high"], "--setting=gamma=high: the value must be of type float"),
         (["--setting=gamma=2"], "--gamma=2.0: must be in [0, 1]"),
         (["--setting=replay_ratio=2"], "--setting=replay_ratio=2.0: 'ACER, replay 0' is defined by replay_ratio 0.0"),

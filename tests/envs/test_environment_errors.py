@@ -209,6 +209,17 @@ def test_pictures_whose_package_is_not_installed(blank):
     assert "rendering Blank-v0" in message and "pygame" in message
 
 
+def test_an_environment_that_takes_no_render_mode():
+    class Mute(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+    gymnasium.register("Mute-v0", Mute)
+    try:
+        assert refused("Mute-v0", render=True) == "Mute-v0 cannot be rendered: it takes no argument render_mode"
+    finally:
+        del gymnasium.registry["Mute-v0"]
+
+
 def test_minatar_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
     monkeypatch.delitem(sys.modules, "acer_tf.envs.minatar", raising=False)  # so that it is imported again

@@ -133,7 +133,8 @@ def test_actions_are_shifted_to_the_start_of_the_space():
     env.reset()
     env.step(np.array([0]))
     env.step(np.array([2]))
-    assert env.spec.num_actions == 3 and [a.item() for a in tape.actions] == [-1, 1]
+    assert (env.spec.num_actions, env.spec.action_start) == (3, -1)
+    assert [a.item() for a in tape.actions] == [-1, 1]
 
 
 def test_seeds_go_to_the_first_reset_only():

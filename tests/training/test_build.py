@@ -172,6 +172,27 @@ def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said, tmp_path, mon
         build.make_network(settings_of(agent=agent, preset="classic", network="mlp"), CARTPOLE)
 
 
+@pytest.mark.parametrize(
+    ("agent", "spec", "said"),
+    [
+        (
+            "acer_tf.agents.acer:Acer",
+            PENDULUM,
+            "ContinuousNetwork, the network of continuous .*critic",
+        ),
+        (
+            "acer_tf.agents.acer_continuous:AcerContinuous",
+            CARTPOLE,
+            "Network, the network of discrete .*critic",
+        ),
+    ],
+)
+def test_a_rule_for_actions_of_the_other_kind_is_refused(agent, spec, said):
+    env = "Pendulum-v1" if spec.continuous else "CartPole-v1"
+    with pytest.raises(SettingsError, match=f"^--agent={agent}: its network_options, .*, do not fit {said}"):
+        build.make_network(settings_of(env=env, agent=agent, preset="classic", network="mlp"), spec)
+
+
 @pytest.mark.parametrize("network", ["no_such_module:WIDE", "acer_tf.types:Trajectory"])
 def test_a_users_torso_that_is_not_one_is_refused(network):
     with pytest.raises(SettingsError, match=f"^--network={network}: "):

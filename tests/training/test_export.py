@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -115,6 +116,21 @@ def test_actions_are_sampled_from_the_probabilities(tmp_path: Path) -> None:
     assert (policy(observation, greedy=True) == 0).all()
 
 
+def test_actions_are_numbered_as_the_environment_does(tmp_path: Path) -> None:
+    network = Network(EnvironmentSpec((2,), "float32", 1, 3, action_start=-1), architecture="mlp")
+    set_policy(network, [0.0, 0.4, 0.6])
+    export_policy(network, tmp_path / "policy", make_metadata("Any-v0"))
+    policy, observation = load_policy(tmp_path / "policy"), np.zeros((100, 2), np.float32)
+    assert set(policy(observation)) == {0, 1}
+    assert (policy(observation, greedy=True) == 1).all()
+    assert policy.spec.action_start == -1
+    # Policies of earlier versions do not have it.
+    metadata = json.loads((tmp_path / "policy" / "metadata.json").read_text())
+    del metadata["action_start"]
+    (tmp_path / "policy" / "metadata.json").write_text(json.dumps(metadata))
+    assert load_policy(tmp_path / "policy").spec.action_start == 0
+
+
 def test_the_sampled_sequence_is_not_that_of_the_exporting_process_seed(tmp_path: Path) -> None:
     """An operation that stores the global seed would sample the same actions in every process."""
     observation, drawn = np.zeros((200, 4), np.float32), []
@@ -219,6 +235,7 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
         "num_actions": 6,
         "frames_per_step": 4,
         "action_low": [],
+        "action_start": 0,
         "action_high": [],
     }
     assert load_policy(exported["CartPole-v1"]).metadata["atari_preset_values"] is None

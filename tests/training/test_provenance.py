@@ -1,4 +1,5 @@
 import hashlib
+import importlib
 import importlib.metadata
 import os
 import socket
@@ -69,3 +70,12 @@ def test_asking_loads_no_tensorflow():
     code = "import sys, acer_tf.training.records as r; r.run_document({}, {}); print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_the_files_of_imported_modules_are_known_by_their_content(tmp_path, monkeypatch):
+    (tmp_path / "their_rules.py").write_text("class Rule: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ("their_rules:Rule", "mlp", "their_envs:Maze-v0")
+    assert provenance.user_modules(names) == {}
+    importlib.import_module("their_rules")
+    assert provenance.user_modules(names) == {"their_rules": hashlib.sha256(b"class Rule: ...\n").hexdigest()}

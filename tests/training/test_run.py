@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -492,6 +493,25 @@ def test_an_unfinished_run_is_extended_and_its_log_interval_changed(stopped, cap
     assert entry["step"] == steps
     assert int(rows_of(run_dir)[-1]["steps"]) >= 800
     assert json.loads((run_dir / "policy" / "metadata.json").read_text())["settings"]["total_steps"] == 800
+
+
+def test_a_run_records_the_files_of_the_users_modules_and_that_one_has_changed(light, tmp_path, monkeypatch, capsys):
+    file, run_dir = tmp_path / "their_torsos.py", tmp_path / "run"
+    file.write_text("from acer_tf.torsos import TORSOS\nMLP = TORSOS['mlp']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    theirs = functools.partial(small_settings, network="their_torsos:MLP", preset="classic")
+    assert script(theirs(), run_dir) == 0
+    begun = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert json.loads((run_dir / "run.json").read_text())["modules"] == {"their_torsos": begun}
+    assert script(theirs(total_steps=700), run_dir) == 0
+    assert "their_torsos" not in capsys.readouterr().err.replace("--network=their_torsos:MLP", "")
+    file.write_text(file.read_text() + "# changed\n")
+    assert script(theirs(total_steps=800), run_dir) == 0
+    note = "the file of module their_torsos is not that of the run's begin"
+    assert f": {note}\n" in capsys.readouterr().err
+    document = json.loads((run_dir / "run.json").read_text())
+    assert document["modules"] == {"their_torsos": begun}
+    assert [note in entry["notes"] for entry in document["history"]] == [False, True]
 
 
 def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, light, capsys):
