@@ -12,6 +12,7 @@ from acer_tf.settings import make_settings
 # Rows of progress.csv in a whole run, and the most steps between two of them.
 _LOG_ROWS = 50
 _LONGEST_INTERVAL = 20_000
+_DRAW = ", draw "  # between the label of a search and the number of its draw
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +36,17 @@ def variants(methods: Mapping[str, Method]) -> dict[str, Method]:
     for name, method in methods.items():
         for number, draw in enumerate(method.draws):
             settings = {**method.settings, **draw}
-            label = f"{method.label}, draw {number}"
+            label = f"{method.label}{_DRAW}{number}"
             found[f"{name}_draw{number}"] = dataclasses.replace(method, label=label, settings=settings, draws=())
         if not method.draws:
             found[name] = method
     return found
+
+
+def label_of_search(label: str) -> str | None:
+    """The label of the search of which `label` is a draw's; None if it is a method's."""
+    method, separator, _ = label.rpartition(_DRAW)
+    return method if separator else None
 
 
 def names_by_label(methods: Mapping[str, Method]) -> dict[str, str]:

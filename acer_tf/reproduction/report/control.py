@@ -81,7 +81,7 @@ def draws(outcome: Outcome, methods: Mapping[str, Method], best: int) -> Report:
     )
     every = "Every draw, best first: its learning rate, δ, and return as above."
     all_draws = Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows)
-    figure = learning_curves(chosen, published_curves, labels=_labels(methods))
+    figure = learning_curves(chosen, published_curves, labels=_labels(methods), unit="draws")
     return Report(
         {"table": Table(caption, head.split(", "), rows), "draws": all_draws}, {"figure": Drawing(drawn, figure)}
     )

@@ -50,6 +50,7 @@ def learning_curves(
     *,
     titles: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    unit: str = "seeds",
 ) -> Figure:
     """A panel per environment: each group's mean ± standard error over its runs, which are thin; published ones dashed.
 
@@ -58,13 +59,14 @@ def learning_curves(
         published: the published curves of an environment.
         titles: of the panels, by environment; by default the environment.
         labels: ours by the name of the published method that shares their colour; by default those that are equal.
+        unit: what the runs of a group differ in, for the legend.
     """
     counts: dict[str, list[int]] = collections.defaultdict(list)
     for groups in by_env.values():
         for label, runs in groups.items():
             counts[label].append(len(runs))
     colours = {label: f"C{number % 10}" for number, label in enumerate(counts)}
-    names = {label: _plain(_with_seeds(label, each)) for label, each in counts.items()}
+    names = {label: _plain(_counted(label, each, unit)) for label, each in counts.items()}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
@@ -156,11 +158,11 @@ def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colo
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _with_seeds(label: str, counts: Sequence[int]) -> str:
+def _counted(label: str, counts: Sequence[int], unit: str) -> str:
     fewest, most = min(counts), max(counts)
     if most == 1:
         return label
-    return f"{label} ({most} seeds)" if fewest == most else f"{label} ({fewest} to {most} seeds)"
+    return f"{label} ({most} {unit})" if fewest == most else f"{label} ({fewest} to {most} {unit})"
 
 
 def _plain(text: str) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from acer_tf.files import write_whole
 from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
 from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, EvidenceError, read_evidence
+from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.scope import scope
 from acer_tf.training.records import RECORDS
@@ -235,8 +236,11 @@ def _mostly_numbers(texts: Iterable[str]) -> bool:
 
 
 def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """By task, a curve per method with the range over its seeds; the published ones come last, with 0 seeds."""
-    runs: dict[str, dict[str, list[RunCurve]]] = {}
+    """By task, a curve per method with the range over its runs; the published ones come last, with 0 runs.
+
+    The draws of a search are one method's runs.
+    """
+    runs: dict[str, dict[tuple[str, str], list[RunCurve]]] = {}
     for cell in evidence.cells:
         place = folder / "runs" / cell.name
         # What a link leads to elsewhere is not shown.
@@ -245,31 +249,33 @@ def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]
                 run = read_run(place)
             except CurveError:
                 continue  # the cells say so
-            runs.setdefault(cell.env, {}).setdefault(cell.method, []).append(run)
+            search = label_of_search(cell.method)
+            key = (search, "draws") if search else (cell.method, "seeds")
+            runs.setdefault(cell.env, {}).setdefault(key, []).append(run)
     found = {}
     for env, by_method in runs.items():
-        ours = [_ours(label, of) for label, of in by_method.items()]
+        ours = [_ours(*key, of) for key, of in by_method.items()]
         found[env] = [*filter(None, ours), *map(_published, published_curves(env))]
     return found
 
 
-def _ours(label: str, runs: Sequence[RunCurve]) -> dict[str, Any] | None:
+def _ours(label: str, unit: str, runs: Sequence[RunCurve]) -> dict[str, Any] | None:
     known = [(run.steps[ended], run.mean_return[ended]) for run in runs if (ended := ~np.isnan(run.mean_return)).any()]
     if not known:
         return None
     steps = np.linspace(max(x[0] for x, _ in known), min(x[-1] for x, _ in known), _POINTS)
     values = np.array([np.interp(steps, x, y) for x, y in known])
-    return _curve(label, label, len(known), steps, values.mean(0), values.min(0), values.max(0))
+    return _curve(label, label, len(known), unit, steps, values.mean(0), values.min(0), values.max(0))
 
 
 def _published(curve: PublishedCurve) -> dict[str, Any]:
     places = np.unique(np.linspace(0, len(curve.steps) - 1, _POINTS).astype(int))
     columns = (values[places] for values in (curve.steps, curve.mean, curve.low, curve.high))
-    return _curve(curve.label, curve.method, 0, *columns)
+    return _curve(curve.label, curve.method, 0, "", *columns)
 
 
-def _curve(label: str, method: str, seeds: int, *columns: np.ndarray) -> dict[str, Any]:
+def _curve(label: str, method: str, runs: int, unit: str, *columns: np.ndarray) -> dict[str, Any]:
     known = np.isfinite(columns).all(axis=0)  # JSON has no NaN
     numbers = ([float(f"{value:.4g}") for value in column[known]] for column in columns)
     of_curve = zip(("x", "y", "low", "high"), numbers, strict=True)
-    return {"label": label, "method": method, "seeds": seeds, **dict(of_curve)}
+    return {"label": label, "method": method, "runs": runs, "unit": unit, **dict(of_curve)}

@@ -118,7 +118,10 @@ def test_the_best_draws_are_those_where_the_shortest_ends_and_are_averaged_apart
     values = {0: [10.0] * 10, 1: [4.0] * 10, 2: [8.0] * 5 + [99.0] * 5}
     made = outcome(tmp_path, methods, cells, lambda cell: values[cell.settings.seed])
     made.runs("tis_draw0", env)[:] = [made.runs("tis_draw0", env)[0].until(500_000)]
-    tables = control.draws(made, methods, 2).tables
+    report = control.draws(made, methods, 2)
+    (legend,) = report.figures["figure"].figure.legends
+    assert "TIS (2 draws)" in [text.get_text() for text in legend.get_texts()]
+    tables = report.tables
     assert [row[1] for row in tables["draws"].rows] == ["TIS, draw 0", "TIS, draw 2", "TIS, draw 1"]
     row = row_of(tables["table"], env, "TIS")
     assert (row["draws finished"], row["steps"]) == ("3 of 3", "500,000")

@@ -7,9 +7,12 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
+from acer_tf.reproduction import grids
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, write_evidence
+from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.report.page import write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
+from tests.reproduction.report.synthetic import outcome
 
 
 class Page(HTMLParser):
@@ -287,3 +290,16 @@ def test_of_how_much_of_the_paper_the_runs_are_is_said(tmp_path):
     evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="ACER", settings=settings),))
     write_evidence(tmp_path / "x", evidence)
     assert "1 of 1 cells finished; of the whole: 1 of 294 runs, 50 % of their steps" in write_page(tmp_path).read_text()
+
+
+def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):
+    methods = {"tis": grids.figure3_draws(3)["tis"]}
+    cells = make_cells(methods, ("control/reacher3",), 1, total_steps=2_000_000)
+    made = outcome(tmp_path / "x", methods, cells, lambda cell: [float(cell.settings.seed)] * 10)
+    write_evidence(tmp_path / "x", Evidence("figure3_continuous", "T", (), "c", made.cells))
+    (data,) = re.findall(r'class="curves">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
+    curves = {curve["label"]: curve for curve in json.loads(data)["control/reacher3"]}
+    ours = curves["TIS"]
+    assert (ours["runs"], ours["unit"]) == (3, "draws")
+    assert {(y, low, high) for y, low, high in zip(ours["y"], ours["low"], ours["high"], strict=True)} == {(1, 0, 2)}
+    assert [label for label in curves if "draw" in label] == []

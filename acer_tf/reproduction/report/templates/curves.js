@@ -63,7 +63,7 @@
       const colour = colours.get(curve.method);
       svg.append(node("path", { d: band, fill: colour, opacity: 0.13 }));
       svg.append(node("path", { d: `M${line(curve.y, points)}`, fill: "none", stroke: colour, "stroke-width": 2,
-        "stroke-dasharray": curve.seeds ? "none" : "6 4" }));
+        "stroke-dasharray": curve.runs ? "none" : "6 4" }));
     }
     const cursor = node("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     svg.append(cursor);
@@ -97,13 +97,13 @@
         const box = node("input", { type: "checkbox" });
         box.checked = !hidden.has(curve.label);
         box.onchange = () => { hidden[box.checked ? "delete" : "add"](curve.label); redraw(); };
-        const seeds = curve.seeds > 1 ? ` (${curve.seeds} seeds)` : "";
-        return node("label", { style: `--method: ${colours.get(curve.method)}` }, box, curve.label + seeds);
+        const runs = curve.runs > 1 ? ` (${curve.runs} ${curve.unit})` : "";
+        return node("label", { style: `--method: ${colours.get(curve.method)}` }, box, curve.label + runs);
       }));
       draw(svg, curves.filter((curve) => !hidden.has(curve.label)), colours, log.checked, says);
     };
     task.onchange = () => {
-      const end = (published) => Math.max(0, ...tasks[task.value].filter((c) => !c.seeds === published).map((c) => c.x.at(-1)));
+      const end = (published) => Math.max(0, ...tasks[task.value].filter((c) => !c.runs === published).map((c) => c.x.at(-1)));
       log.checked = end(true) > 3 * end(false);
       redraw();
     };
