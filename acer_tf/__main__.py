@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
+import io
 import os
 import signal
 import sys
@@ -31,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "table_minatar_priorities": ("pipeline", "prioritized replay on five MinAtar games"),
     "verdicts": ("verdicts", "which claims of the papers the records of a results folder show"),
 }
+_REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "rliable", "scipy")  # packages of that extra
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
 
@@ -47,8 +50,24 @@ def main(argv: list[str]) -> int:
     usual = {number: handler for number, handler in _USUAL.items() if signal.getsignal(number) == handler}
     for number in usual:
         signal.signal(number, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal need not have ± and δ
     try:
-        return _run(argv)
+        try:
+            return _run(argv)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # Python flushes again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.errno == errno.EPIPE:  # the reader has what it wanted
+            return 128 + signal.SIGPIPE
+        print(f"error: standard output: {error.strerror}", file=sys.stderr)
+        return 1
     except (KeyboardInterrupt, Terminated) as stop:
         number = signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
         print(f"stopped by {number.name}", file=sys.stderr)
@@ -74,9 +93,9 @@ def _run(argv: list[str]) -> int:
         try:
             module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("acer_tf"):
+            package = (error.name or "").partition(".")[0]
+            if package not in _REPRODUCTION:
                 raise
-            package = error.name.partition(".")[0]
             install = f"{name} needs {package}, which is not installed: pip install 'acer_tf[reproduction]'"
             print(f"error: {install}", file=sys.stderr)
             return 2

@@ -7,6 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+# Real settings stay far from the bounds of float32, in which runs compute.
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
 
 class Range(NamedTuple):
     """The values that a setting may have."""
@@ -54,7 +57,7 @@ def declarations(kind: type) -> dict[str, Declaration]:
 
 
 def at_least(low: float) -> Range:
-    return Range(lambda x: low <= x < math.inf, f"at least {low} and finite")
+    return Range(lambda x: low <= x < math.inf and (isinstance(x, int) or x <= _LARGEST), f"at least {low} and finite")
 
 
 def between(low: float, high: float) -> Range:
@@ -67,8 +70,8 @@ def one_of(*choices: str) -> Range:
 
 ANY = Range(lambda x: True, "anything")
 TRUTH = Range(lambda x: x in (True, False), "true or false")
-POSITIVE = Range(lambda x: 0 < x < math.inf, "above 0 and finite")
-POSITIVE_OR_INFINITE = Range(lambda x: x > 0, "above 0 (inf turns it off)")
+POSITIVE = Range(lambda x: _SMALLEST <= x <= _LARGEST, "above 0 and finite (1e-30 to 1e30)")
+POSITIVE_OR_INFINITE = Range(lambda x: x == math.inf or POSITIVE.holds(x), "above 0 (1e-30 to 1e30; inf turns it off)")
 UNIT_INTERVAL = Range(lambda x: 0 <= x <= 1, "in [0, 1]")
 BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
 

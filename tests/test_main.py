@@ -1,5 +1,7 @@
 """`python -m acer_tf`, before a command runs."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -26,3 +28,28 @@ def test_a_command_without_its_packages_names_the_extra(command):
         assert done.returncode == 2
         assert done.stderr.startswith(f"error: {command} needs ")
         assert done.stderr.endswith(", which is not installed: pip install 'acer_tf[reproduction]'\n")
+
+
+def help_with(**options):
+    return subprocess.Popen([sys.executable, "-m", "acer_tf", "train", "--help"], stderr=subprocess.PIPE, **options)
+
+
+def test_a_reader_that_ends_early_is_no_error():
+    process = help_with(stdout=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_output_that_cannot_be_written_is_one_line():
+    with open("/dev/full", "w") as full:
+        process = help_with(stdout=full)
+        assert process.stderr.read() == b"error: standard output: No space left on device\n"
+    assert process.wait() == 1
+
+
+def test_letters_that_the_output_does_not_have_are_replaced():
+    process = help_with(stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+    assert b"?" in output

@@ -221,7 +221,7 @@ def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_bot
         make_settings(env="CartPole-v1", gama=0.9)
 
 
-NOT_POSITIVE = "above 0 and finite"
+NOT_POSITIVE = "above 0 and finite (1e-30 to 1e30)"
 BAD_VALUES = [
     ("unroll_length", 0, "at least 1"),
     ("unroll_length", -20, "at least 1"),
@@ -232,8 +232,12 @@ BAD_VALUES = [
     ("num_envs", 10**18, "at most 100,000"),
     ("replay_batch", 10**18, "at most 100,000"),
     ("advantage_samples", 10**18, "at most 10,000"),
-    ("trust_region_delta", 0.0, "above 0 (inf turns it off)"),
-    ("trust_region_delta", -1.0, "above 0 (inf turns it off)"),
+    ("learning_rate", 1e39, NOT_POSITIVE),  # float32 has no such numbers
+    ("learning_rate", 1e-40, NOT_POSITIVE),
+    ("trust_region_delta", 1e300, "above 0 (1e-30 to 1e30; inf turns it off)"),
+    ("critic_weight", 1e39, "at least 0 and finite"),
+    ("trust_region_delta", 0.0, "above 0 (1e-30 to 1e30; inf turns it off)"),
+    ("trust_region_delta", -1.0, "above 0 (1e-30 to 1e30; inf turns it off)"),
     ("average_decay", 1.0, "in [0, 1)"),
     ("average_decay", -0.1, "in [0, 1)"),
     ("importance_truncation", -1.0, "at least 0"),

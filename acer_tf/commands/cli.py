@@ -92,10 +92,11 @@ def _unusable(path: str | None) -> str | None:
         return "is empty: must name a file or folder"
     try:
         if path is not None:
+            path.encode()  # TensorFlow takes no other names
             os.stat(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:  # a file among its parents, too long, a loop of links; a NUL
+    except (OSError, ValueError) as error:  # a file among its parents, too long, a loop of links; a NUL, not UTF-8
         return f"cannot be used: {getattr(error, 'strerror', None) or error}"
     return None
 

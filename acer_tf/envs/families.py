@@ -40,7 +40,7 @@ class Family:
     needs: str = ""  # optional packages: completes "<id> needs ..." where they are missing
 
 
-_NEEDS_MUJOCO = "MuJoCo and dm_control, which are not installed ({error}): pip install acer_tf[control]"
+_NEEDS_MUJOCO = "MuJoCo and dm_control, which are not installed ({error}): pip install 'acer_tf[control]'"
 
 FAMILIES: dict[str, Family] = {
     # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
@@ -58,7 +58,7 @@ FAMILIES: dict[str, Family] = {
         MINATAR_GAMES,
         ("minatar", ""),
         pictures_per_second=10.0,
-        needs="MinAtar, which is not installed ({error}): pip install acer_tf[minatar]",
+        needs="MinAtar, which is not installed ({error}): pip install 'acer_tf[minatar]'",
     ),
     "control": Family(
         "acer_tf.envs.control:make_control", CONTROL_TASKS, ("", "paper_continuous"), needs=_NEEDS_MUJOCO

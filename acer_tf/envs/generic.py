@@ -173,7 +173,7 @@ def _check(
         with without_gl():
             env = make_one()
     except (ImportError, DependencyNotInstalled) as error:
-        raise InvalidEnvironment(f"{env_id} needs a package that is not installed: {error}") from error
+        raise InvalidEnvironment(f"{env_id} needs {_missing(error)}") from error
     except gymnasium.error.Error as error:
         raise unknown(env_id) from error
     except (Exception, SystemExit) as error:
@@ -200,6 +200,14 @@ def _check(
             env.close()
 
 
+def _missing(error: ImportError | DependencyNotInstalled) -> str:
+    """What is not installed; gymnasium's own hints name its extras, which have other versions than ours."""
+    for package, extra in (("pygame", "classic"), ("MuJoCo", "control")):
+        if package.lower() in str(error).lower():
+            return f"{package}, which is not installed: pip install 'acer_tf[{extra}]'"
+    return f"a package that is not installed: {error}"
+
+
 def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
     if view(env) is not None:
         require_gl(env_id)
@@ -208,6 +216,6 @@ def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
         env.reset()
         picture = env.render()
     except (ImportError, DependencyNotInstalled) as error:
-        raise InvalidEnvironment(f"rendering {env_id} needs a package that is not installed: {error}") from error
+        raise InvalidEnvironment(f"rendering {env_id} needs {_missing(error)}") from error
     if np.ndim(picture) != 3:  # type: ignore[arg-type]
         raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")

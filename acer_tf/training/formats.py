@@ -39,7 +39,7 @@ def require_convertible(output: Path, to: str) -> None:
             importlib.import_module(package)
     except ImportError as error:
         raise FormatError(
-            f"--format={to} needs {package}, which is not installed ({error}): pip install acer_tf[formats]"
+            f"--format={to} needs {package}, which is not installed ({error}): pip install 'acer_tf[formats]'"
         ) from error
 
 

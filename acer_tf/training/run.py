@@ -169,7 +169,10 @@ def export_run(run_dir: Path, directory: Path) -> int:
     record = record_in(run_dir)
     if record is None:
         raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
-    settings = settings_from(record.settings)
+    try:
+        settings = settings_from(record.settings)
+    except SettingsError as error:
+        raise SettingsError(f"{run_dir}/run.json, which commit {record.commit} wrote: {error}") from error
     with exporting(directory) as export:
         snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
         if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):

@@ -129,7 +129,7 @@ def record_in(run_dir: Path) -> RunRecord | None:
     """The record in `run_dir`; None if it holds no run. Raises RunFolderError if it cannot be read."""
     try:
         record = read_record(run_dir) if (run_dir / "run.json").exists() else None
-        if record and (wrong := mistyped(record.settings)):
+        if record and (wrong := "it names no env" if "env" not in record.settings else mistyped(record.settings)):
             raise RecordError(f"{run_dir}/run.json cannot be read as a run's record ({wrong})")
         return record
     except RecordError as error:

@@ -181,7 +181,7 @@ def test_an_environment_that_is_not_installed(
     policy = export(tmp_path, "minatar/breakout")
     monkeypatch.delitem(sys.modules, "acer_tf.envs.minatar")  # the maker's module imports the package
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
-    assert "pip install acer_tf[minatar]" in expect_error(capsys, f"--policy={policy}")
+    assert "pip install 'acer_tf[minatar]'" in expect_error(capsys, f"--policy={policy}")
 
 
 def test_an_environment_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,6 +117,7 @@ def refused(capsys):
     ("path", "reason"),
     [
         ("", "is empty: must name a file or folder"),
+        ("\udcff", "cannot be used: 'utf-8' codec can't encode"),
         ("a" * 300, "File name too long"),
         ("file/below", "Not a directory"),
         ("loop", "Too many levels of symbolic links"),

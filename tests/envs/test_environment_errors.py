@@ -223,7 +223,7 @@ def test_an_environment_that_takes_no_render_mode():
 def test_minatar_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
     monkeypatch.delitem(sys.modules, "acer_tf.envs.minatar", raising=False)  # so that it is imported again
-    assert "pip install acer_tf[minatar]" in refused("minatar/breakout")
+    assert "pip install 'acer_tf[minatar]'" in refused("minatar/breakout")
 
 
 @pytest.mark.parametrize("num_envs", [0, -3])

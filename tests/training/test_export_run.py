@@ -7,7 +7,9 @@ import gymnasium
 import pytest
 
 from acer_tf.envs import InvalidEnvironment
+from acer_tf.settings import SettingsError
 from acer_tf.training.run import export_run, train
+from acer_tf.training.run_folder import RunFolderError
 from tests.training.scripted import small_settings, use_light_agents
 
 
@@ -48,3 +50,15 @@ def test_a_module_that_only_the_record_names_is_not_imported(made, tmp_path):
     with pytest.raises(InvalidEnvironment, match="this:CartPole-v1 would import a module that only a file names"):
         export_run(tmp_path / "run", tmp_path / "policy")
     assert "this" not in sys.modules
+
+
+def test_a_record_of_another_version_is_named_with_its_commit(made, tmp_path):
+    train(small_settings(), tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "run.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "settings": document["settings"] | {"brand_new": 3}}))
+    with pytest.raises(SettingsError, match=rf"^{path}, which commit {document['commit']} wrote: .*'brand_new'"):
+        export_run(tmp_path / "run", tmp_path / "policy")
+    path.write_text(json.dumps({**document, "settings": {}}))
+    with pytest.raises(RunFolderError, match=rf"^{path} cannot be read as a run's record \(it names no env\)"):
+        export_run(tmp_path / "run", tmp_path / "policy")
