@@ -53,3 +53,10 @@ def test_letters_that_the_output_does_not_have_are_replaced():
     output, errors = process.communicate()
     assert (process.returncode, errors) == (0, b"")
     assert b"?" in output
+
+
+def test_a_path_that_is_not_utf_8_is_refused():
+    command = [sys.executable, "-m", "acer_tf", "train", "--env=CartPole-v1", b"--run_dir=run_\xff"]
+    done = subprocess.run(command, capture_output=True)
+    assert done.returncode == 2
+    assert b"run_dir=" in done.stderr and b": cannot be used: 'utf-8' codec can't encode" in done.stderr

@@ -117,8 +117,6 @@ def refused(capsys):
     ("path", "reason"),
     [
         ("", "is empty: must name a file or folder"),
-        # xdist cannot send a test's name that is not UTF-8.
-        pytest.param("\udcff", "cannot be used: 'utf-8' codec can't encode", id="not UTF-8"),
         ("a" * 300, "File name too long"),
         ("file/below", "Not a directory"),
         ("loop", "Too many levels of symbolic links"),
