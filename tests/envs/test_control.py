@@ -208,7 +208,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     for module in ("control", "control_tasks"):  # so that they are imported again
         monkeypatch.delitem(sys.modules, f"acer_tf.envs.{module}")
-    with pytest.raises(envs.InvalidEnvironment, match=r"control/fish needs MuJoCo.*pip install acer_tf\[control\]"):
+    with pytest.raises(envs.InvalidEnvironment, match=r"control/fish needs MuJoCo.*pip install 'acer_tf\[control\]'"):
         envs.make("control/fish", 1, 0)
 
 

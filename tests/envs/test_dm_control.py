@@ -78,7 +78,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "acer_tf.envs.dm_control", raising=False)  # so that it is imported again
-    with pytest.raises(envs.InvalidEnvironment, match=r"cheetah-run-v0 needs .*pip install acer_tf\[control\]"):
+    with pytest.raises(envs.InvalidEnvironment, match=r"cheetah-run-v0 needs .*pip install 'acer_tf\[control\]'"):
         envs.make("dm_control/cheetah-run-v0", 1, 0)
 
 

@@ -222,7 +222,7 @@ def test_a_missing_package_is_named_with_its_extra(
     policy: Policy, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(FormatError, match=rf"--format=onnx needs {package}, .*pip install acer_tf\[formats\]"):
+    with pytest.raises(FormatError, match=rf"--format=onnx needs {package}, .*pip install 'acer_tf\[formats\]'"):
         convert(policy, tmp_path / "policy.onnx", "onnx")
     convert(policy, tmp_path / "policy.tflite", "tflite")
 
