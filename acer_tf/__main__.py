@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if error.errno == errno.EPIPE:  # the reader has what it wanted
             return 128 + signal.SIGPIPE
-        print(f"error: standard output: {error.strerror}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Terminated) as stop:
         number = signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM

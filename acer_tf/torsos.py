@@ -32,7 +32,7 @@ class Torso:
         continuous: whether it is the default of environments with continuous actions, whose network has its sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting; "serial" with `keras.layers.Conv2D` or `Layers.convolution`,
-            which XLA makes several times slower.
+            which XLA makes much slower.
         updates: how updates are compiled; "parallel" with these convolutions. `Layers.product_convolution` suits XLA.
 
     Raises:

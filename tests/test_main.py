@@ -44,7 +44,7 @@ def test_a_reader_that_ends_early_is_no_error():
 def test_output_that_cannot_be_written_is_one_line():
     with open("/dev/full", "w") as full:
         process = help_with(stdout=full)
-        assert process.stderr.read() == b"error: standard output: No space left on device\n"
+        assert process.stderr.read() == b"error: [Errno 28] No space left on device\n"
     assert process.wait() == 1
 
 

@@ -122,9 +122,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     except (InvalidEnvironment, SettingsError, RunFolderError) as error:
         return cli.fail(2, error)
     except NonFiniteError as error:
-        written = any(run_dir.glob("checkpoints/*"))
-        left = f"checkpoints in {run_dir} are from before" if written else "there is no checkpoint yet"
-        return cli.fail(1, f"stopped in {settings.env}: {error}; {left}")
+        return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")
     except EnvironmentFailure as error:
         line = f"stopped: {error}; the same command continues from the last checkpoint"
         return cli.fail(1, line, error.__cause__)

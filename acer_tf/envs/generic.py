@@ -57,7 +57,7 @@ def make_gym(
     num_envs: int,
     seeds: list[int],
     *,
-    threads: int = 1,  # has no effect: every family's maker is called with it
+    threads: int = 1,  # no effect; the makers of all families are called with it
     render: bool,
     factory: Callable[[], gymnasium.Env] | None = None,
     max_episode_steps: int | None = None,

@@ -116,7 +116,7 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
     # None in records of earlier versions.
     recorded = record.document.get("modules") or {}
     changes += [
-        f"the file of module {name} is not that of the run's begin"
+        f"the file of module {name} has changed since the run began"
         for name, sha256 in modules.items()
         if recorded.get(name, sha256) != sha256
     ]

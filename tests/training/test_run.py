@@ -507,7 +507,7 @@ def test_a_run_records_the_files_of_the_users_modules_and_that_one_has_changed(l
     assert "their_torsos" not in capsys.readouterr().err.replace("--network=their_torsos:MLP", "")
     file.write_text(file.read_text() + "# changed\n")
     assert script(theirs(total_steps=800), run_dir) == 0
-    note = "the file of module their_torsos is not that of the run's begin"
+    note = "the file of module their_torsos has changed since the run began"
     assert f": {note}\n" in capsys.readouterr().err
     document = json.loads((run_dir / "run.json").read_text())
     assert document["modules"] == {"their_torsos": begun}

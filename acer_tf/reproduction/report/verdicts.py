@@ -21,7 +21,7 @@ from acer_tf.reproduction.methods import Method, names_by_label
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report import findings
-from acer_tf.reproduction.report.findings import BEST_DRAWS, CLIFFWALK_REPLAYS, CliffwalkUpdates, Finding
+from acer_tf.reproduction.report.findings import BEST_DRAWS, CLIFFWALK_REPLAYS, DRAWS, CliffwalkUpdates, Finding
 from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.scope import Scope, scope
 
@@ -60,7 +60,7 @@ def _of_paper(folder: Path) -> Records | None:
 
 def _best_draws(folder: Path) -> Records | None:
     """The best draws of each method, by Figure 3's protocol."""
-    methods = figure3_draws(30)
+    methods = figure3_draws(DRAWS)
     if not (begun := _begun(folder, methods)):
         return None
     _, outcome = begun
@@ -68,7 +68,7 @@ def _best_draws(folder: Path) -> Records | None:
     shares = [cell.steps / whole for cell in outcome.cells if (whole := steps[cell.method](cell.env))]
     shown = BEST_DRAWS * len(methods) * len(CONTROL_TASKS)
     of = Scope(len(shares), shown, min(shares), max(shares))
-    return Records(outcome, f"{of}: the best of 30 draws", of.is_whole)
+    return Records(outcome, f"{of}: the best of {DRAWS} draws", of.is_whole)
 
 
 def _on_minatar(folder: Path) -> Records | None:
