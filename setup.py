@@ -90,6 +90,7 @@ EXTRAS_REQUIRE = {
         "arch>=7,<8",
         "jinja2>=3.1,<4",
         "matplotlib>=3.9,<4",
+        "pillow>=11,<14",
     ],
     "dev": [
         'cpprb>=11,<12; python_version < "3.13"',  # compared with our priorities in benchmarks/; does not build on 3.13

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "table_minatar_priorities": ("pipeline", "prioritized replay on five MinAtar games"),
     "verdicts": ("verdicts", "which claims of the papers the records of a results folder show"),
 }
-_REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "rliable", "scipy")  # packages of that extra
+_REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy")  # packages of that extra
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
 

@@ -12,7 +12,7 @@ from acer_tf.__main__ import COMMANDS
 BASE = {"train", "evaluate", "export"}  # these need no extra
 WITHOUT_THE_EXTRA = """
 import sys
-for name in ("rliable", "pandas", "scipy", "scipy.stats", "arch", "jinja2", "matplotlib", "matplotlib.figure"):
+for name in ("rliable", "pandas", "scipy", "scipy.stats", "arch", "jinja2", "matplotlib", "matplotlib.figure", "PIL"):
     sys.modules[name] = None
 from acer_tf.__main__ import main
 sys.exit(main(["acer_tf", sys.argv[1], "--help"]))
