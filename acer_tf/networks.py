@@ -171,7 +171,8 @@ class Network:
 class ContinuousNetwork:
     """The mean φ(x) of a Gaussian policy, V(x), and optionally a critic of actions, on one torso (§5, Fig. 2).
 
-    The torso is two layers of 256 tanh units. A critic reads one state and m actions at a time:
+    The torso is two layers of 256 tanh units; without `shared_torso` the policy has another one. A critic reads one
+    state and m actions at a time:
 
         "dueling":  A(x, a), one layer of 256 on the torso's features and the action ("an additional small network")
         "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
@@ -181,6 +182,7 @@ class ContinuousNetwork:
 
     Args:
         critic: see above.
+        shared_torso: whether the mean is read from the torso of V and the critic.
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
         normalize: whether observations are normalised by their running mean and variance.
         normalization: the layer that holds these statistics, if another network already has it.
@@ -198,6 +200,7 @@ class ContinuousNetwork:
         spec: EnvironmentSpec,
         *,
         critic: Critic,
+        shared_torso: bool = True,
         policy_std: float = 0.3,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
@@ -206,15 +209,17 @@ class ContinuousNetwork:
         normalization: RunningNormalization | None = None,
     ) -> None:
         _readable("mlp", spec)
-        self.spec, self.policy_std = spec, policy_std
+        self.spec, self.shared_torso, self.policy_std = spec, shared_torso, policy_std
         self.normalization = normalization or (RunningNormalization(name="normalization") if normalize else None)
         layers = Layers(initialization, precision, seed)
         observation = keras.Input(spec.frame_shape, name="observation")
         x = keras.layers.Flatten()(observation)
         if self.normalization is not None:
             x = self.normalization(x)
-        features = layers.hidden(256, "tanh", "dense2", layers.hidden(256, "tanh", "dense1", x))
-        mean = layers.head(spec.action_size, 0.01, "mean", features)
+        features = of_policy = layers.hidden(256, "tanh", "dense2", layers.hidden(256, "tanh", "dense1", x))
+        if not shared_torso:
+            of_policy = layers.hidden(256, "tanh", "policy2", layers.hidden(256, "tanh", "policy1", x))
+        mean = layers.head(spec.action_size, 0.01, "mean", of_policy)
         value = layers.head(1, 1.0, "value", features)[:, 0]
         self.state = keras.Model(observation, (mean, value, features if critic == "dueling" else x), name="state")
         if critic == "none":

@@ -80,8 +80,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "trajectories_per_update": 2,
         "learning_rate": 5e-4,
     },
-    # Learning rate and δ are among the good ones of the paper's Figures 5 and 6.
-    "paper_continuous": {**_CONTINUOUS, "unroll_length": 50, "trajectories_per_update": 1, "learning_rate": 1.4e-4},
+    # Learning rate and δ are among the good ones of the paper's Figures 5 and 6. Through a shared torso the critic's
+    # gradient would move the policy, which the trust region does not bound: its means left the actions' bounds.
+    "paper_continuous": {
+        **_CONTINUOUS,
+        "unroll_length": 50,
+        "trajectories_per_update": 1,
+        "shared_torso": False,
+        "learning_rate": 1.4e-4,
+    },
     "dqn": {**_DQN, **_ORIGINAL},
     "dqn_rank": {
         **_DQN,

@@ -144,6 +144,8 @@ class Settings:
 
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
+    shared_torso: bool = setting(
+        True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS, speed=True)
     advantage_samples: int = setting(
         5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS, speed=True)
     normalize_observations: bool = setting(

@@ -82,8 +82,12 @@ def make_network(
     kind: Any
     if spec.continuous:
         kind = ContinuousNetwork
-        options |= {"policy_std": settings.policy_std, "normalize": settings.normalize_observations}
-        options["normalization"] = normalization
+        options |= {
+            "shared_torso": settings.shared_torso,
+            "policy_std": settings.policy_std,
+            "normalize": settings.normalize_observations,
+            "normalization": normalization,
+        }
     else:
         kind = RecurrentNetwork if settings.recurrent else Network
         options["architecture"] = settings.network

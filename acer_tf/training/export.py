@@ -221,7 +221,11 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
 def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
     spec = network.spec
     twin = ContinuousNetwork(
-        spec, critic="none", policy_std=network.policy_std, normalize=network.normalization is not None
+        spec,
+        critic="none",
+        shared_torso=network.shared_torso,
+        policy_std=network.policy_std,
+        normalize=network.normalization is not None,
     )
     copy_weights(network.state, twin.state)
     low, high = (tf.constant(bound, tf.float32) for bound in (spec.action_low, spec.action_high))

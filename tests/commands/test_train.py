@@ -168,6 +168,7 @@ def test_the_flags_become_the_settings(ran):
         "on_policy_updates": False,
         "trajectories_per_update": 8,
         "policy_std": 0.2,
+        "shared_torso": False,
         "advantage_samples": 3,
         "normalize_observations": False,
         "dueling": False,
