@@ -23,7 +23,7 @@ class EnvironmentSpec:
 
     Attributes:
         observation_shape: of one observation; with frame stacking [S, height, width], oldest frame first.
-        observation_dtype: NumPy name: "uint8" (pixels, which networks scale to [0, 1]), "bool" or "float32".
+        observation_dtype: NumPy name: "uint8" (pixels, which a `Network` scales to [0, 1]), "bool" or "float32".
         stack: S, the number of stacked frames; 1 without stacking.
         num_actions: A, the number of discrete actions; 0 if actions are continuous.
         frames_per_step: emulator frames in one agent step (4 for Atari, else 1).

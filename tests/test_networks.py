@@ -361,10 +361,31 @@ def test_normalized_observations_are_clipped_at_ten_standard_deviations():
     np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
 
 
+ARM = EnvironmentSpec((6,), "float32", 1, 0, action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
+
+
 @pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
-def test_orthogonal_kernels_of_continuous_networks_have_the_gain_of_their_layer(critic):
-    spec = EnvironmentSpec((6,), "float32", 1, 0, action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
-    for variable in ContinuousNetwork(spec, critic=critic).model.trainable_variables:
+def test_a_policy_with_its_own_torso_has_no_weight_in_common_with_the_critic(critic):
+    network = ContinuousNetwork(ARM, critic=critic, shared_torso=False)
+    with tf.GradientTape(persistent=True) as tape:
+        policy, *rest = network.model([tf.ones([2, 6]), tf.ones([2, 3, 2])] if critic != "none" else tf.ones([2, 6]))
+        outputs = {"policy": tf.reduce_sum(policy), "critic": tf.add_n([tf.reduce_sum(x) for x in rest])}
+    moved = {
+        name: {
+            variable.path.split("/")[-2]
+            for variable in network.model.trainable_variables
+            if tape.gradient(output, variable) is not None
+        }
+        for name, output in outputs.items()
+    }
+    assert moved["policy"] == {"policy1", "policy2", "mean"}
+    assert not moved["policy"] & moved["critic"]
+
+
+@pytest.mark.parametrize("shared_torso", [True, False])
+@pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
+def test_orthogonal_kernels_of_continuous_networks_have_the_gain_of_their_layer(critic, shared_torso):
+    for variable in ContinuousNetwork(ARM, critic=critic, shared_torso=shared_torso).model.trainable_variables:
         *_, layer, kind = variable.path.split("/")
         if kind == "kernel":
             kernel = variable.numpy()

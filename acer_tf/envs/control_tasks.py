@@ -190,7 +190,8 @@ class Cheetah(Task):
     pose with the noise of gymnasium's HalfCheetah: uniform ±0.1 on positions (within the joints' ranges), normal with
     standard deviation 0.1 on velocities. A step is 0.01 s.
 
-    Observation [17]: torso height and pitch, joint angles; velocities of all nine degrees of freedom, x and z first.
+    Observation [17]: the torso's height, less its initial one, and its pitch, joint angles; velocities of all nine
+    degrees of freedom, x and z first.
     """
 
     suite = "cheetah"

@@ -51,10 +51,11 @@ CONTINUOUS = EnvironmentSpec((4,), "float32", 1, 0, action_low=(-1.0, -2.0), act
 def make_continuous():
     """Makes an agent of `kind` on a network with the given critic."""
 
-    def make(kind, *, critic, seed=0, scale=0.3, spec=CONTINUOUS, **given):
+    def make(kind, *, critic, shared_torso=True, seed=0, scale=0.3, spec=CONTINUOUS, **given):
         rng = np.random.default_rng(seed)
-        network = ContinuousNetwork(spec, critic=critic)
-        average = ContinuousNetwork(spec, critic=critic, normalization=network.normalization)
+        options = {"critic": critic, "shared_torso": shared_torso}
+        network = ContinuousNetwork(spec, **options)
+        average = ContinuousNetwork(spec, **options, normalization=network.normalization)
         optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
         agent = kind(network, average, optimizer, settings_of(kind, **given))
         for model in (network.model, average.model):

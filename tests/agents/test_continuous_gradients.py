@@ -35,8 +35,10 @@ def layer(w, name, x):
 
 def network(w, observation):
     """(mean, V, features) of observations [..., D]."""
-    features = tf.tanh(layer(w, "dense2", tf.tanh(layer(w, "dense1", observation))))
-    return layer(w, "mean", features), layer(w, "value", features)[..., 0], features
+    features = of_policy = tf.tanh(layer(w, "dense2", tf.tanh(layer(w, "dense1", observation))))
+    if "policy1/kernel" in w:
+        of_policy = tf.tanh(layer(w, "policy2", tf.tanh(layer(w, "policy1", observation))))
+    return layer(w, "mean", of_policy), layer(w, "value", features)[..., 0], features
 
 
 def of_actions(w, observation, features, actions, dueling):
@@ -81,18 +83,23 @@ def check(agent, trajectory, expected):
 
 
 @pytest.mark.parametrize(
-    ("delta", "c", "reduction", "dueling", "retrace"),
+    ("delta", "c", "reduction", "dueling", "retrace", "shared_torso"),
     [
-        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True]),
-        (2.0, 1.5, "mean", False, True),
-        (2.0, 1.5, "mean", True, False),
-        (2.0, 1.5, "mean", False, False),
+        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True], [True]),
+        (2.0, 1.5, "mean", False, True, True),
+        (2.0, 1.5, "mean", True, False, True),
+        (2.0, 1.5, "mean", False, False, True),
+        (2.0, 1.5, "mean", True, True, False),
+        (2.0, 1.5, "mean", False, True, False),
     ],
 )
-def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta, c, reduction, dueling, retrace):
+def test_continuous_acer_equals_autodiff_of_the_surrogate(
+    make_continuous, delta, c, reduction, dueling, retrace, shared_torso
+):
     agent = make_continuous(
         AcerContinuous,
         critic="dueling" if dueling else "separate",
+        shared_torso=shared_torso,
         gamma=0.95,
         importance_truncation=c,
         trust_region_delta=delta,
@@ -154,12 +161,14 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(make_continuous, delta
 
 
 @pytest.mark.parametrize(
-    ("delta", "weights", "reduction"), list(itertools.product([0.3, np.inf], [True, False], ["mean", "sum"]))
+    ("delta", "weights", "reduction", "shared_torso"),
+    [*itertools.product([0.3, np.inf], [True, False], ["mean", "sum"], [True]), (0.3, True, "mean", False)],
 )
-def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, weights, reduction):
+def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, weights, reduction, shared_torso):
     agent = make_continuous(
         ActorCritic,
         critic="none",
+        shared_torso=shared_torso,
         gamma=0.95,
         importance_truncation=2.0,
         trajectory_weights=weights,
