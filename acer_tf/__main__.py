@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from acer_tf.training.signals import STOPPED, Terminated, signal_of
+
 # The module of `acer_tf.commands` that runs each, and a summary. "pipeline" runs the experiments of
 # `acer_tf.reproduction.catalogue`. This table is here so that the list of commands imports none of them.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -35,10 +37,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 _REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy")  # packages of that extra
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
-
-
-class Terminated(BaseException):
-    """SIGTERM: as KeyboardInterrupt is for Ctrl-C, so that files that are half written are removed."""
 
 
 _USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -68,10 +66,9 @@ def main(argv: list[str]) -> int:
             return 128 + signal.SIGPIPE
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, Terminated) as stop:
-        number = signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
-        print(f"stopped by {number.name}", file=sys.stderr)
-        return 128 + number
+    except STOPPED as stop:
+        print(f"stopped by {signal_of(stop).name}", file=sys.stderr)
+        return 128 + signal_of(stop)
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)

@@ -32,9 +32,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all (OSError), and never through a link."""
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
-    # Text from elsewhere need not be valid Unicode.
-    partial.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
-    partial.replace(path)
+    try:
+        # Text from elsewhere need not be valid Unicode.
+        partial.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def missing_parts(policy: Path) -> list[str]:

@@ -22,14 +22,20 @@ class Loop(NamedTuple):
 
 
 _SMALL = ("--network=small", "--env=minatar/breakout", "--log_interval=3200", "--precision=float32")
-_CONTROL = ("--env=control/cheetah", "--agent=acer_continuous", "--precision=float32")
+_CONTROL = ("--env=control/cheetah", "--agent=acer_continuous", "--precision=float32", "--network=mlp")
+# Preset `paper_continuous` as all commits had it that know these flags; since then the policy has its own torso in it.
+_ONE_TORSO = (
+    *("--preset=baselines", "--unroll_length=50", "--trajectories_per_update=1", "--noon_policy_updates"),
+    *("--replay_start=0", "--replay_capacity=5000", "--learning_rate=1.4e-4", "--critic_weight=1"),
+    *("--importance_truncation=5", "--trust_region_delta=0.42", "--average_decay=0.995"),
+)
 _NATURE = ("--network=nature", "--env=atari/Pong", "--preset=baselines", "--log_interval=640", "--precision=float32")
 _BFLOAT16 = (*_NATURE[:-1], "--precision=bfloat16")
 WORKLOADS = {
     "minatar/breakout, 16 trajectories per update": Loop((*_SMALL, "--trajectories_per_update=16")),
     "minatar/breakout, 4 trajectories per update": Loop((*_SMALL, "--trajectories_per_update=4")),
     "minatar/breakout, 1 trajectory per update": Loop((*_SMALL, "--trajectories_per_update=1")),
-    "control/cheetah, preset paper_continuous": Loop((*_CONTROL, "--preset=paper_continuous", "--network=mlp"), (4,)),
+    "control/cheetah, preset paper_continuous with one torso": Loop((*_CONTROL, *_ONE_TORSO), (4,)),
     "atari/Pong, 16 trajectories per update": Loop((*_NATURE, "--trajectories_per_update=16")),
     "atari/Pong, 4 trajectories per update": Loop((*_NATURE, "--trajectories_per_update=4")),
     "atari/Pong, 1 trajectory per update": Loop((*_NATURE, "--trajectories_per_update=1")),

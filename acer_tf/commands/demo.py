@@ -7,6 +7,7 @@ An interrupted demo continues where it stopped; a finished one only evaluates an
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def main(argv: list[str]) -> int:
         require_folder(output)
     except EvidenceError as error:
         return cli.fail(2, error)
+    command = shlex.join(["python", "-m", "acer_tf", *argv])
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
     made, run_dirs = [], []
     for name, env in _RUNS.items():
@@ -51,7 +53,7 @@ def main(argv: list[str]) -> int:
         text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
         print(text)
         title = f"ACER on {env}, replay ratio 4"
-        learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command="make demo")
+        learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command=command)
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",
@@ -59,5 +61,6 @@ def main(argv: list[str]) -> int:
         ]
     made.append(f"{write_page(output)}  all of it on one page, for a browser")
     print(f"\nmade in {(time.monotonic() - began) / 60:.1f} minutes:\n  " + "\n  ".join(made))
-    print(f"evaluate again: .venv/bin/python -m acer_tf evaluate --policy={run_dirs[0]}/policy")
+    again = ["python", "-m", "acer_tf", "evaluate", f"--policy={run_dirs[0]}/policy"]
+    print(f"evaluate again: {shlex.join(again)}")
     return 0

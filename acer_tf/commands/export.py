@@ -60,7 +60,9 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, error)
     except PolicyFolderError as error:
         return cli.fail(2, f"--output={output}: {error}")
-    except (CheckpointError, OSError) as error:
+    except CheckpointError as error:
         return cli.fail(1, error)
+    except OSError as error:
+        return cli.fail(1, f"--output={output} not written: {error}")
     print(f"policy of step {steps:,} in {output}")
     return 0

@@ -21,10 +21,11 @@ import numpy as np
 
 from acer_tf.commands import cli
 from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, Result, read_results, run, write_results
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report
 from acer_tf.reproduction.report.output import write_report
+from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.training.records import read_record, run_document, write_json
 
@@ -52,32 +53,38 @@ def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, "\n\n".join([(__doc__ or "").rstrip(), *_TEXT]) + "\n")
     output = Path(FLAGS.output)
     try:
-        sizes = _sizes(FLAGS.sizes)
+        settings = {"sizes": _sizes(FLAGS.sizes), "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
         own_evidence(output, "figure_cliffwalk")
-        if FLAGS.report_only:
-            _show(read_results(output / "results.csv"), output)
-            return 0
-        settings = {"sizes": sizes, "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
-        document, results = _begun(output, settings)
+        require_page(output.parent)
+        document, results = _recorded(output) if FLAGS.report_only else _begun(output, settings)
+        require_folder(output)
     except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
         return cli.fail(2, error)
     try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        return cli.fail(2, f"--output={output} cannot be made: {error}")
-
-    document = document or run_document(settings, {"seconds": 0})
-    began = time.monotonic() - document["seconds"]
-    points = itertools.product(sizes, REPRESENTATIONS, REPLAYS)
-    try:
-        for states, representation, replay in itertools.islice(points, len(results) // FLAGS.runs, None):
-            results += _runs(representation, replay, states)
-            write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
-            write_results(results, output / "results.csv")
+        if not FLAGS.report_only:
+            _run_rest(document, settings, results, output)
+        _show(results, output)
     except KeyboardInterrupt:
         return cli.fail(130, "stopped; the same command continues")
-    _show(results, output)
+    except (EvidenceError, OSError) as error:
+        return cli.fail(1, error)
     return 0
+
+
+def _run_rest(document: dict[str, Any] | None, settings: dict[str, Any], results: list[Result], output: Path) -> None:
+    """Adds to `results` the points that they lack, and writes them after each."""
+    document = document or run_document(settings, {"seconds": 0})
+    began = time.monotonic() - document["seconds"]
+    points = itertools.product(settings["sizes"], REPRESENTATIONS, REPLAYS)
+    for states, representation, replay in itertools.islice(points, len(results) // FLAGS.runs, None):
+        results += _runs(representation, replay, states)
+        write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
+        write_results(results, output / "results.csv")
+
+
+def _recorded(output: Path) -> tuple[dict[str, Any] | None, list[Result]]:
+    results = read_results(output / "results.csv")
+    return read_record(output).document, results
 
 
 def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
@@ -90,8 +97,6 @@ def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
     known, results = read_record(output), read_results(table) if table.exists() else []
     if known.settings != settings:
         raise ValueError(f"--output={output} holds results of other settings, {known.settings}: choose another")
-    if len(results) == len(settings["sizes"]) * len(REPRESENTATIONS) * len(REPLAYS) * settings["runs"]:
-        raise ValueError(f"--output={output} holds these results already: choose another, or --report_only")
     return known.document, results
 
 
@@ -99,7 +104,7 @@ def _show(results: Sequence[Result], output: Path) -> None:
     command = shlex.join(read_record(output).document["command"])
     made = report(results)
     write_report(Evidence("figure_cliffwalk", _TITLE, _TEXT, command), made, output)
-    print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}")
+    print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}; page: {write_page(output.parent)}")
 
 
 def _runs(representation: str, replay: str, states: int) -> list[Result]:

@@ -5,7 +5,6 @@ python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from acer_tf.settings_record import completed
 from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
 from acer_tf.training.run_folder import REPAIRS, RunFolderError, record_in, require_same_run
+from acer_tf.training.signals import STOPPED, signal_of
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -130,9 +130,10 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         return cli.fail(1, error)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")
-    except KeyboardInterrupt:  # before the first step, or the second signal
-        print("stopped by SIGINT; the same command continues from the last checkpoint", file=sys.stderr)
-        return 128 + signal.SIGINT
+    except STOPPED as stop:  # before the first step, or the second signal
+        line = f"stopped by {signal_of(stop).name}; the same command continues from the last checkpoint"
+        print(line, file=sys.stderr)
+        return 128 + signal_of(stop)
     except Interrupted as interrupted:
         print(f"stopped by {interrupted}; the same command continues from here", file=sys.stderr)
         return 128 + interrupted.signal_number

@@ -183,15 +183,15 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
     places = {cell.place for cell in asked}
     known = [cell for cell in known if cell.steps or cell.place not in places]
     started = {(cell.method, cell.env): cell for cell in known if cell.steps}
-    names = {cell.place: cell.name for cell in known}
+    there = {cell.place: cell for cell in known}
     for cell in asked:
-        problem = ""
-        if names.get(cell.place, cell.name) != cell.name:
-            problem = f"the same run under other settings: {names[cell.place]}"
-        elif other := started.get((cell.method, cell.env)):
+        problem, same = "", there.get(cell.place, cell)
+        if other := same if same.name != cell.name else started.get((cell.method, cell.env)):
             compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
-            problem = (differences(old, new) or [""])[0]
+            problem = "; ".join(differences(old, new))
+        if same.name != cell.name and not problem:
+            problem = f"the same run under other settings: {same.name}"
         if problem:
             raise EvidenceError(
                 f"--output={folder} holds runs of '{cell.method}' in {cell.env} with other settings ({problem}): "

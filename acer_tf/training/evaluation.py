@@ -7,7 +7,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -240,11 +240,20 @@ class _Video:
     def add(self, picture: np.ndarray) -> None:
         """Appends [height, width, 3] uint8; odd sides, which the pixel format does not allow, are padded by one."""
         height, width = picture.shape[:2]
-        self._writer.append_data(np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
+        with self._writing():
+            self._writer.append_data(np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
 
     def finish(self) -> None:
-        self._writer.close()
-        self._partial.replace(self._path)
+        with self._writing():
+            self._writer.close()
+            self._partial.replace(self._path)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # imageio's message is FFmpeg's whole output
+            raise OSError(f"--video={self._path} not written: FFmpeg ended, as it does on a full disk") from error
 
 
 def _video_fps(env_id: str, env: VectorEnvironment) -> float:

@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,9 @@ class FormatError(ValueError):
 
 
 def require_convertible(output: Path, to: str) -> None:
-    """Raises FormatError if `output` exists or a package for the format `to` is missing. It takes no time."""
+    """Makes the folder of `output`. Raises FormatError if a file cannot be made there, or `output` exists, or a package
+    for the format `to` is missing. It takes no time.
+    """
     if os.path.lexists(output):
         raise FormatError(f"--output={output} exists: not replaced; move it away, or choose another name")
     try:
@@ -41,6 +44,12 @@ def require_convertible(output: Path, to: str) -> None:
         raise FormatError(
             f"--format={to} needs {package}, which is not installed ({error}): pip install 'acer_tf[formats]'"
         ) from error
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output.parent):
+            pass
+    except OSError as error:
+        raise FormatError(f"--output={output} cannot be written: {error.strerror}") from error
 
 
 def convert(policy: Policy, output: Path, to: str) -> None:
@@ -56,7 +65,6 @@ def convert(policy: Policy, output: Path, to: str) -> None:
     except Exception as error:  # TensorFlow, tf2onnx and onnx raise many types
         reason = str(error).strip().partition("\n")[0]
         raise FormatError(f"this policy cannot be converted to {to}: {reason or type(error).__name__}") from error
-    output.parent.mkdir(parents=True, exist_ok=True)
     write_whole(output, content)
 
 

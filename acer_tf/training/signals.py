@@ -8,6 +8,18 @@ from types import FrameType
 from typing import Any
 
 
+class Terminated(BaseException):
+    """SIGTERM: as KeyboardInterrupt is for Ctrl-C, so that files that are half written are removed."""
+
+
+STOPPED = (KeyboardInterrupt, Terminated)
+
+
+def signal_of(stop: BaseException) -> signal.Signals:
+    """The signal that raised one of `STOPPED`."""
+    return signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
+
+
 class StopRequest:
     """A context in which the first SIGINT or SIGTERM only sets `signal_number`; a second one acts as usual.
 

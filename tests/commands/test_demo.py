@@ -1,5 +1,6 @@
 from acer_tf.commands import demo
 from acer_tf.policy import load_policy
+from acer_tf.reproduction.evidence import read_evidence
 
 
 def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
@@ -14,6 +15,7 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     assert str(tmp_path / "index.html") in said
     assert page.count("1 of 1 cells finished") == 2
     assert 'href="pong/runs/acer-seed0/policy' in page
+    assert read_evidence(tmp_path / "pong").command == f"python -m acer_tf demo {' '.join(arguments)}"
     # Started again, it keeps the runs.
     progress = tmp_path / "pong/runs/acer-seed0/progress.csv"
     records = progress.read_bytes()

@@ -1,5 +1,8 @@
 import csv
+import errno
 import json
+import os
+import tempfile
 
 import pytest
 
@@ -51,8 +54,32 @@ def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, 
     assert figure_cliffwalk.main([*arguments, f"--output={output}"]) == 0
     assert len(done) == 2 * 2 * 6 + 1 and done[3] == done[4]
     assert (output / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
-    assert figure_cliffwalk.main([*arguments, f"--output={output}"]) == 2
-    assert "holds these results already" in capsys.readouterr().err
+    # Killed after the last point, before the report.
+    (output / "table.md").unlink()
+    (tmp_path / "index.html").unlink()
+    assert figure_cliffwalk.main([*arguments, f"--output={output}"]) == 0
+    assert len(done) == 2 * 2 * 6 + 1
+    assert (output / "table.md").read_text() == (whole / "table.md").read_text()
+    assert (tmp_path / "index.html").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_point(tmp_path, capsys, monkeypatch):
+    def refuse(**_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(figure_cliffwalk, "_runs", lambda *_: pytest.fail("it began"))
+    assert figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'out'}"]) == 2
+    assert f"--output={tmp_path / 'out'} is not writable (Read-only file system)" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_one_line(tmp_path, capsys, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "results.csv")
+
+    monkeypatch.setattr(figure_cliffwalk, "write_results", refuse)
+    assert figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", "--runs=1", f"--output={tmp_path / 'out'}"]) == 1
+    assert capsys.readouterr().err == "error: [Errno 28] No space left on device: 'results.csv'\n"
 
 
 def test_the_evidence_of_another_experiment_is_left_alone(tmp_path, capsys):

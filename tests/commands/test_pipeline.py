@@ -339,6 +339,9 @@ def test_the_same_run_under_two_names_is_refused(script, tmp_path, capsys):
     assert script("figure1_minatar", *part) == 0
     assert script("figure1_minatar", *part, "--setting=precision=float32") == 2
     assert "the same run under other settings" in capsys.readouterr().err
+    assert script("figure1_minatar", *part, "--total_steps=3_000") == 2
+    known = "with other settings (log_interval: 40 there, 60 here; total_steps: 2000 there, 3000 here)"
+    assert known in capsys.readouterr().err
 
 
 def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_path):

@@ -340,6 +340,23 @@ def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(
         assert len(pictures(video)[0]) == 2
 
 
+def test_a_video_that_ffmpeg_cannot_finish_is_one_line(
+    scripted: list[ScriptedEnvironment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        def append_data(self, _: np.ndarray) -> None:
+            raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y\n\nFFMPEG STDERR OUTPUT:\n")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("imageio.v2.get_writer", lambda *_, **__: Full())
+    video = tmp_path / "film.mp4"
+    with pytest.raises(OSError, match=f"^--video={video} not written: FFmpeg ended.*$"):
+        run(FakePolicy("Any-v0"), episodes=1, num_envs=1, video=video)
+    assert not list(tmp_path.iterdir())
+
+
 # What cannot be evaluated
 
 

@@ -22,7 +22,7 @@ from acer_tf.policy import Policy, load_policy
 from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.training import formats
 from acer_tf.training.export import export_policy
-from acer_tf.training.formats import FORMATS, FormatError, convert
+from acer_tf.training.formats import FORMATS, FormatError, convert, require_convertible
 from acer_tf.types import EnvironmentSpec
 from tests.test_networks import SPECS, frames_of
 from tests.training.test_export import make_metadata
@@ -215,6 +215,13 @@ def test_an_existing_output_is_not_replaced(policy: Policy, name: str, tmp_path:
             convert(policy, taken, name)
     assert (tmp_path / "thesis").read_text() == "years of work"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_place_that_cannot_be_written_is_refused_before_the_conversion(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FormatError, match=f"--output={tmp_path}/file/policy cannot be written: "):
+        require_convertible(tmp_path / "file/policy", name)
 
 
 @pytest.mark.parametrize("package", ["onnx", "tf2onnx"])

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.device import Device
 from acer_tf.training.run import Interrupted, export_run, train
 from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError
+from acer_tf.training.signals import Terminated
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
 from tests.training.test_run_folder import HOLDER
 
@@ -554,17 +556,19 @@ def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done
     assert "already finished" in capsys.readouterr().out
 
 
-def test_ctrl_c_while_restoring_ends_without_a_traceback(stopped, monkeypatch, capsys):
+@pytest.mark.parametrize(("stop", "number"), [(KeyboardInterrupt, signal.SIGINT), (Terminated, signal.SIGTERM)])
+def test_a_signal_while_restoring_ends_without_a_traceback(stopped, monkeypatch, capsys, stop, number):
     run_dir, *_ = stopped
 
     def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
+        raise stop
 
     before = tree(run_dir / "checkpoints")
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "restore", interrupted)
-        assert script(small_settings(), run_dir) == 130
-    assert capsys.readouterr().err == "stopped by SIGINT; the same command continues from the last checkpoint\n"
+        assert script(small_settings(), run_dir) == 128 + number
+    said = f"stopped by {number.name}; the same command continues from the last checkpoint\n"
+    assert capsys.readouterr().err == said
     assert tree(run_dir / "checkpoints") == before
     assert script(small_settings(), run_dir) == 0
 
