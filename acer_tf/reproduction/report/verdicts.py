@@ -177,6 +177,13 @@ CLAIMS = (
         "ACER, Figure 3", "TIS and A3C are better with the trust region", "figure3_continuous", findings.trust_control
     ),
     Claim("ACER, Figure 3, its protocol", _ORDER, "figure3_best", findings.order_of_draws, _best_draws),
+    Claim(
+        "ACER, Figure 3, its protocol, policy and critic on one torso",
+        "the same",
+        "figure3_best_shared_torso",
+        findings.order_of_draws,
+        _best_draws,
+    ),
     Claim("ACER, Figure 4", "without one of its parts ACER is worse", "figure4_ablation", findings.every_part),
     Claim("ACER, Figures 5 and 6", _SETTINGS, "figure5_sensitivity", findings.settings_matter),
     Claim("OpenAI baselines, Pong", _CURVE, "atari_pong", findings.published_curve, _longest_run),
