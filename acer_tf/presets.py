@@ -81,7 +81,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 5e-4,
     },
     # Learning rate and δ are among the good ones of the paper's Figures 5 and 6. Through a shared torso the critic's
-    # gradient would move the policy, which the trust region does not bound: its means left the actions' bounds.
+    # gradient would move the policy, which the trust region does not bound: more means left the actions' bounds.
     "paper_continuous": {
         **_CONTINUOUS,
         "unroll_length": 50,
