@@ -55,6 +55,11 @@ class EnvironmentSpec:
         fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in document.items()}
         return cls(**fields)
 
+    def differences(self, here: EnvironmentSpec) -> list[str]:
+        """A line "name: VALUE there, VALUE here" for each attribute of which `here` has another value."""
+        pairs = ((each.name, getattr(self, each.name), getattr(here, each.name)) for each in dataclasses.fields(self))
+        return [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
+
     @property
     def action_size(self) -> int:
         """d, the length of a continuous action; 0 if actions are discrete."""

@@ -194,9 +194,9 @@ def plan(
         f"steps/s and hours left of a method are for one process of {each}: {_hours(sum(seconds))} hours in total; "
         "without checkpoints (about 2 %) and failures",
         *rates,
-        f"disk: at most about {_gigabytes(peak)} more while cells run, of which {_gigabytes(max(0, kept))} stay; "
-        f"{_gigabytes(free)} are free at {place}",
-        f"memory: up to {_gigabytes(memory)}; {_gigabytes(available)} are available",
+        f"disk: at most about {build.in_bytes(peak)} more while cells run, of which "
+        f"{build.in_bytes(max(0, kept))} stay; {build.in_bytes(free)} are free at {place}",
+        f"memory: up to {build.in_bytes(memory)}; {build.in_bytes(available)} are available",
         *(f"warning: {text}" for text, holds in warnings.items() if holds),
     ]
 
@@ -283,10 +283,6 @@ def _counted(count: int, noun: str) -> str:
 def _hours(seconds: float) -> str:
     hours = seconds / 3600.0
     return f"{hours:,.1f}" if hours >= 10 or hours == 0 else f"{hours:.2g}"
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e9:.2g} GB"
 
 
 def _measure_here() -> None:

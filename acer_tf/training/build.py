@@ -160,7 +160,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
             raise
         needed = replay_bytes(settings, spec, replay_rows(settings, spec))
         raise SettingsError(
-            f"--replay_file={file}: {error.strerror}; must name a new file where {needed / 1e9:.1f} GB are free"
+            f"--replay_file={file}: {error.strerror}; must name a new file where {in_bytes(needed)} are free"
         ) from error
 
 
@@ -244,6 +244,12 @@ def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) ->
         + (f"at most --replay_capacity={fits} fits" if fits >= _least_rows(settings, spec) else "no capacity fits")
         + ", or keep it on disk with --replay_file"
     )
+
+
+def in_bytes(size: int) -> str:
+    """A size as text: "1.2 GB", "3.5 kB"."""
+    unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if abs(size) >= 0.1 * u or n == "kB")
+    return f"{size / unit:,.1f} {name}"
 
 
 def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

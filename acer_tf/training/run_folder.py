@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import socket
@@ -105,8 +104,7 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
             "give those flags the values there to continue it, or choose another folder"
         )
     if record.environment not in (None, spec):  # None in old records
-        there, here = dataclasses.asdict(record.environment), dataclasses.asdict(spec)
-        lines = [f"{name}: {there[name]} there, {here[name]} here" for name in there if there[name] != here[name]]
+        lines = record.environment.differences(spec)
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run in another version of {settings.env}:\n  " + "\n  ".join(lines) + "\n"
             "bring that version back to continue it, or choose another folder"

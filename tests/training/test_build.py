@@ -312,9 +312,9 @@ def test_a_replay_larger_than_memory_lives_in_a_new_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "capacity", "reason"),
     [
-        ("taken", 100, "File exists; must name a new file where 0.0 GB are free"),
+        ("taken", 100, "File exists; must name a new file where 3.8 kB are free"),
         ("no/folder", 100, "No such file or directory"),
-        ("replay", 10**15, "must name a new file where [0-9.]+ GB are free"),
+        ("replay", 10**15, "must name a new file where [0-9.,]+ GB are free"),
     ],
 )
 def test_a_file_that_cannot_hold_the_replay_is_refused_by_its_flag(tmp_path, name, capacity, reason):
