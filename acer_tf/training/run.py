@@ -316,7 +316,8 @@ class _Run:
     def _row(self) -> Row:
         collector, (steps, seconds) = self._loop.collector, self._logged
         self._logged = (self.steps, self._seconds())
-        diagnostics = self._loop.take_diagnostics()
+        # As many digits as float32 has: with Python's 17 a record would be twice as large.
+        diagnostics = {name: float(f"{value:.7g}") for name, value in self._loop.take_diagnostics().items()}
         new_returns = collector.take_returns()
         return {
             "steps": self.steps,
