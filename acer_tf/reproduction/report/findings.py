@@ -138,6 +138,7 @@ def order_of_draws(outcome: Outcome) -> Finding:
         ours.append(f"{env.rpartition('/')[2]} at {steps / 1e6:.1f}M steps: {shown}")
         theirs.append(_list([score for score, *_ in known]))
     holds = True if min(gaps) > 0 else False if min(gaps) < -2 else None
+    ours.append(f"{sum(gap > 0 for gap in gaps)} of {len(gaps)} pairs in the paper's order")
     return Finding(holds, "; ".join(ours), "; ".join(theirs))
 
 

@@ -287,15 +287,17 @@ ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
+    ("change", "word", "pairs"),
     [
-        ({}, "partly"),
-        ({"trust_tis": 5.05}, "undecided"),  # above ACER by less than the error
-        ({"trust_tis": 50.0}, "contradicted"),
-        ({"a3c": None}, "undecided"),  # not run
+        ({}, "partly", 10),
+        ({"trust_tis": 5.05}, "undecided", 9),  # above ACER by less than the error
+        ({"trust_tis": 50.0}, "contradicted", 9),
+        ({"a3c": None}, "undecided", None),  # not run
     ],
 )
-def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
+def test_the_order_of_the_best_draws(
+    tmp_path: Path, change: dict[str, float | None], word: str, pairs: int | None
+) -> None:
     experiment = EXPERIMENTS["figure3_continuous"]
     methods = figure3_draws(30)
     base = {name: 5.0 - place for place, name in enumerate(ORDER)} | change
@@ -314,8 +316,10 @@ def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | N
     write_evidence(folder, Evidence(experiment.name, experiment.title, (), "command", made.cells))
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["verdict"] == word
+    assert found["ours"].partition("; ")[2] == (f"{pairs} of 10 pairs in the paper's order" if pairs else "")
     if not change:
-        assert found["ours"] == "reacher3 at 1.8M steps: ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1"
+        means = "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1"
+        assert found["ours"].partition("; ")[0] == f"reacher3 at 1.8M steps: {means}"
         assert found["what was run"] == "35 of 150 runs, 9.5 % to 20 % of their steps: the best of 30 draws"
         assert found["the paper's"] == "312.50, 255.52, 85.90, 55.18, 45.33"
 
