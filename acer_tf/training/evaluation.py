@@ -130,8 +130,8 @@ def evaluate(
         world = envs.make(env_id, num_envs, (seed, 0, 1), render=video is not None, **options)
         stack.callback(world.close)
         if world.spec != policy.spec:
-            lines = policy.spec.differences(world.spec)
-            raise PolicyError(f"the policy does not fit the installed {env_id}:\n  " + "\n  ".join(lines))
+            differ = "; ".join(policy.spec.differences(world.spec))
+            raise PolicyError(f"the policy does not fit the installed {env_id}: {differ}")
         if recorder is not None:
             recorder.start(_video_fps(env_id, world))
         taken, began = 0, time.monotonic()
