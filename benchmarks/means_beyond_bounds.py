@@ -25,7 +25,7 @@ from acer_tf.settings_record import completed
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "pattern of the runs' folders; may be repeated", flag_values=FLAGS)
 flags.DEFINE_integer("episodes", 16, "of each policy, side by side", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string("output", None, "the CSV file to write", flag_values=FLAGS)
+flags.DEFINE_string("output", None, "the new CSV file", flag_values=FLAGS)
 
 _SETTINGS = ("env", "agent", "seed", "total_steps", "shared_torso", "learning_rate", "trust_region_delta")
 
@@ -34,6 +34,8 @@ def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     if not FLAGS.runs or not FLAGS.output:
         return cli.fail(2, "--runs and --output must be given")
+    if (output := Path(FLAGS.output)).exists() or not output.parent.is_dir():
+        return cli.fail(2, f"--output={output}: must name a new file in a folder that exists")
     folders = [
         path for pattern in FLAGS.runs for path in map(Path, sorted(glob.glob(pattern))) if (path / "policy").is_dir()
     ]
@@ -54,7 +56,7 @@ def main(argv: list[str]) -> int:
             f"{number} of {len(folders)}: {folder.parent.name}: return {mean_return:.1f}, {share:.1%} beyond",
             flush=True,
         )
-    pd.DataFrame(rows).round({"mean_return": 2, "beyond_bounds": 4}).to_csv(FLAGS.output, index=False)
+    pd.DataFrame(rows).round({"mean_return": 2, "beyond_bounds": 4}).to_csv(output, index=False)
     return 0
 
 

@@ -248,7 +248,7 @@ def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) ->
 
 def in_bytes(size: int) -> str:
     """A size as text: "1.2 GB", "3.5 kB"."""
-    unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if abs(size) >= 0.1 * u or n == "kB")
+    unit, name = (1e9, "GB") if size >= 1e8 else (1e6, "MB") if size >= 1e5 else (1e3, "kB")
     return f"{size / unit:,.1f} {name}"
 
 

@@ -316,7 +316,7 @@ class _Run:
     def _row(self) -> Row:
         collector, (steps, seconds) = self._loop.collector, self._logged
         self._logged = (self.steps, self._seconds())
-        # As many digits as float32 has: with Python's 17 a record would be twice as large.
+        # As many digits as float32 has: with Python's 17 a row would be half as long again.
         diagnostics = {name: float(f"{value:.7g}") for name, value in self._loop.take_diagnostics().items()}
         new_returns = collector.take_returns()
         return {

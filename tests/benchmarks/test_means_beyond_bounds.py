@@ -1,4 +1,5 @@
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +31,16 @@ def test_each_policy_of_the_runs_gets_a_line(tmp_path, capsys):
     flags = [f"--runs={tmp_path}/cells/*/run", "--episodes=2", f"--output={tmp_path / 'means.csv'}"]
     assert means_beyond_bounds.main(["means_beyond_bounds", *flags]) == 0
     (row,) = csv.DictReader((tmp_path / "means.csv").open())
-    assert row["env"] == "control/reacher3" and 0 <= float(row["beyond_bounds"]) <= 1
+    origin = json.loads((policy / "metadata.json").read_text())["settings"]
+    assert all(row[name] == str(origin[name]) for name in ("env", "seed", "learning_rate", "trust_region_delta"))
+    assert 0 < float(row["beyond_bounds"]) < 0.5 and float(row["mean_return"]) > 0
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         ([], "--runs and --output must be given"),
+        (["--runs=nowhere/*", "--output=no/folder.csv"], "--output=no/folder.csv: must name a new file in a folder"),
         (["--runs=nowhere/*", "--output=means.csv"], "--runs=nowhere/*: none of these is a finished run's folder"),
     ],
 )
