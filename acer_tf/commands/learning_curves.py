@@ -1,10 +1,11 @@
-r"""Compares the learning curves of runs in one environment with each other, and with published ones.
+r"""Compares the learning curves of runs with each other, and with published ones.
 
 python -m acer_tf curves --output=my_results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 
-Writes table.csv, table.md, figure.png, figure.svg and experiment.json, copies each run's progress.csv and run.json
-next to them, and writes the page of all results: index.html in the folder that --page names.
+Runs in several environments get a panel each. Writes table.csv, table.md, figure.png, figure.svg and experiment.json,
+with --hours also hours.png and hours.svg, copies each run's progress.csv and run.json next to them, and writes the page
+of all results: index.html in the folder that --page names.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from acer_tf.commands import cli
-from acer_tf.reproduction.aggregation import equally_long, final_return
-from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
+from acer_tf.reproduction.aggregation import equally_long, final_return, hours_per_run
+from acer_tf.reproduction.curves import CurveError, RunCurve, read_run, return_at
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
@@ -32,10 +33,11 @@ from acer_tf.settings_record import differences
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the seeds of one setting")
+flag.multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the runs of one setting, its seeds in each environment")
 flag.path("output", None, "folder for the table, the figure and copies of the records")
 flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1)
-flag.string("title", "", "title of the figure; by default the environment")
+flag.boolean("hours", False, "also draw the curves against hours: for runs on one machine")
+flag.string("title", "", "title of the figure; by default the environments")
 flag.multi_string("text", [], "a paragraph of what it shows; may be repeated")
 flag.path("page", RESULTS, "folder of the page, written if --output lies in it")
 
@@ -53,7 +55,8 @@ def main(argv: list[str]) -> int:
         own_evidence(output, "learning_curves")
         if on_page:
             require_page(page)
-        made = show(folders, output, title=FLAGS.title, text=FLAGS.text, command=command, at_steps=FLAGS.at_steps)
+        chosen = {"at_steps": FLAGS.at_steps, "hours": FLAGS.hours}
+        made = show(folders, output, title=FLAGS.title, text=FLAGS.text, command=command, **chosen)
         print(markdown(made))
         print(f"table, figure and records in {output}")
         if on_page:
@@ -73,45 +76,53 @@ def show(
     text: Sequence[str],
     command: str,
     at_steps: Sequence[int] = (),
+    hours: bool = False,
 ) -> Table:
-    """Makes the evidence of runs in one environment.
+    """Makes the evidence of runs.
 
     Args:
         folders: of the runs, by label; those already in `output`, the evidence's folder, are not copied.
-        title: by default the environment.
+        title: by default the environments.
         text: paragraphs.
         command: that makes it.
         at_steps: at which the mean of the last 100 episodes is tabulated too.
+        hours: draw the curves against hours too.
 
     Raises:
         CurveError, EvidenceError: a run or record cannot be read or kept; nothing has changed.
         OSError: writing failed (disk full).
     """
-    groups = {label: [read_run(folder) for folder in paths] for label, paths in folders.items()}
-    env = environment_of(groups)
-    runs = [
-        (label, folder, run_folder(output, label, run.seed))
-        for label, paths in folders.items()
-        for folder, run in zip(paths, groups[label], strict=True)
-    ]
+    read = [(label, folder, read_run(folder)) for label, paths in folders.items() for folder in paths]
+    by_env: dict[str, dict[str, list[RunCurve]]] = {}
+    for label, _, run in read:
+        by_env.setdefault(run.env, {}).setdefault(label, []).append(run)
+    runs = []
+    for label, folder, run in read:
+        of = label if len(by_env) == 1 else f"{label} {run.env}"
+        runs.append((label, folder, run_folder(output, of, run.seed)))
     places = collections.Counter(kept for _, _, kept in runs)
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
     for label, folder, kept in runs:
         _require_same_run(kept, folder, label)
     require_folder(output)
-    title = title or env
+    title = title or ", ".join(by_env)
     cells = []
     for label, folder, kept in runs:
         if kept.resolve() != folder.resolve():
             copy_records(folder, kept)
         cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
-    published = published_curves(env)
-    made = _table(groups, published, at_steps)
-    figure = learning_curves({env: groups}, published_curves, titles={env: title})
-    caption = "Means over seeds with standard errors, each run thin" + ("; dashed: published." if published else ".")
+    published = {env: published_curves(env) for env in by_env}
+    made = _table(by_env, published, at_steps)
+    titles = {env: title if len(by_env) == 1 else env for env in by_env}
+    caption = "Means over seeds with standard errors, each run thin"
+    steps = learning_curves(by_env, published.__getitem__, titles=titles)
+    drawings = {"figure": Drawing(caption + ("; dashed: published." if any(published.values()) else "."), steps)}
+    if hours:
+        figure = learning_curves(by_env, lambda env: (), titles=titles, axis="seconds")
+        drawings["hours"] = Drawing(f"{caption}, against hours of the machine that ran them.", figure)
     evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
-    write_report(evidence, Report({"table": made}, {"figure": Drawing(caption, figure)}), output)
+    write_report(evidence, Report({"table": made}, drawings), output)
     return made
 
 
@@ -122,27 +133,35 @@ def run_folder(output: Path, label: str, seed: int) -> Path:
 
 
 def _table(
-    groups: Mapping[str, Sequence[RunCurve]], published: Sequence[PublishedCurve], at_steps: Sequence[int]
+    by_env: Mapping[str, Mapping[str, Sequence[RunCurve]]],
+    published: Mapping[str, Sequence[PublishedCurve]],
+    at_steps: Sequence[int],
 ) -> Table:
     """Rows of runs, of means and interquartile means of equally long ones, and of published curves at `at_steps`."""
-    head = ["setting", "seed", "steps", *(f"return at {step:,}" for step in at_steps), "return, last 10 % of training"]
+    head = ["environment", "setting", "seed", "steps", "hours", *(f"return at {step:,}" for step in at_steps)]
+    head.append("return, last 10 % of training")
     rows: list[list[str]] = []
-    for label, runs in groups.items():
-        for run in runs:
-            rows.append([label, str(run.seed), f"{run.steps[-1]:,.0f}", *map(number, _returns(run, at_steps))])
-        if len(runs) > 1:
-            values = np.array([_returns(run, at_steps) for run in equally_long(runs)])
-            means = (mean_with_error(*mean_and_error(column)) for column in values.T)
-            steps = f"{min(run.steps[-1] for run in runs):,.0f}"
-            rows.append([label, f"{len(runs)} seeds, mean", steps, *means])
-            if np.isfinite(values).all():
-                middles = (str(interquartile_mean(column)) for column in values.T)
-                rows.append([label, f"{len(runs)} seeds, IQM", steps, *middles])
-    for curve in published:
-        values = np.array([curve.at(step) for step in at_steps])
-        if np.isfinite(values).any():
-            rows.append([curve.label, "published", f"{curve.steps[-1]:,.0f}", *map(number, values), ""])
-    return Table("Mean raw return of training episodes; at a step, of the 100 before it.", head, rows)
+    for env, groups in by_env.items():
+        for label, runs in groups.items():
+            for run in runs:
+                row = [env, label, str(run.seed), f"{run.steps[-1]:,.0f}", number(run.seconds[-1] / 3600)]
+                rows.append([*row, *map(number, _returns(run, at_steps))])
+            if len(runs) > 1:
+                same = equally_long(runs)
+                values = np.array([_returns(run, at_steps) for run in same])
+                means = (mean_with_error(*mean_and_error(column)) for column in values.T)
+                length = f"{min(run.steps[-1] for run in runs):,.0f}", number(hours_per_run({env: same}))
+                rows.append([env, label, f"{len(runs)} seeds, mean", *length, *means])
+                if np.isfinite(values).all():
+                    middles = (str(interquartile_mean(column)) for column in values.T)
+                    rows.append([env, label, f"{len(runs)} seeds, IQM", *length, *middles])
+        for curve in published[env]:
+            values = np.array([curve.at(step) for step in at_steps])
+            if np.isfinite(values).any():
+                row = [env, curve.label, "published", f"{curve.steps[-1]:,.0f}", ""]
+                rows.append([*row, *map(number, values), ""])
+    caption = "Mean raw return of training episodes; at a step, of the 100 before it. Hours are those of its machine."
+    return Table(caption, head, rows)
 
 
 def _returns(run: RunCurve, at_steps: Sequence[int]) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,11 +68,3 @@ def return_at(run: RunCurve, steps: float) -> float:
     """Mean return of the last 100 episodes at the first log row at or after `steps`; NaN if there is no such row."""
     reached = np.flatnonzero(run.steps >= steps)
     return float(run.mean_return[reached[0]]) if len(reached) else float("nan")
-
-
-def environment_of(groups: Mapping[str, Sequence[RunCurve]]) -> str:
-    """The environment of all runs; raises CurveError if they are of several."""
-    environments = {run.env for runs in groups.values() for run in runs}
-    if len(environments) != 1:
-        raise CurveError(f"one figure shows one environment, not {sorted(environments)}")
-    return environments.pop()

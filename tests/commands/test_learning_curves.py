@@ -4,14 +4,14 @@ import json
 import pytest
 
 from acer_tf.commands import learning_curves
-from acer_tf.reproduction.evidence import Evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 
 
-def write_run(folder, seed, last):
+def write_run(folder, seed, last, env="CartPole-v1"):
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"settings": {"env": "CartPole-v1", "seed": seed, "total_steps": 200}}))
+    (folder / "run.json").write_text(json.dumps({"settings": {"env": env, "seed": seed, "total_steps": 200}}))
     (folder / "progress.csv").write_text(
-        f"steps,seconds,games,mean_return,interval_return\n100,1,4,1.0,1.0\n200,2,8,{last},{last}\n"
+        f"steps,seconds,games,mean_return,interval_return\n100,1800,4,1.0,1.0\n200,3600,8,{last},{last}\n"
     )
     return folder
 
@@ -23,14 +23,14 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
     assert learning_curves.main(["learning_curves", *arguments]) == 0
     rows = list(csv.reader((output / "table.csv").open()))
     assert rows == [
-        ["setting", "seed", "steps", "return at 100", "return, last 10 % of training"],
-        ["ratio 4", "0", "200", "1.00", "3.00"],
-        ["ratio 4", "1", "200", "1.00", "5.00"],
-        ["ratio 4", "2 seeds, mean", "200", "1.00 ± 0.00", "4.00 ± 1.00"],
-        ["ratio 4", "2 seeds, IQM", "200", "1.00 [1.00, 1.00]", "4.00 [3.00, 5.00]"],
-        ["ratio 0", "0", "200", "1.00", "2.00"],
+        ["environment", "setting", "seed", "steps", "hours", "return at 100", "return, last 10 % of training"],
+        ["CartPole-v1", "ratio 4", "0", "200", "1.00", "1.00", "3.00"],
+        ["CartPole-v1", "ratio 4", "1", "200", "1.00", "1.00", "5.00"],
+        ["CartPole-v1", "ratio 4", "2 seeds, mean", "200", "1.00", "1.00 ± 0.00", "4.00 ± 1.00"],
+        ["CartPole-v1", "ratio 4", "2 seeds, IQM", "200", "1.00", "1.00 [1.00, 1.00]", "4.00 [3.00, 5.00]"],
+        ["CartPole-v1", "ratio 0", "0", "200", "1.00", "1.00", "2.00"],
     ]
-    assert "| ratio 4 | 2 seeds, mean |" in (output / "table.md").read_text()
+    assert "| CartPole-v1 | ratio 4 | 2 seeds, mean |" in (output / "table.md").read_text()
     assert (output / "figure.png").exists() and (output / "figure.svg").exists()
     kept = output / "runs" / "ratio_4-seed1"
     assert (kept / "progress.csv").read_text() == (b / "progress.csv").read_text()
@@ -39,11 +39,33 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
 
 def test_means_are_of_equally_long_runs(tmp_path):
     a, b = (write_run(tmp_path / name, seed, 3) for seed, name in enumerate("ab"))
-    (b / "progress.csv").write_text((b / "progress.csv").read_text() + "300,3,12,9,9\n")
+    (b / "progress.csv").write_text((b / "progress.csv").read_text() + "300,5400,12,9,9\n")
     output = tmp_path / "out"
     assert learning_curves.main(["learning_curves", f"--runs=ours={a},{b}", f"--output={output}"]) == 0
-    rows = [[row[1], row[2], row[-1]] for row in csv.reader((output / "table.csv").open())][1:]
-    assert rows[:3] == [["0", "200", "3.00"], ["1", "300", "9.00"], ["2 seeds, mean", "200", "3.00 ± 0.00"]]
+    rows = [[*row[2:5], row[-1]] for row in csv.reader((output / "table.csv").open())][1:]
+    assert rows[:3] == [
+        ["0", "200", "1.00", "3.00"],
+        ["1", "300", "1.50", "9.00"],
+        ["2 seeds, mean", "200", "1.00", "3.00 ± 0.00"],
+    ]
+
+
+def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
+    """A label may then name runs of one seed; each is kept in a folder of its own, and hours are drawn if asked for."""
+    envs = ("CartPole-v1", "Acrobot-v1")
+    a, b = (write_run(tmp_path / env, 0, last, env) for env, last in zip(envs, (3, 5), strict=True))
+    output = tmp_path / "out"
+    assert learning_curves.main(["learning_curves", f"--runs=ours={a},{b}", f"--output={output}", "--hours"]) == 0
+    rows = list(csv.reader((output / "table.csv").open()))[1:]
+    assert [[row[0], row[-1]] for row in rows] == [["CartPole-v1", "3.00"], ["Acrobot-v1", "5.00"]]
+    for env, run in zip(envs, (a, b), strict=True):
+        kept = output / "runs" / f"ours_{env.lower().replace('-', '_')}-seed0"
+        assert (kept / "progress.csv").read_bytes() == (run / "progress.csv").read_bytes()
+    for name, axis in (("figure", "environment steps (agent decisions)"), ("hours", "hours")):
+        assert (output / f"{name}.png").exists()
+        drawn = (output / f"{name}.svg").read_text()
+        assert drawn.count(f">{axis}<") == 2 and all(f">{env}<" in drawn for env in envs)
+    assert list(read_evidence(output).figures) == ["figure", "hours"]
 
 
 def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, capsys):
@@ -56,7 +78,7 @@ def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, caps
     (run / "progress.csv").write_text("".join(curve.splitlines(keepends=True)[:-1]))
     assert learning_curves.main(arguments) == 2
     assert f"{kept} holds another run (200 steps there, 100 here)" in capsys.readouterr().err
-    (run / "progress.csv").write_text(curve + "300,3,12,9,9\n")
+    (run / "progress.csv").write_text(curve + "300,5400,12,9,9\n")
     record["settings"]["learning_rate"] = 0.5
     (run / "run.json").write_text(json.dumps(record))
     assert learning_curves.main(arguments) == 2
@@ -66,7 +88,7 @@ def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, caps
     record["settings"]["total_steps"] = 400  # the run was extended
     (run / "run.json").write_text(json.dumps(record))
     assert learning_curves.main(arguments) == 0
-    assert (kept / "progress.csv").read_text().endswith("300,3,12,9,9\n")
+    assert (kept / "progress.csv").read_text().endswith("300,5400,12,9,9\n")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, environment_of, read_run, return_at
+from acer_tf.reproduction.curves import CurveError, RunCurve, read_run, return_at
 
 NAN = math.nan
 
@@ -51,9 +51,3 @@ def test_what_is_not_a_run_is_named(tmp_path, damage):
         (folder / "progress.csv").write_text(text)
     with pytest.raises(CurveError, match=str(folder)):
         read_run(folder)
-
-
-def test_a_figure_shows_only_one_environment():
-    runs = {"a": [curve([1], [1], [1], [1])], "b": [curve([1], [1], [1], [1], env="Acrobot-v1")]}
-    with pytest.raises(CurveError, match="Acrobot-v1"):
-        environment_of(runs)

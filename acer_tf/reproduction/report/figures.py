@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from acer_tf.reproduction.aggregation import Axis
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.published import PublishedCurve
 
@@ -20,6 +22,7 @@ Groups = Mapping[str, Sequence[RunCurve]]
 
 MOST_LABELS_INSIDE = 5  # a longer legend would cover the curves
 _DPI = 150
+_PATH, _DECIMALS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")  # of an SVG
 _FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
 
 
@@ -35,7 +38,9 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     colours = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     colours.save(palette, "png", optimize=True, dpi=(_DPI, _DPI))
     (folder / f"{name}.png").write_bytes(palette.getvalue())
-    (folder / f"{name}.svg").write_bytes(vectors.getvalue())
+    # Two decimals are a hundredth of a point; the other four make a fifth of the file.
+    shorter = _PATH.sub(lambda path: _DECIMALS.sub(rb"\1", path[0]), vectors.getvalue())
+    (folder / f"{name}.svg").write_bytes(shorter)
 
 
 def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 3.3) -> tuple[Figure, list[Axes]]:
@@ -57,6 +62,7 @@ def learning_curves(
     titles: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     unit: str = "seeds",
+    axis: Axis = "steps",
 ) -> Figure:
     """A panel per environment: each group's mean ± standard error over its runs, which are thin; published ones dashed.
 
@@ -66,6 +72,7 @@ def learning_curves(
         titles: of the panels, by environment; by default the environment.
         labels: ours by the name of the published method that shares their colour; by default those that are equal.
         unit: what the runs of a group differ in, for the legend.
+        axis: "seconds" draws hours; published curves have steps alone.
     """
     counts: dict[str, list[int]] = collections.defaultdict(list)
     for groups in by_env.values():
@@ -76,9 +83,10 @@ def learning_curves(
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
-        _draw_runs(ax, groups, curves, colours, names)
+        _draw_runs(ax, groups, curves, colours, names, axis)
         ax.set_title(_plain((titles or {}).get(env, env)))
-        ax.set_xlabel("environment steps (agent decisions)", fontsize=None if len(by_env) == 1 else "small")
+        x = "environment steps (agent decisions)" if axis == "steps" else "hours"
+        ax.set_xlabel(x, fontsize=None if len(by_env) == 1 else "small")
     if len(by_env) == 1 and len(axes[0].get_legend_handles_labels()[1]) <= MOST_LABELS_INSIDE:
         if axes[0].get_legend_handles_labels()[1]:
             axes[0].legend(loc="best")
@@ -94,9 +102,10 @@ def _draw_runs(
     published: Sequence[PublishedCurve],
     colours: Mapping[str, str],
     names: Mapping[str, str],
+    axis: Axis,
 ) -> None:
     """One panel of `learning_curves`; `names` are the legend's, by label."""
-    longest = max((run.steps[-1] for runs in groups.values() for run in runs), default=0.0)
+    longest = max((_x(run, axis)[-1] for runs in groups.values() for run in runs), default=0.0)
     others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
     for curve in published:
         plain = "0.45" if len(published) == 1 else None
@@ -106,17 +115,18 @@ def _draw_runs(
     for label, runs in groups.items():
         colour = colours[label]
         for run in runs:
-            axes.plot(run.steps, run.mean_return, color=colour, alpha=0.3 if len(runs) > 1 else 1.0, linewidth=0.7)
-        shared = min(run.steps[-1] for run in runs)
+            x, thin = _x(run, axis), 0.3 if len(runs) > 1 else 1.0
+            axes.plot(x, run.mean_return, color=colour, alpha=thin, linewidth=0.7)
+        shared = min(_x(run, axis)[-1] for run in runs)
         grid = np.linspace(0.0, shared, 200)
-        returns = np.array([_interpolate(run, grid) for run in runs])
+        returns = np.array([_interpolate(run, grid, axis) for run in runs])
         mean = np.mean(returns, axis=0)
         if len(runs) > 1:
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
             draw_band(axes, grid, mean - error, mean + error, colour)
         axes.plot(grid, mean, color=colour, linewidth=2, label=names[label])
     place_axis(axes, longest, max((curve.steps[-1] for curve in published), default=0.0))
-    dress(axes)  # after the scale, which brings its own formatter
+    dress(axes, axis)  # after the scale, which brings its own formatter
 
 
 def dots(
@@ -145,9 +155,10 @@ def dots(
     return figure
 
 
-def dress(axes: Axes) -> None:
+def dress(axes: Axes, axis: Axis = "steps") -> None:
     """Grid, and thousands and millions of steps as 10 k and 10 M."""
-    axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
+    if axis == "steps":
+        axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
     axes.grid(alpha=0.25)
 
 
@@ -176,9 +187,14 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _interpolate(run: RunCurve, grid: np.ndarray) -> np.ndarray:
+def _x(run: RunCurve, axis: Axis) -> np.ndarray:
+    return run.steps if axis == "steps" else run.seconds / 3600
+
+
+def _interpolate(run: RunCurve, grid: np.ndarray, axis: Axis) -> np.ndarray:
     known = ~np.isnan(run.mean_return)
-    return np.interp(grid, run.steps[known], run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
+    x = _x(run, axis)[known]
+    return np.interp(grid, x, run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
 
 
 def place_axis(axes: Axes, ours: float, published: float) -> None:

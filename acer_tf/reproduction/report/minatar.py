@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 
 from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, hours_per_run, reached, score_at
@@ -157,8 +156,5 @@ def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
         label = f"{method.label}, {len(runs)} games, {len(matrix)} seeds"
         axes.plot(x, band.value, label=label, color=colour, linestyle=":" if dotted else "-")
         draw_band(axes, x, band.low, band.high, colour)
-    dress(axes)
-    axes.set(xlabel="steps", ylabel="normalised score")
-    if axis == "seconds":
-        axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-        axes.set_xlabel("hours")
+    dress(axes, axis)
+    axes.set(xlabel="steps" if axis == "steps" else "hours", ylabel="normalised score")

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -67,6 +69,15 @@ def test_a_long_legend_of_one_panel_lies_below_its_curves(methods, inside):
     assert len(figure.legends) == (not inside)
 
 
+def test_curves_against_hours():
+    env = "minatar/breakout"
+    columns = (np.array(x, float) for x in ([10, 20], [1800, 5400], [1, 2], [1, 3], [1, 3]))
+    (axes,) = learning_curves({env: {"a": [RunCurve(env, 0, 20, *columns)]}}, lambda env: (), axis="seconds").axes
+    line = lines_of(axes)["a"]
+    assert line.get_xdata()[-1] == 1.5 and axes.get_xlabel() == "hours"
+    assert np.interp(1.0, line.get_xdata()[100:], line.get_ydata()[100:]) == pytest.approx(2.0)
+
+
 def test_a_task_without_runs_shows_what_was_published():
     (axes,) = learning_curves({"atari/Pong": {}}, published_curves).axes
     assert list(lines_of(axes)) == ["OpenAI baselines' ACER, published (6 runs)", MARK]
@@ -80,6 +91,17 @@ def test_the_same_figure_is_the_same_file(tmp_path):
         save(figure, tmp_path / folder, "figure")
     for name in ("figure.png", "figure.svg"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_the_paths_of_an_svg_have_two_decimals_and_its_text_stays(tmp_path):
+    figure, (axes,) = panels(1)
+    axes.plot([0.123456, 2], [1, 1 / 3])
+    axes.set_title("0.123456")
+    save(figure, tmp_path, "figure")
+    drawn = (tmp_path / "figure.svg").read_text()
+    assert ">0.123456<" in drawn
+    numbers = [n for path in re.findall(r' d="([^"]*)"', drawn) for n in re.findall(r"\.(\d+)", path)]
+    assert max(map(len, numbers)) == 2
 
 
 def test_the_mean_and_its_standard_error_reach_over_what_both_seeds_have():
