@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def read_json(path: Path) -> Any:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all (OSError), and never through a link."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another process may write the same file
     partial.unlink(missing_ok=True)
     try:
         # Text from elsewhere need not be valid Unicode.

@@ -80,7 +80,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "trajectories_per_update": 2,
         "learning_rate": 5e-4,
     },
-    # Learning rate and δ are near good ones of the paper's Figures 5 and 6 (walker2d's third best draw). Through a shared torso the critic's
+    # Learning rate and δ are near good ones of the paper's Figures 5 and 6. Through a shared torso the critic's
     # gradient would move the policy, which the trust region does not bound: more means left the actions' bounds.
     "paper_continuous": {
         **_CONTINUOUS,

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from acer_tf.commands import cli
+from acer_tf.files import read_json
 from acer_tf.training.records import run_document, write_json
 
 PROGRAMS = Path(__file__).with_name("peer_programs")
@@ -108,7 +109,8 @@ def main(argv: list[str]) -> int:
     try:
         output.mkdir(parents=True, exist_ok=True)
         Path(FLAGS.environments).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        require_no_loss(output / "peers.json", rows)
+    except (OSError, ValueError) as error:
         return cli.fail(2, error)
     interpreters, errors = prepare([*dict.fromkeys(row.peer for row in rows)], Path(FLAGS.environments).absolute())
     measured = measure(rows, interpreters, errors, FLAGS.repetitions, FLAGS.seconds)
@@ -124,6 +126,21 @@ def main(argv: list[str]) -> int:
         if side and not any(row["runs"] for row in side):
             return cli.fail(1, f"nothing to compare: {side[0]['error']}")
     return 0
+
+
+def require_no_loss(path: Path, rows: list[Row]) -> None:
+    """Refuses a file with measurements of other peers than those of `rows`, which this call would lose.
+
+    Raises:
+        OSError, ValueError: it has some, or cannot be read.
+    """
+    if path.exists():
+        try:
+            known = [row["peer"] for row in read_json(path)["rows"] if row["runs"]]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is no table of peers ({error!r}): give another --output") from error
+        if lost := sorted(set(known) - {row.peer for row in rows}):
+            raise ValueError(f"{path} has measurements of {', '.join(lost)} too: give another --output")
 
 
 def prepare(peers: list[str], environments: Path) -> tuple[dict[str, Path], dict[str, str]]:

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 from acer_tf.commands import cli, learning_curves, train
-from acer_tf.policy import load_policy
-from acer_tf.reproduction.evidence import EvidenceError, require_folder
+from acer_tf.policy import PolicyError, load_policy
+from acer_tf.reproduction.curves import CurveError
+from acer_tf.reproduction.evidence import EvidenceError, own_evidence, require_folder
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
@@ -35,6 +36,11 @@ def main(argv: list[str]) -> int:
     try:
         require_page(output)
         require_folder(output)
+        for name in _RUNS:
+            known = own_evidence(output / name, "learning_curves")
+            # Made by the command `curves`, its records would be lost.
+            if known and not known.command.partition(" --")[0].endswith("demo"):
+                raise EvidenceError(f"--output={output}: {name} there is not this command's; choose another folder")
     except EvidenceError as error:
         return cli.fail(2, error)
     command = shlex.join(["python", "-m", "acer_tf", *argv])
@@ -48,12 +54,15 @@ def main(argv: list[str]) -> int:
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
         run_dirs.append(run_dir)
-        result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
-        spread = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
-        text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
-        print(text)
-        title = f"ACER on {env}, replay ratio 4"
-        learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command=command)
+        try:
+            result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
+            spread = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
+            text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
+            print(text)
+            title = f"ACER on {env}, replay ratio 4"
+            learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command=command)
+        except (PolicyError, CurveError, EvidenceError) as error:
+            return cli.fail(1, error)
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",

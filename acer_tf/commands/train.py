@@ -115,6 +115,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.training.actor import NonFiniteError
     from acer_tf.training.checkpoint import CheckpointError
+    from acer_tf.training.records import RecordError
     from acer_tf.training.run import Interrupted, train
 
     try:
@@ -126,7 +127,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     except EnvironmentFailure as error:
         line = f"stopped: {error}; the same command continues from the last checkpoint"
         return cli.fail(1, line, error.__cause__)
-    except CheckpointError as error:
+    except (CheckpointError, RecordError) as error:  # RecordError: run.json was removed or damaged meanwhile
         return cli.fail(1, error)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")

@@ -139,13 +139,14 @@ class _Vector(SyncVectorEnv):
             raise
 
     def render(self) -> tuple[Any, ...]:
-        view = self._view(self.envs[0])
-        if view is None:
-            return (self.envs[0].render(),)
-        if self._screen is None:
-            data, camera, height, width = view
-            self._screen = Screen(data.model, camera, height=height, width=width)
-        return (self._screen.draw(view.data),)
+        with _blamed(self._id, "in render()"):
+            view = self._view(self.envs[0])
+            if view is None:
+                return (self.envs[0].render(),)
+            if self._screen is None:
+                data, camera, height, width = view
+                self._screen = Screen(data.model, camera, height=height, width=width)
+            return (self._screen.draw(view.data),)
 
     def close_extras(self, **kwargs: Any) -> None:
         with _blamed(self._id, "in close()"):

@@ -322,7 +322,7 @@ def _measure_here() -> None:
         checkpoint, policy = Path(name, "checkpoint"), Path(name, "policy")
         arrays = {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
         Checkpoints(checkpoint).save(Snapshot(arrays, {"actor": collector.state(), "loop": after.state()}), None, 0)
-        export_policy(agent.network, policy, policy_metadata(settings, 0))
+        export_policy(agent.network, policy, policy_metadata(settings, 0, None))
         pace = [statistics.median(found) for found in zip(*rounds, strict=True)]
         print(json.dumps(Measured(pace[0], pace[1], bytes_in(checkpoint), bytes_in(policy))), file=answers, flush=True)
 

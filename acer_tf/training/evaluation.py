@@ -143,6 +143,8 @@ def evaluate(
                 recorder.add(world.render())
             answer = policy.answer(step.observation, state)
             step = world.step(_choose(answer, None if greedy else random))
+            if not (finite := np.isfinite(step.reward)).all():
+                raise envs.EnvironmentFailure(f"{env_id} returned a reward of {step.reward[~finite][0]}")
             # As in training: the masked row was the last of the old episode.
             state = np.where(step.mask[:, None], answer.get("state", state), first_state)
             score += step.reward

@@ -15,10 +15,15 @@ import numpy as np
 
 from acer_tf.files import read_json, write_whole
 from acer_tf.settings_record import jsonable
-from acer_tf.training.commit import code_version
 from acer_tf.training.provenance import command_line, now, packages, provenance
 from acer_tf.types import EnvironmentSpec
 
+_MAKER_PARTS = {
+    "machine": ("host", "processor", "cores"),
+    "threads": ("intra_op", "inter_op", "emulators"),
+    "device": ("name", "model"),
+}
+_MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
 
 
@@ -103,19 +108,50 @@ def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str
     write_json(folder / "run.json", run_document(settings, details))
 
 
-def amend_record(folder: Path, settings: Mapping[str, Any], step: int, notes: Sequence[str]) -> None:
-    """Records in run.json that the run continues at `step` with `settings`, and what is not as before."""
+def amend_record(
+    folder: Path, settings: Mapping[str, Any], step: int, notes: Sequence[str], maker: Mapping[str, Any]
+) -> None:
+    """Records in run.json that the run continues at `step` with `settings`, and what is not as before.
+
+    `maker` is that of `maker_of`, of this process.
+    """
     document = read_record(folder).document
     for name in ("finished", "steps", "seconds"):
         document.pop(name, None)
-    history = [*document.get("history", []), history_entry(step, notes)]
+    history = [*document.get("history", []), history_entry(step, notes, maker)]
     write_json(folder / "run.json", document | {"settings": jsonable(settings), "history": history})
 
 
-def history_entry(step: int, notes: Sequence[str]) -> dict[str, Any]:
-    """An entry of run.json's "history": what was changed or lost when the run continued at `step`."""
-    made = {"time": now(), "command": command_line(), "commit": code_version()["commit"]}
-    return {"step": step, **made, "notes": list(notes)}
+def history_entry(step: int, notes: Sequence[str], maker: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of run.json's "history": what was changed or lost when the run continued at `step`, and its maker."""
+    return {"step": step, "time": now(), "command": command_line(), **maker, "notes": list(notes)}
+
+
+def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the newest rows of a run, by its run.json: code, packages, machine, threads and device, where known."""
+    known = dict(document)
+    for entry in document.get("history", ()):
+        known.update(entry)  # earlier versions wrote only its commit
+    return {name: known[name] for name in _MAKER if name in known}
+
+
+def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What of a maker is known in both and not the same, in lines."""
+    lines = []
+    if old.get("commit") != new["commit"]:
+        lines.append(f"commit {new['commit']} instead of {old.get('commit')}")
+    elif old.get("changes", new["changes"]) != new["changes"]:
+        lines.append("other uncommitted changes of the code")
+    if old.get("packages_sha256", new["packages_sha256"]) != new["packages_sha256"]:
+        lines.append("other installed packages")
+    for part, names in _MAKER_PARTS.items():
+        before, after = old.get(part, {}), new[part]
+        lines += [
+            f"{part}: {name} {after[name]} instead of {before[name]}"
+            for name in names
+            if name in before and before[name] != after[name]
+        ]
+    return lines
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -31,14 +31,21 @@ from acer_tf.training.actor import Actors, NonFiniteError
 from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
-from acer_tf.training.commit import code_version
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
 from acer_tf.training.progress import Progress, progress_line
-from acer_tf.training.provenance import package_versions, user_modules
+from acer_tf.training.provenance import package_versions, provenance, user_modules
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
-from acer_tf.training.records import amend_record, begin_record, history_entry, read_record, write_json
+from acer_tf.training.records import (
+    amend_record,
+    begin_record,
+    differences_of_makers,
+    history_entry,
+    maker_of,
+    read_record,
+    write_json,
+)
 from acer_tf.training.resolve import resolve
 from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError, record_in, require_same_run, resume
 from acer_tf.training.signals import StopRequest
@@ -184,7 +191,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
             spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         agent = make_agent(settings, spec)
         _assign(agent, snapshot.arrays)
-        export(agent.network, policy_metadata(settings, steps))
+        export(agent.network, policy_metadata(settings, steps, maker_of(record.document)["commit"]))
     return steps
 
 
@@ -211,7 +218,11 @@ class _Run:
             _assign(agent, snapshot.arrays)
         state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
         steps = state["actor"]["steps"]
+        computes = {"threads": threads, "device": dataclasses.asdict(device)}
+        self._maker = maker_of(provenance() | computes)
         notes = [*changes, *notes]
+        if snapshot is not None:
+            notes += differences_of_makers(maker_of(read_record(folder).document), self._maker)
         if snapshot is not None and not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
         self._report(steps, notes)
@@ -219,20 +230,19 @@ class _Run:
         collector = Collector(self._actors, replay, lagging=settings.lagging)
         self._loop = make_loop(settings, collector, agent, replay)
         if snapshot is None:
-            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), "threads": threads}
-            details["device"] = dataclasses.asdict(device)
+            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), **computes}
             if modules := user_modules((settings.agent, settings.network, settings.env)):
                 details["modules"] = modules
             if settings.family.atari:
                 details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
             if notes:
-                details["history"] = [history_entry(0, notes)]
+                details["history"] = [history_entry(0, notes, self._maker)]
             begin_record(folder, settings_document(settings), details)
         else:
             collector.restore(snapshot.state["actor"])
             self._loop.restore(snapshot.state["loop"])
             if notes:
-                amend_record(folder, settings_document(settings), steps, notes)
+                amend_record(folder, settings_document(settings), steps, notes, self._maker)
         self._progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
         self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
@@ -272,7 +282,7 @@ class _Run:
             finally:
                 if notes := self._actors.notes:
                     self._report(self.steps, notes)
-                    amend_record(self._folder, settings_document(settings), self.steps, notes)
+                    amend_record(self._folder, settings_document(settings), self.steps, notes, self._maker)
                     notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 row = self._row()
@@ -295,7 +305,7 @@ class _Run:
         self._save(with_replay=False)
         policy = self._folder / "policy"
         with exporting(policy) as export:
-            export(self._agent.network, policy_metadata(self._settings, self.steps))
+            export(self._agent.network, policy_metadata(self._settings, self.steps, self._maker["commit"]))
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
         write_json(self._folder / "run.json", read_record(self._folder).document | done)
         return policy
@@ -351,8 +361,11 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
         variable.assign(arrays[name])
 
 
-def policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
-    """The metadata for the export of a policy trained for `steps` steps with resolved `settings`."""
+def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:
+    """The metadata for the export of a policy trained for `steps` steps with resolved `settings`, at last by `commit`.
+
+    The versions are those that export it.
+    """
     return {
         "env": settings.env,
         "atari_preset": settings.atari_preset if settings.family.atari else None,
@@ -360,7 +373,7 @@ def policy_metadata(settings: Settings, steps: int) -> dict[str, Any]:
         "preset": settings.preset,
         "steps": steps,
         "settings": settings_document(settings),
-        "commit": code_version()["commit"],
+        "commit": commit,
         "versions": package_versions(),
     }
 

@@ -53,11 +53,13 @@ class Lock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
-                raise OSError("its holder has just deleted it")
+                raise FileNotFoundError("its holder has just deleted it")
         except OSError as error:
             holder = self._file.read().strip() or "an unknown process"
             self._file.close()
-            raise RunFolderError(f"--{flag}={folder} is in use by {holder}") from error
+            held = isinstance(error, BlockingIOError | FileNotFoundError)
+            reason = f"is in use by {holder}" if held else f"cannot be locked: {error}"
+            raise RunFolderError(f"--{flag}={folder} {reason}") from error
         self._file.truncate(0)
         self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
         self._file.flush()
@@ -204,4 +206,6 @@ def resume(
         if curve.exists():
             notes.append(f"the earlier rows are kept as {set_aside(curve).name}")
         state["position"] = 0
+        # A row counts the episodes up to it, and those before the file's first are not in its mean.
+        state["actor"]["games"] = len(state["actor"]["new_returns"])
     return snapshot, notes

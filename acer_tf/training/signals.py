@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -23,7 +24,8 @@ def signal_of(stop: BaseException) -> signal.Signals:
 class StopRequest:
     """A context in which the first SIGINT or SIGTERM only sets `signal_number`; a second one acts as usual.
 
-    The `answer`, printed on standard error, is what will be done about it.
+    The `answer`, printed on standard error, is what will be done about it. Outside the main thread, where Python
+    receives no signals, it does nothing.
     """
 
     def __init__(self, answer: str) -> None:
@@ -32,7 +34,8 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        main = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if main else ():
             self._previous[number] = signal.signal(number, self._note)
         return self
 

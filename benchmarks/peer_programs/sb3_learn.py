@@ -1,7 +1,7 @@
 """Trains Stable-Baselines3's PPO or DQN, with RL Zoo's Atari settings, on Pong or a MinAtar game.
 
 Leaves run.json and progress.csv in --run_dir, as a run of this package does, so that `python -m acer_tf curves` lays
-one beside the other. A run that is interrupted begins anew.
+one beside the other. A run that was interrupted begins anew; a finished one is left alone.
 
 MinAtar's images are too small for their network for Atari: there it is this package's small network, one convolution
 of 16 3x3 filters and 128 units, and a step is one frame. Episodes end after 10,000 steps, as here.
@@ -17,7 +17,7 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -62,6 +62,7 @@ ZOO: dict[str, dict[str, Any]] = {
         "exploration_final_eps": 0.01,
     },
 }
+PACKAGE = Path(__file__).resolve().parents[2] / "acer_tf"
 MINATAR_MAX_STEPS = 10_000
 COLUMNS = ("steps", "frames", "seconds", "steps_per_second", "games", "mean_return", "interval_return")
 
@@ -146,9 +147,8 @@ def make_model(algorithm: str, env: str, total_steps: int, seed: int) -> BaseAlg
 
 
 def document(args: argparse.Namespace) -> dict[str, Any]:
+    commit = runpy.run_path(str(PACKAGE / "training" / "commit.py"))  # our package is not installed here
     names = ("stable-baselines3", "torch", "gymnasium", "ale-py", "minatar", "numpy")
-    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    changes = subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=Path(__file__).parent).returncode
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         processor = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
     return {
@@ -162,7 +162,7 @@ def document(args: argparse.Namespace) -> dict[str, Any]:
         },
         "command": ["python", *sys.argv],
         "threads": args.threads,
-        "commit": git.stdout.strip() + "+changes" * bool(changes) or None,
+        **commit["code_version"](PACKAGE),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {n: importlib.metadata.version(n) for n in names},
         "machine": {"processor": processor, "cores": len(os.sched_getaffinity(0))},
@@ -185,8 +185,10 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    if (args.run_dir / "run.json").exists():
-        sys.exit(f"--run_dir={args.run_dir} holds a run: choose another, or move it away")
+    record = args.run_dir / "run.json"
+    if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("finished"):
+        print(f"{args.run_dir} holds a finished run")
+        return
     frames = 4 if args.env.startswith("atari/") else 1
     model = make_model(args.algorithm, args.env, args.total_steps, args.seed)
     made = document(args)

@@ -106,6 +106,17 @@ def test_only_the_named_peers_run(tmp_path, rows):
     assert "| 150.0 | 150.0 – 150.0 |  |" in (tmp_path / "out" / "peers.md").read_text()
 
 
+def test_measurements_of_other_peers_are_not_lost(tmp_path, rows, capsys):
+    assert main(tmp_path, "--repetitions=1") == 0
+    before = (tmp_path / "out" / "peers.json").read_bytes()
+    assert main(tmp_path, "--only=sb3", "--repetitions=1") == 2
+    assert "peers.json has measurements of acer_tf too: give another --output" in capsys.readouterr().err
+    (tmp_path / "out" / "peers.json").write_text("{}")
+    assert main(tmp_path, "--repetitions=1") == 2
+    (tmp_path / "out" / "peers.json").write_bytes(before)
+    assert main(tmp_path, "--repetitions=1") == 0  # all of it again
+
+
 def test_without_ours_there_is_no_comparison(tmp_path, rows, programs, capsys):
     (programs / "good.py").write_text(BAD)
     assert main(tmp_path, "--repetitions=1") == 1

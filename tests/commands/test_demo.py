@@ -1,6 +1,6 @@
 from acer_tf.commands import demo
 from acer_tf.policy import load_policy
-from acer_tf.reproduction.evidence import read_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 
 
 def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
@@ -21,3 +21,22 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     records = progress.read_bytes()
     assert demo.main(["demo", *arguments]) == 0
     assert progress.read_bytes() == records
+
+
+def test_evidence_that_another_command_made_is_not_replaced(tmp_path, capsys):
+    write_evidence(tmp_path / "pong", Evidence("learning_curves", "", (), "python -m acer_tf curves --output=demo"))
+    before = (tmp_path / "pong" / "experiment.json").read_bytes()
+    assert demo.main(["demo", f"--output={tmp_path}"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: --output={tmp_path}: pong there is not this command's")
+    assert [path.name for path in tmp_path.iterdir()] == ["pong"]
+    assert (tmp_path / "pong" / "experiment.json").read_bytes() == before
+
+
+def test_a_policy_that_cannot_be_read_is_a_failure_in_a_line(tmp_path, capsys):
+    arguments = ["demo", f"--output={tmp_path}", "--minatar_steps=400", "--pong_steps=400", "--episodes=1"]
+    assert demo.main(arguments) == 0
+    capsys.readouterr()
+    (tmp_path / "minatar_breakout/runs/acer-seed0/policy/metadata.json").write_text("{}")
+    assert demo.main(arguments) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and "metadata.json" in err and "Traceback" not in err

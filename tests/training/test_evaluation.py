@@ -176,6 +176,16 @@ def test_greedy_takes_the_first_of_the_most_probable() -> None:
     ]
 
 
+def test_a_reward_that_is_not_finite_is_a_failure_of_the_environment(
+    scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ScriptedEnvironment.step
+    reward = np.array([1.0, np.nan])
+    monkeypatch.setattr(ScriptedEnvironment, "step", lambda self, action: step(self, action)._replace(reward=reward))
+    with pytest.raises(envs.EnvironmentFailure, match=r"^two environments returned a reward of nan$"):
+        run(FakePolicy("two environments"), episodes=2)
+
+
 def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironment]) -> None:
     policy = FakePolicy("Any-v0")
     policy.shares = np.array([np.nan, 1.0], np.float32)

@@ -1,3 +1,4 @@
+import concurrent.futures
 import dataclasses
 import functools
 import hashlib
@@ -459,12 +460,15 @@ def test_a_damaged_curve_is_refused_and_replaced_on_request(stopped, capsys):
     assert script(small_settings(), run_dir) == 2
     err = capsys.readouterr().err
     assert "are not those of the last checkpoint): put the file back, or give --repair=progress to continue" in err
+    known = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]
     assert script(small_settings(), run_dir, repair=["progress"]) == 0
     assert (run_dir / "progress.csv.damaged-1").read_bytes() == whole[:first] + b"2" + whole[first + 1 :]
     steps = [int(row["steps"]) for row in rows_of(run_dir)]
     assert steps[0] > 200 and steps[-1] >= 600
     (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
     assert entry["notes"][1] == "the earlier rows are kept as progress.csv.damaged-1"
+    # The episodes of the rows that are lost have no weight in means over the new ones.
+    assert len(known["new_returns"]) <= int(rows_of(run_dir)[0]["games"]) < known["games"]
 
 
 def test_a_run_in_another_version_of_its_environment_is_not_continued(stopped, capsys):
@@ -514,6 +518,51 @@ def test_a_run_records_the_files_of_the_users_modules_and_that_one_has_changed(l
     document = json.loads((run_dir / "run.json").read_text())
     assert document["modules"] == {"their_torsos": begun}
     assert [note in entry["notes"] for entry in document["history"]] == [False, True]
+
+
+def test_a_run_that_continues_elsewhere_records_it(stopped, monkeypatch, capsys):
+    run_dir, *_ = stopped
+    path = run_dir / "run.json"
+    document = json.loads(path.read_text())
+    begun = document["commit"]
+    document |= {"commit": "0a1b2c3", "changes": None, "packages_sha256": "1" * 64}
+    document["machine"]["host"], document["threads"]["intra_op"] = "elsewhere", 64
+    path.write_text(json.dumps(document))
+    assert script(small_settings(), run_dir) == 0
+    err = capsys.readouterr().err
+    document = json.loads(path.read_text())
+    (entry,) = document["history"]
+    host, threads = entry["machine"]["host"], entry["threads"]["intra_op"]
+    assert entry["notes"] == [
+        f"commit {begun} instead of 0a1b2c3",
+        "other installed packages",
+        f"machine: host {host} instead of elsewhere",
+        f"threads: intra_op {threads} instead of 64",
+    ]
+    assert all(note in err for note in entry["notes"])
+    assert (document["commit"], entry["commit"]) == ("0a1b2c3", begun)
+    # Compared with the newest, not with the first; and the policy is of the code that trained it last.
+    metadata = run_dir / "policy" / "metadata.json"
+    assert json.loads(metadata.read_text())["commit"] == begun
+    assert script(small_settings(total_steps=700), run_dir) == 0
+    assert len(json.loads(path.read_text())["history"][1]["notes"]) == 2
+    monkeypatch.setattr("acer_tf.training.provenance.code_version", lambda: {"commit": "of today", "changes": None})
+    export_run(run_dir, run_dir.parent / "exported")
+    assert json.loads((run_dir.parent / "exported" / "metadata.json").read_text())["commit"] == begun
+
+
+def test_a_run_in_another_thread_of_the_process(light, tmp_path):
+    """Python receives signals in the main thread alone."""
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        policy = threads.submit(train, small_settings(), tmp_path / "run", quiet=True).result()
+    assert policy == tmp_path / "run" / "policy" and policy.is_dir()
+
+
+def test_a_record_that_is_removed_during_the_run_is_a_failure_in_a_line(light, tmp_path, capsys):
+    run_dir = tmp_path / "run"
+    remove = lambda row: (run_dir / "run.json").unlink(missing_ok=True)  # noqa: E731
+    assert script(small_settings(), run_dir, on_row=remove) == 1
+    assert capsys.readouterr().err == f"error: {run_dir}/run.json is missing\n"
 
 
 def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, light, capsys):

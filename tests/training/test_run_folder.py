@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import socket
@@ -44,6 +45,15 @@ def test_the_holder_in_another_process_is_named_and_its_death_frees_the_folder(t
     lock = Lock(tmp_path)
     assert (tmp_path / "lock").read_text() == f"host {socket.gethostname()}, pid {os.getpid()}\n"
     lock.release()
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def refuse(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be locked: .*No locks available"):
+        Lock(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):

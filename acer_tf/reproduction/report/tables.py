@@ -27,9 +27,9 @@ class Table:
 def write_table(table: Table, folder: Path, name: str) -> None:
     """Writes <name>.csv and <name>.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{name}.csv").open("w", newline="") as file:
+    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([table.head, *table.rows])
-    (folder / f"{name}.md").write_text(markdown(table) + "\n")
+    (folder / f"{name}.md").write_text(markdown(table) + "\n", encoding="utf-8")
 
 
 def markdown(table: Table) -> str:

@@ -82,9 +82,13 @@ def _on_minatar(folder: Path) -> Records | None:
 
 
 def _longest_run(folder: Path) -> Records | None:
-    """The longest run, in an environment of which a curve was published."""
+    """The longest run of ACER in an environment of which a curve was published."""
     evidence = read_evidence(folder)
-    if evidence is None or not (cells := [cell for cell in evidence.cells if cell.steps]):
+    known = evidence.cells if evidence else ()
+    cells = [
+        cell for cell in known if cell.steps and cell.settings.get("agent") == "acer" and published_curves(cell.env)
+    ]
+    if not cells:
         return None
     run = read_run(folder / "runs" / max(cells, key=lambda cell: cell.steps).name)
     (curve, *_) = published_curves(run.env)

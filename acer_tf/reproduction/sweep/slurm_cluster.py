@@ -35,7 +35,7 @@ _LIST_SECONDS = 30.0  # between calls of squeue, which clusters want to be rare;
 _ANSWER_SECONDS = 60.0
 _REQUEUE_SECONDS = 30.0  # after a run has stopped, until its task is requeued
 _MEMORY_MIB = 256
-_ARRAY_TASKS = 500  # the least MaxArraySize in use is Slurm's default, 1001
+_ARRAY_TASKS = 500  # at first; the least MaxArraySize in use is Slurm's default, 1001
 
 
 class SlurmLauncher:
@@ -76,6 +76,8 @@ class SlurmLauncher:
         self._tasks: dict[str, tuple[str, Any]] = {}  # name of the cell, and submitit's job, by Slurm's id
         self._missing: set[str] = set()  # the ids that the last list did not have
         self._looked = self._listed = self._refused = -math.inf
+        self._most_tasks = _ARRAY_TASKS  # in an array, fewer after a refusal
+        self._said = ""  # by sbatch, at its last refusal
         self._stopping = False
         self._probe = Path()
         # Else it configures logging when it is imported, which closes the handlers of others.
@@ -144,13 +146,19 @@ class SlurmLauncher:
         return {**self._options, "mem": f"{_MEMORY_MIB * math.ceil(memory / 2**20 / _MEMORY_MIB)}M"}
 
     def _submit(self) -> list[tuple[str, AttemptEnd]]:
-        """Submits what waits, in arrays of one amount of memory; the cells that sbatch refuses are lost."""
+        """Submits what waits, in arrays of one amount of memory.
+
+        What sbatch refuses waits: for a smaller array, which may keep to a limit on submitted tasks, and then for the
+        end of a task. A cell that is refused while there is no other task is lost.
+        """
         arrays: dict[str, list[Job]] = collections.defaultdict(list)
         for job in self._waiting:
             arrays[self._options_of(job.memory)["mem"]].append(job)
         self._waiting, refused = [], []
-        whole = [of[i : i + _ARRAY_TASKS] for of in arrays.values() for i in range(0, len(of), _ARRAY_TASKS)]
-        for jobs in whole:
+        most = self._most_tasks
+        whole = collections.deque(of[i : i + most] for of in arrays.values() for i in range(0, len(of), most))
+        while whole:
+            jobs = whole.popleft()
             delay = jobs[0].stop_seconds + _REQUEUE_SECONDS
             self._executor.update_parameters(
                 job_name="acer_tf",
@@ -166,8 +174,16 @@ class SlurmLauncher:
                     _run, jobs, itertools.repeat(self._probe), itertools.repeat(self._needs)
                 )
             except (RuntimeError, OSError) as error:
-                self._refused = time.monotonic()
-                refused += [(job.name, AttemptEnd("lost", f"not submitted: {first_line(error)}")) for job in jobs]
+                self._refused, said = time.monotonic(), first_line(error)
+                if len(jobs) == 1 and not self._tasks:
+                    refused.append((jobs[0].name, AttemptEnd("lost", f"not submitted: {said}")))
+                else:
+                    self._waiting = [*jobs, *itertools.chain.from_iterable(whole)]
+                    self._most_tasks = max(1, len(jobs) // 2)
+                    if said != self._said:
+                        print(f"sbatch refuses {len(jobs)} tasks, which wait: {said}", file=sys.stderr, flush=True)
+                    self._said = said
+                    break
             else:
                 self._tasks |= {task.job_id: (job.name, task) for task, job in zip(tasks, jobs, strict=True)}
         return refused

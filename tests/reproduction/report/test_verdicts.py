@@ -15,7 +15,7 @@ from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import Result, ResultsError, write_results
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import Evidence, asked_for, read_evidence, write_evidence
+from acer_tf.reproduction.evidence import CellEvidence, Evidence, asked_for, read_evidence, write_evidence
 from acer_tf.reproduction.grids import figure3_draws
 from acer_tf.reproduction.methods import make_cells, names_by_label
 from acer_tf.reproduction.published import published_search
@@ -478,6 +478,13 @@ def test_a_run_within_the_published_band_reproduces_the_curve() -> None:
     (claim,) = [claim for claim in CLAIMS if claim.folder == "atari_pong"]
     columns = (np.array([x], float) for x in (4e6, 4e4, 9, 11.5, 11.5))  # the mean is 12.7, the band begins at 10.8
     assert claim.judge(RunCurve("atari/Pong", 0, int(4e6), *columns)).holds is True
+
+
+@pytest.mark.parametrize(("env", "agent"), [("atari/Pong", "dqn"), ("minatar/breakout", "acer")])
+def test_a_curve_is_judged_by_runs_of_acer_in_its_environment(tmp_path: Path, env: str, agent: str) -> None:
+    cell = CellEvidence("long", "other", {"env": env, "agent": agent, "seed": 0, "total_steps": 10}, steps=10)
+    write_evidence(tmp_path / "atari_pong", Evidence("learning_curves", "", (), "", (cell,)))
+    assert row(tmp_path, "OpenAI baselines, Pong", "")["verdict"] == "not run"
 
 
 def test_a_cliffwalk_in_another_order_contradicts(tmp_path: Path) -> None:

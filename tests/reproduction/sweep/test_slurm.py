@@ -1,6 +1,7 @@
 """Sweeps on a real Slurm cluster of one node with two cores, on this machine."""
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -186,21 +187,60 @@ def test_without_submitit_or_slurm_a_sweep_is_refused_in_a_line(monkeypatch, tmp
         launcher_of()
 
 
+def waiting_launcher(monkeypatch, folder, map_array, cells):
+    """A launcher with `cells` that wait, whose executor submits by `map_array`."""
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    launcher = launcher_of()
+    launcher._executor = SimpleNamespace(map_array=map_array, update_parameters=lambda **given: None)
+    times = {"stall_seconds": 1.0, "stop_seconds": 1.0, "lock_seconds": 1.0}
+    paths = {"cwd": folder, "run_dir": folder / "run", "log": folder / "log"}
+    job = Job("0", "0", ("train",), **paths, threads=1, actors=0, memory=2**30, **times)
+    for n in range(cells):
+        launcher.start(dataclasses.replace(job, name=str(n)))
+    return launcher
+
+
 def test_more_cells_than_an_array_may_have_are_submitted_in_several(monkeypatch, tmp_path):
     """Slurm's default MaxArraySize admits 1,000 tasks."""
-    monkeypatch.setattr(shutil, "which", lambda name: name)
-    launcher, arrays = launcher_of(), []
+    arrays = []
 
     def map_array(function, jobs, *others):
         arrays.append(len(jobs))
         assert {job.command for job in jobs} == {("train", "--device=cpu")}  # its node's GPUs may be visible
         return [SimpleNamespace(job_id=f"{len(arrays)}_{n}") for n in range(len(jobs))]
 
-    launcher._executor = SimpleNamespace(map_array=map_array, update_parameters=lambda **given: None)
-    times = {"stall_seconds": 1.0, "stop_seconds": 1.0, "lock_seconds": 1.0}
-    paths = {"cwd": tmp_path, "run_dir": tmp_path / "run", "log": tmp_path / "log"}
-    job = Job("0", "0", ("train",), **paths, threads=1, actors=0, memory=2**30, **times)
-    for n in range(1026):
-        launcher.start(dataclasses.replace(job, name=str(n)))
+    launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 1026)
     assert launcher._submit() == []
     assert arrays == [500, 500, 26] and len(launcher._tasks) == 1026
+
+
+def test_what_a_limit_on_submitted_tasks_refuses_waits(monkeypatch, tmp_path, capsys):
+    """With a limit of 20 tasks, as many as fit are submitted, the others as tasks end; none is lost."""
+    numbers = itertools.count()
+
+    def map_array(function, jobs, *others):
+        if len(launcher._tasks) + len(jobs) > 20:
+            raise RuntimeError("QOSMaxSubmitJobPerUserLimit")
+        return [SimpleNamespace(job_id=str(next(numbers))) for _ in jobs]
+
+    launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 100)
+    for ended in range(80):
+        for _ in range(10):
+            assert launcher._submit() == []
+        names = {name for name, _ in launcher._tasks.values()} | {job.name for job in launcher._waiting}
+        assert len(launcher._tasks) == 20 and len(names) == 100 - ended
+        launcher._tasks.pop(next(iter(launcher._tasks)))
+    assert launcher._submit() == [] and not launcher._waiting
+    assert (
+        capsys.readouterr().err == "sbatch refuses 100 tasks, which wait: RuntimeError: QOSMaxSubmitJobPerUserLimit\n"
+    )
+
+
+def test_a_cell_that_is_refused_by_itself_is_lost(monkeypatch, tmp_path):
+    def map_array(function, jobs, *others):
+        raise RuntimeError("invalid account")
+
+    launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 2)
+    assert launcher._submit() == []
+    reason = "not submitted: RuntimeError: invalid account"
+    assert [(name, end.kind, end.reason) for name, end in launcher._submit()] == [(n, "lost", reason) for n in "01"]
