@@ -162,7 +162,7 @@ def document(args: argparse.Namespace) -> dict[str, Any]:
         },
         "command": ["python", *sys.argv],
         "threads": args.threads,
-        **commit["code_version"](PACKAGE),
+        **commit["code_version"](),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {n: importlib.metadata.version(n) for n in names},
         "machine": {"processor": processor, "cores": len(os.sched_getaffinity(0))},
