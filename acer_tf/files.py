@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Removes those of the folders, innermost first, that hold nothing."""
+    for folder in folders:
+        with contextlib.suppress(OSError):  # not empty, or not there
+            folder.rmdir()
 
 
 def missing_parts(policy: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.families import split_id
+from acer_tf.files import remove_empty
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.evidence import (
     CellEvidence,
@@ -84,9 +84,7 @@ def main(argv: list[str]) -> int:
     nothing_to_run = values.report_only or not cells
     code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.family, cells)
     if code == 2:
-        for folder in made:
-            with contextlib.suppress(OSError):  # not empty
-                folder.rmdir()
+        remove_empty(made)
         return code
     try:
         command = known.command if known and values.report_only else _command(experiment, argv)

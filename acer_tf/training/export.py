@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.envs import ATARI_PRESETS, family_of
-from acer_tf.files import POLICY_METADATA
+from acer_tf.files import POLICY_METADATA, remove_empty
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
 
@@ -67,7 +67,7 @@ def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork
     with contextlib.ExitStack() as stack:
         try:
             made = [folder for folder in directory.parents if not folder.exists()]
-            stack.callback(_remove_empty, made)
+            stack.callback(remove_empty, made)
             if not os.path.lexists(directory.parent):
                 directory.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(directory.parent))
@@ -133,12 +133,6 @@ def _clear(work: Path, directory: Path) -> None:
         for entry in set(os.listdir(old)) - set(_OWN):
             (old / entry).rename(directory / entry)
     shutil.rmtree(work, ignore_errors=True)
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
 
 
 def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any]) -> str:

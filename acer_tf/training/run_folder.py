@@ -9,6 +9,7 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
+from acer_tf.files import remove_empty
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
 from acer_tf.settings_record import completed, differences, mistyped, settings_document
@@ -48,7 +49,7 @@ class Lock:
             # A link would be written through.
             self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
         except OSError as error:
-            self._delete_made()
+            remove_empty(self._made)
             raise RunFolderError(f"--{flag}={folder} cannot be used: {error}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,12 +71,7 @@ class Lock:
             if self._made and os.listdir(self._path.parent) == [self._path.name]:
                 self._path.unlink()
         self._file.close()
-        self._delete_made()
-
-    def _delete_made(self) -> None:
-        for path in self._made:
-            with contextlib.suppress(OSError):  # not empty, or not made
-                path.rmdir()
+        remove_empty(self._made)
 
 
 def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> tuple[RunRecord | None, list[str]]:
