@@ -32,12 +32,16 @@ def read_json(path: Path) -> Any:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all (OSError), and never through a link."""
+    """Writes a file whole or not at all (OSError), also if the machine stops, and never through a link."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another process may write the same file
     partial.unlink(missing_ok=True)
     try:
         # Text from elsewhere need not be valid Unicode.
-        partial.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
+        data = content.encode("utf-8", errors="replace") if isinstance(content, str) else content
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # else the name may reach the disk before the content
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
