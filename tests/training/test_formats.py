@@ -255,10 +255,10 @@ def test_an_operation_that_the_format_lacks_is_named(
 
 
 def test_a_failed_write_leaves_no_file(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, content: bytes) -> int:
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         convert(policy, tmp_path / "policy.tflite", "tflite")
     assert list(tmp_path.iterdir()) == []
