@@ -39,6 +39,7 @@ class RunRecord:
     finished: bool
     commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
     environment: EnvironmentSpec | None  # None in old records
+    maker: dict[str, Any]  # of its newest rows, see `maker_of`
     document: dict[str, Any]  # everything
 
 
@@ -53,6 +54,7 @@ def read_record(folder: Path) -> RunRecord:
             document.get("finished") is True,
             document.get("commit"),
             EnvironmentSpec.of(spec) if spec else None,
+            maker_of(document),
             document,
         )
     except FileNotFoundError as error:
@@ -132,7 +134,7 @@ def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
     known = dict(document)
     for entry in document.get("history", ()):
         known.update(entry)  # earlier versions wrote only its commit
-    return {name: known[name] for name in _MAKER if name in known}
+    return {n: dict(known[n] or {}) if n in _MAKER_PARTS else known[n] for n in _MAKER if n in known}
 
 
 def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -191,7 +191,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
             spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         agent = make_agent(settings, spec)
         _assign(agent, snapshot.arrays)
-        export(agent.network, policy_metadata(settings, steps, maker_of(record.document)["commit"]))
+        export(agent.network, policy_metadata(settings, steps, record.maker.get("commit")))
     return steps
 
 
@@ -222,7 +222,7 @@ class _Run:
         self._maker = maker_of(provenance() | computes)
         notes = [*changes, *notes]
         if snapshot is not None:
-            notes += differences_of_makers(maker_of(read_record(folder).document), self._maker)
+            notes += differences_of_makers(read_record(folder).maker, self._maker)
         if snapshot is not None and not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
         self._report(steps, notes)

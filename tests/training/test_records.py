@@ -31,7 +31,8 @@ def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
 def test_an_invalid_record_is_named(tmp_path):
     with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
         read_record(tmp_path)
-    for text in ("[" * 100_000, "", "[]", "3", "{}", '{"settings": 3}', '{"settings": {}, "environment": 1}'):
+    parts = ('"environment": 1', '"history": 3', '"history": [3]', '"machine": "mine"')
+    for text in ("[" * 100_000, "", "[]", "3", "{}", '{"settings": 3}', *(f'{{"settings": {{}}, {p}}}' for p in parts)):
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json cannot be read as a run's record \("):
             read_record(tmp_path)

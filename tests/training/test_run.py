@@ -560,7 +560,10 @@ def test_a_run_in_another_thread_of_the_process(light, tmp_path):
 
 def test_a_record_that_is_removed_during_the_run_is_a_failure_in_a_line(light, tmp_path, capsys):
     run_dir = tmp_path / "run"
-    remove = lambda row: (run_dir / "run.json").unlink(missing_ok=True)  # noqa: E731
+
+    def remove(row):
+        (run_dir / "run.json").unlink(missing_ok=True)
+
     assert script(small_settings(), run_dir, on_row=remove) == 1
     assert capsys.readouterr().err == f"error: {run_dir}/run.json is missing\n"
 
