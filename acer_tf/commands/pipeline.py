@@ -74,8 +74,13 @@ def main(argv: list[str]) -> int:
         if values.plan:
             return _plan(values, cells)
         _require_labels(known, experiment, output)
-        if known and values.report_only:
+        if values.report_only:
             asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
+            if not (known or asked):
+                raise EvidenceError(
+                    f"--report_only: neither --output={output} nor --sweep_dir={sweep_dir} has a record of these runs: "
+                    "leave the flag out to make them"
+                )
         joined(known.cells if known else (), asked, output)
         require_page(output.parent)
         made = require_folder(output)

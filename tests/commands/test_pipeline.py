@@ -326,9 +326,17 @@ def test_an_output_that_cannot_be_is_named_before_anything_runs(script, tmp_path
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_cell_that_was_only_asked_for_gives_way(script, tmp_path):
+def test_a_report_of_nothing_is_refused(script, tmp_path, capsys):
+    assert script("figure1_minatar", "--report_only") == 2
+    assert "--report_only: neither --output=" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cell_that_was_only_asked_for_gives_way(script, tmp_path, monkeypatch):
     part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
-    assert script("figure1_minatar", "--report_only", *part) == 0
+    with monkeypatch.context() as patch:  # interrupted before the cell began
+        patch.setattr(sweep_flags, "run", lambda *_: (130, {}))
+        assert script("figure1_minatar", *part) == 130
     assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
     (cell,) = json.loads((tmp_path / "results/figure1_minatar/experiment.json").read_text())["cells"]
     assert (cell["state"], cell["settings"]["total_steps"]) == ("finished", 2000)
