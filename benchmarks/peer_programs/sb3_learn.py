@@ -161,7 +161,7 @@ def document(args: argparse.Namespace) -> dict[str, Any]:
             **ZOO[args.algorithm],
         },
         "command": ["python", *sys.argv],
-        "threads": args.threads,
+        "threads": {"intra_op": args.threads},
         **commit["code_version"](),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()} | {n: importlib.metadata.version(n) for n in names},

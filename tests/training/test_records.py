@@ -1,11 +1,13 @@
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from acer_tf.training.records import RecordError, begin_record, read_progress, read_record, run_document, write_json
 
+RESULTS = Path(__file__).parents[2] / "results"
 OLDEST = {"settings": {"env": "CartPole-v1"}, "commit": None}  # nothing that later versions added
 
 
@@ -26,6 +28,14 @@ def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
     record = read_record(tmp_path)
     assert (record.settings, record.finished, record.commit) == ({"env": "CartPole-v1"}, False, None)
     assert (record.environment, record.document["new"]) == (None, 1)
+
+
+def test_every_record_that_we_ship_is_read():
+    folders = [path.parent for path in RESULTS.rglob("run.json")]
+    assert len(folders) > 700
+    for folder in folders:
+        assert read_record(folder).settings, folder
+        assert not (folder / "progress.csv").exists() or read_progress(folder)["steps"].size, folder
 
 
 def test_an_invalid_record_is_named(tmp_path):
