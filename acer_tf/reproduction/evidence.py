@@ -171,17 +171,17 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
 
 
 def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> list[CellEvidence]:
-    """The union of known and requested cells; a known cell that has started replaces the requested one.
+    """The union of known and requested cells; a known cell replaces the requested one.
 
     Runs of one method in one environment may differ only in their seed. A known cell that has not started is dropped
-    if one of the same method, environment and seed is requested.
+    if another one of the same method, environment and seed is requested.
 
     Raises:
         EvidenceError: names a setting that differs; nothing has changed.
     """
     asked = list(asked)
-    places = {cell.place for cell in asked}
-    known = [cell for cell in known if cell.steps or cell.place not in places]
+    places, names = {cell.place for cell in asked}, {cell.name for cell in asked}
+    known = [cell for cell in known if cell.steps or cell.name in names or cell.place not in places]
     started = {(cell.method, cell.env): cell for cell in known if cell.steps}
     there = {cell.place: cell for cell in known}
     for cell in asked:
@@ -243,7 +243,7 @@ def collect(
         # Given up now, or earlier and not resumed since; the sweep's folder may be gone.
         steps = max(folder.latest()[0], known.steps if known else 0)
         failed = cell.name in reasons or (cell.state == "failed" and steps == cell.steps)
-        reason = reasons.get(cell.name, damage or cell.reason)
+        reason = reasons.get(cell.name, damage or (cell.reason if steps == cell.steps else ""))
         begun, behind = (folder.run_dir / "run.json").exists(), known and known.steps > folder.latest()[0]
         if not begun or (behind and not folder.finished):
             if known is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import hashlib
@@ -9,10 +10,11 @@ import io
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
@@ -39,10 +41,11 @@ class Progress:
         # Of what was written, not of what the disk holds later.
         self._written, self._sha256 = position, hashlib.sha256(kept)
         self._columns = next(csv.reader([kept.decode().partition("\n")[0]])) if position else None
-        self._events = EventFileWriter(str(folder / "tensorboard"))
         # TensorBoard discards what an earlier process logged from this step on.
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
+        with _os_errors():
+            self._events = EventFileWriter(str(folder / "tensorboard"))
+            self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
 
     def state(self) -> dict[str, Any]:
         """JSON-able: bytes of progress.csv and their checksum, after syncing it to disk."""
@@ -69,12 +72,23 @@ class Progress:
         summary = summary_pb2.Summary(
             value=[summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in given.items()]
         )
-        self._events.add_event(event_pb2.Event(wall_time=time.time(), step=int(given["steps"]), summary=summary))
-        self._events.flush()
+        with _os_errors():
+            self._events.add_event(event_pb2.Event(wall_time=time.time(), step=int(given["steps"]), summary=summary))
+            self._events.flush()
 
     def close(self) -> None:
         self._file.close()
-        self._events.close()
+        with _os_errors():
+            self._events.close()
+
+
+@contextlib.contextmanager
+def _os_errors() -> Iterator[None]:
+    """TensorBoard writes through TensorFlow, whose error for a full disk is not an OSError."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(error.message) from error
 
 
 def progress_line(row: Mapping[str, float | int | None], total_steps: int, slower_at: int = 0) -> str:

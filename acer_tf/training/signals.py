@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -46,5 +47,6 @@ class StopRequest:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signal_number = number
         self.__exit__()
-        # Not print, which is not reentrant: the signal may have interrupted one.
-        os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())
+        # Not print, which is not reentrant: the signal may have interrupted one. In `2>&1 | tee log`, Ctrl-C ends tee too.
+        with contextlib.suppress(OSError):
+            os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())

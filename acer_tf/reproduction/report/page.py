@@ -42,8 +42,11 @@ class Link(NamedTuple):
 
 
 def require_page(results: Path) -> None:
-    """Raises EvidenceError for an index.html that is not ours, and would be replaced."""
+    """Raises EvidenceError for an index.html that is not ours and would be replaced, or that could not be written."""
     page = results / "index.html"
+    there = next(path for path in (results, *results.absolute().parents) if path.exists())
+    if not os.access(there, os.W_OK):
+        raise EvidenceError(f"{page} cannot be written, because {there} is not writable: choose another folder")
     try:
         ours = not page.exists() or _MARK in page.read_bytes()[:2_000]
     except OSError:
@@ -132,7 +135,8 @@ def _policies(folder: Path, results: Path) -> list[dict[str, Any]]:
         try:
             document = json.loads(path.read_text())
             env, mean, error, episodes = (document[name] for name in ("env", "mean", "standard_error", "episodes"))
-            score = f"{mean:,.1f} ± {error:,.1f} over {episodes} episodes"
+            spread = "" if error is None else f" ± {error:,.1f}"  # None: a single episode
+            score = f"{mean:,.1f}{spread} over {episodes} episode{'s' * (episodes != 1)}"
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue  # some other file
         model, video = path.with_suffix(""), path.with_suffix(".mp4")
@@ -244,7 +248,7 @@ def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]
     for cell in evidence.cells:
         place = folder / "runs" / cell.name
         # What a link leads to elsewhere is not shown.
-        if cell.steps and (place / "progress.csv").resolve().is_relative_to(folder.resolve()):
+        if cell.steps and _is_shown(place / "progress.csv", folder):
             try:
                 run = read_run(place)
             except CurveError:

@@ -93,7 +93,11 @@ def run_sweep(
             for note in folder.notes:
                 _warn(note)
             with StopRequest("asking the cells for a checkpoint, then stopping") as stop:
-                end = sweep.run(stop, progress_seconds, say)
+                try:
+                    end = sweep.run(stop, progress_seconds, say)
+                except OSError:  # a full disk, or nobody reads what `say` prints
+                    sweep.stop()
+                    raise
         finally:
             folder.close()
     finally:
@@ -152,6 +156,15 @@ class _Sweep:
                 time.sleep(_POLL_SECONDS)
         say(progress.line(self._states))
         return SweepEnd(self._states, self._reasons, stop.signal_number)
+
+    def stop(self) -> None:
+        """Asks the running cells for a checkpoint, and waits until they have ended, without recording it."""
+        self._launcher.stop()
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._jobs and time.monotonic() < deadline:
+            for name, _ in self._launcher.poll():
+                del self._jobs[name]
+            time.sleep(_POLL_SECONDS)
 
     def _start(self, name: str) -> None:
         folder = self._cells[name]

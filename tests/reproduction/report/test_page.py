@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -248,7 +249,7 @@ def test_a_folder_without_experiments_says_so(tmp_path):
 def test_the_page_is_not_written_through_a_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    for name in ("index.html.partial", "index.html"):
+    for name in (f"index.html.{os.getpid()}.partial", "index.html"):
         results = tmp_path / name
         results.mkdir()
         (results / name).symlink_to(victim)
