@@ -121,6 +121,12 @@ def test_a_known_cell_replaces_a_requested_one(tmp_path):
         joined([CELL], [dataclasses.replace(asked, name="other")], tmp_path)
 
 
+def test_a_cell_that_failed_before_its_first_row_stays_known(tmp_path):
+    failed = dataclasses.replace(CELL, state="failed", steps=0, reason="loss is nan")
+    asked = dataclasses.replace(CELL, state="not begun", steps=0)
+    assert joined([failed], [asked], tmp_path) == [failed]
+
+
 def test_the_evidence_of_another_experiment_is_refused(tmp_path):
     write_evidence(tmp_path, EVIDENCE)
     assert own_evidence(tmp_path, "tiny") == EVIDENCE
@@ -205,7 +211,8 @@ def test_a_run_that_continued_after_it_was_given_up_is_not_a_failure(sweep, tmp_
     assert collect(first, sweep_dir, tmp_path / "out", {})[0][1] == first[1]
     curve = folders[1].run_dir / "progress.csv"
     curve.write_text(curve.read_text() + "300,4.0,9,3.0,3.0\n")
-    assert collect(first, sweep_dir, tmp_path / "out", {})[0][1].state == "interrupted"
+    (_, resumed, *_), _ = collect(first, sweep_dir, tmp_path / "out", {})
+    assert (resumed.state, resumed.reason) == ("interrupted", "")
 
 
 def test_what_was_collected_stays_if_the_sweep_is_gone_or_started_again(sweep, tmp_path):

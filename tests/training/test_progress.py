@@ -3,6 +3,7 @@ import hashlib
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf.training.checkpoint import Snapshot
@@ -163,3 +164,16 @@ def test_the_time_left_is_a_bound_until_an_interval_had_replay():
     assert "  more than 0:25:00 left  " in progress_line(row, 100_000, slower_at=25_001)
     assert "steps/s  0:25:00 left" in progress_line(row, 100_000, slower_at=25_000)
     assert "steps/s  0:00:00 left" in progress_line(row | {"steps": 100_000}, 100_000, slower_at=200_000)
+
+
+def test_what_tensorflow_cannot_write_is_an_os_error(tmp_path, monkeypatch):
+    progress = Progress(tmp_path, 0, 0)
+
+    def full():
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress._events, "flush", full)
+        with pytest.raises(OSError, match="^No space left on device$"):
+            progress.write(row_of(10))
+    progress.close()

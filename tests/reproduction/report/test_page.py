@@ -11,7 +11,7 @@ import pytest
 from acer_tf.reproduction import grids
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, write_evidence
 from acer_tf.reproduction.methods import make_cells
-from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.report.page import require_page, write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
 from tests.reproduction.report.synthetic import outcome
 
@@ -246,6 +246,14 @@ def test_a_folder_without_experiments_says_so(tmp_path):
     assert "No experiment has results here yet" in Page(write_page(tmp_path)).html
 
 
+def test_a_page_that_could_not_be_written_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write anywhere
+    with pytest.raises(EvidenceError, match=f"/index.html cannot be written, because {tmp_path} is not writable"):
+        require_page(tmp_path / "new" / "results")
+    monkeypatch.undo()
+    require_page(tmp_path / "new" / "results")
+
+
 def test_the_page_is_not_written_through_a_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
@@ -275,11 +283,13 @@ def test_policies_are_shown_with_their_score_and_video(tmp_path):
     (folder / "pong.mp4").write_bytes(b"")
     score = {"env": "atari/Pong", "mean": 19.6, "standard_error": 0.2, "episodes": 30}
     (folder / "pong.json").write_text(json.dumps(score))
+    (folder / "once.json").write_text(json.dumps(score | {"standard_error": None, "episodes": 1}))
     (folder / "torn.json").write_text("{")
     (folder / "other.json").write_text('["not an evaluation"]')
     (tmp_path / "elsewhere.mp4").write_bytes(b"")
     page = Page(write_page(tmp_path))
     assert "atari/Pong: 19.6 ± 0.2 over 30 episodes" in page.html
+    assert "atari/Pong: 19.6 over 1 episode" in page.html and "over 1 episodes" not in page.html
     assert [video["src"] for video in page.videos] == ["policies/pong.mp4"]
     assert {"policies/pong.json", "policies/pong/"} <= set(page.links)
     assert "torn" not in page.html and "not an evaluation" not in page.html

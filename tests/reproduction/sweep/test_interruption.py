@@ -110,3 +110,20 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     assert (first["reason"], second["kind"]) == ("killed by SIGKILL", "ended")
     assert "\ncontinuing " in (run_dir.parent / "logs" / "attempt-2.out").read_text()
     check_progress(run_dir, killed.settings)
+
+
+def test_a_sweep_whose_output_nobody_reads_asks_its_cells_for_a_checkpoint(tmp_path):
+    cells = [Cell("ACER", small_settings(seed=seed, total_steps=50_000)) for seed in range(2)]
+    folder = tmp_path / "sweep"
+
+    def say(line):
+        if all(under_way(folder / "cells" / cell.name / "run") for cell in cells):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    launcher = LocalLauncher(2, threads=1)
+    options = {"program": sweep_flags.PROGRAM, "cwd": ROOT, "checkpoint_minutes": 10.0, "progress_seconds": 0.2}
+    with pytest.raises(BrokenPipeError):
+        run_sweep("tiny", cells, folder, launcher, say=say, **options)
+    for cell in cells:
+        (err,) = folder.glob(f"cells/{cell.name}/logs/*.err")
+        assert "stopped by SIGTERM; the same command continues from here" in err.read_text()
