@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.error import DependencyNotInstalled
+from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import SyncVectorEnv
 
@@ -122,6 +122,10 @@ class _Vector(SyncVectorEnv):
         with _blamed(self._id, "in step()"), self._observations_checked("in step()"):
             return super().step(actions)
 
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        """Nothing reads them, and gymnasium cannot join infos whose types or shapes differ."""
+        return vector_infos
+
     @contextlib.contextmanager
     def _observations_checked(self, where: str) -> Iterator[None]:
         """Says what was returned if the copy into one array fails; a check of every step would take too long."""
@@ -166,8 +170,8 @@ def _check(
     """Makes, checks and closes one environment; returns its `steps_per_second`. Without `view`, it is not rendered."""
     if registered:
         refuse_raw_atari(env_id)
+    known = gymnasium.registry.get(env_id)
     try:
-        known = gymnasium.registry.get(env_id)
         if registered and known is not None and isinstance(known.entry_point, str):
             with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
                 load_env_creator(known.entry_point)
@@ -175,9 +179,11 @@ def _check(
             env = make_one()
     except (ImportError, DependencyNotInstalled) as error:
         raise InvalidEnvironment(f"{env_id} needs {_missing(error)}") from error
-    except gymnasium.error.Error as error:
-        raise unknown(env_id) from error
     except (Exception, SystemExit) as error:
+        # A malformed id is an Error itself; other kinds, and those of a known id, are the environment's own.
+        not_found = isinstance(error, (UnregisteredEnv, DeprecatedEnv)) or type(error) is gymnasium.error.Error
+        if registered and known is None and not_found:
+            raise unknown(env_id) from error
         if view is not None and isinstance(error, TypeError) and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
         with _blamed(env_id, "when it was made"):
@@ -211,6 +217,8 @@ def _missing(error: ImportError | DependencyNotInstalled) -> str:
 
 def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
     if view(env) is not None:
+        if env.render_mode != "rgb_array":
+            raise InvalidEnvironment(f"{env_id} cannot be rendered: make it with render_mode='rgb_array'")
         require_gl(env_id)
         return
     try:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
@@ -21,6 +22,7 @@ from acer_tf.envs import ATARI_PRESETS, family_of
 from acer_tf.files import POLICY_METADATA, remove_empty
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
+from acer_tf.types import EnvironmentSpec
 
 # What an export makes; all else in the folder is its owner's.
 _OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
@@ -212,6 +214,13 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
     return act, twin.model.weights
 
 
+def _bounds(spec: EnvironmentSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest action [A] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
+    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+    inner = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
+    return np.where(low < spec.action_low, inner[0], low), np.where(high > spec.action_high, inner[1], high)
+
+
 def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
     spec = network.spec
     twin = ContinuousNetwork(
@@ -222,7 +231,7 @@ def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.
         normalize=network.normalization is not None,
     )
     copy_weights(network.state, twin.state)
-    low, high = (tf.constant(bound, tf.float32) for bound in (spec.action_low, spec.action_high))
+    low, high = (tf.constant(bound) for bound in _bounds(spec))
 
     def scaled(action: tf.Tensor) -> tf.Tensor:
         # Again afterwards, since rounding may leave the bounds.

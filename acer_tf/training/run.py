@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import signal
 import sys
 import time
@@ -354,11 +355,18 @@ class _Run:
 
 def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
     variables = agent.variables()
+    if arrays.keys() != variables.keys() and [*map(_unnumbered, arrays)] == [*map(_unnumbered, variables)]:
+        arrays = dict(zip(variables, arrays.values(), strict=True))
     shapes = {name: tuple(v.shape) for name, v in variables.items()}
     if shapes != {name: array.shape for name, array in arrays.items()}:
         raise CheckpointError("the checkpoint's variables are not those of this agent: another version wrote it")
     for name, variable in variables.items():
         variable.assign(arrays[name])
+
+
+def _unnumbered(name: str) -> str:
+    """Without the numbers that Keras gives to layers without a name, which count those made in the process."""
+    return re.sub(r"_\d+(?=/|$)", "", name)
 
 
 def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:

@@ -47,6 +47,6 @@ class StopRequest:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signal_number = number
         self.__exit__()
-        # Not print, which is not reentrant: the signal may have interrupted one. In `2>&1 | tee log`, Ctrl-C ends tee too.
+        # Not print, which is not reentrant: the signal may have interrupted one. Ctrl-C also ends the reader of a pipe.
         with contextlib.suppress(OSError):
             os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())

@@ -1,5 +1,6 @@
 """Bad input raises InvalidEnvironment with a sentence that says what to do, and starts nothing."""
 
+import functools
 import re
 import sys
 
@@ -105,6 +106,16 @@ def test_a_package_that_is_not_installed(blank, needs):
     message = refused("Blank-v0", num_envs=4)
     assert "Blank-v0 needs a package that is not installed" in message and "Box2D" in message
     assert Blank.made == 1
+
+
+def test_an_error_of_gymnasium_that_an_environment_raises_is_its_own(blank):
+    blank(needs=gymnasium.error.InvalidAction("the grid must be odd"))
+    with pytest.raises(
+        envs.EnvironmentFailure, match="^Blank-v0 failed when it was made: InvalidAction: the grid must"
+    ):
+        envs.make("Blank-v0", 1, 0)
+    with pytest.raises(envs.EnvironmentFailure, match="^corridor failed when it was made: NameNotFound: .*CartPol"):
+        envs.make("corridor", 1, 0, factory=lambda: gymnasium.make("CartPol-v1"))
 
 
 class Faulty(gymnasium.Env):
@@ -218,6 +229,12 @@ def test_an_environment_that_takes_no_render_mode():
         assert refused("Mute-v0", render=True) == "Mute-v0 cannot be rendered: it takes no argument render_mode"
     finally:
         del gymnasium.registry["Mute-v0"]
+
+
+def test_a_mujoco_environment_that_was_not_made_for_pictures():
+    made = functools.partial(gymnasium.make, "InvertedPendulum-v5")
+    message = refused("pendulum", render=True, factory=made)
+    assert message == "pendulum cannot be rendered: make it with render_mode='rgb_array'"
 
 
 def test_minatar_is_not_installed(monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from acer_tf import envs
 from acer_tf.envs import InvalidEnvironment, VectorEnvironment
 
 
@@ -252,3 +253,23 @@ def test_unsupported_action_spaces(space):
 def test_the_clock():
     assert VectorEnvironment(Tape(GAME), seeds=None).steps_per_second is None
     assert VectorEnvironment(Tape(GAME), seeds=None, steps_per_second=40.0).steps_per_second == 40
+
+
+def test_infos_that_gymnasium_could_not_join_are_ignored():
+    infos = [{"winner": 3}, {"winner": None}, {"path": np.arange(2)}, {"path": np.arange(5)}, {"winner": "none"}]
+    left = iter(infos * 3)
+
+    class Talkative(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), next(left)
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 1.0, False, False, next(left)
+
+    env = envs.make("talkative", 5, 0, factory=Talkative)
+    env.reset()
+    for _ in range(2):
+        assert (env.step(np.zeros(5, int)).reward == 1.0).all()
+    env.close()

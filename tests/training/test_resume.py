@@ -257,3 +257,17 @@ def test_the_last_row_before_the_seam_bootstraps_from_the_observation_pending_th
     f, q_pending, _ = agent.network.observe(tf.constant(pending))
     expected = ROWS[LAST].reward + 0.9 * np.sum(f.numpy() * q_pending.numpy(), axis=-1)
     np.testing.assert_allclose(q_ret[:, 1], expected, rtol=1e-5)
+
+
+def test_layers_without_a_name_may_have_another_number_in_another_process():
+    def agent(*names):
+        variables = {name: tf.Variable(tf.zeros(2)) for name in names}
+        return SimpleNamespace(variables=lambda: variables)
+
+    arrays = {"online/dense_2/bias": np.ones(2), "average/dense_3/bias": np.full(2, 2.0)}
+    again = agent("online/dense/bias", "average/dense_1/bias")
+    _assign(again, arrays)
+    assert [variable.numpy()[0] for variable in again.variables().values()] == [1.0, 2.0]
+    for other in (agent("average/dense/bias", "online/dense_1/bias"), agent("online/dense/bias")):
+        with pytest.raises(CheckpointError, match="not those of this agent"):
+            _assign(other, arrays)
