@@ -1,6 +1,6 @@
-r"""Compares the learning curves of runs in one environment with each other, and with published ones.
+r"""Compares the learning curves of runs with each other, and with published ones.
 
-python -m acer_tf curves --output=results/minatar_breakout \
+python -m acer_tf curves --output=my_results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 """
 

@@ -84,7 +84,10 @@ _EXPERIMENTS = (
         name="table_atari49",
         title="ACER and A3C on 49 Atari games",
         summary="ACER and A3C after 40M frames beside ACER, A2C and PPO of the PPO paper: the only ACER table by game.",
-        examples=("--games=Pong,Breakout --total_steps=20_000 --seeds=2", "--games=openai7 --agents=acer"),
+        examples=(
+            "--games=Pong,Breakout --total_steps=20_000 --seeds=2 --setting=replay_start=200",
+            "--games=openai7 --agents=acer",
+        ),
         text=(
             "Beside Table 6 of Schulman et al. 2017 (PPO), whose ACER is OpenAI baselines': 49 games, 40M frames (10M "
             "agent steps), mean of the last 100 training games, 3 seeds. Preset baselines has the settings of that "
