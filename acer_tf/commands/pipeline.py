@@ -19,6 +19,7 @@ from acer_tf.reproduction.evidence import (
     Evidence,
     EvidenceError,
     asked_for,
+    changing,
     collect,
     has_begun,
     joined,
@@ -93,7 +94,8 @@ def main(argv: list[str]) -> int:
         return code
     try:
         command = known.command if known and values.report_only else _command(experiment, argv)
-        _report(experiment, asked, sweep_dir, output, given_up, command)
+        with changing(output):
+            _report(experiment, asked, sweep_dir, output, given_up, command)
     except (EvidenceError, OSError) as error:
         return cli.fail(1, error)
     return code

@@ -10,10 +10,13 @@ Tables and figures can be regenerated from the folder alone.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -168,6 +171,18 @@ def require_folder(folder: Path, flag: str = "output") -> list[Path]:
 def write_evidence(folder: Path, evidence: Evidence) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "experiment.json", {"format": FORMAT, **dataclasses.asdict(evidence)})
+
+
+@contextlib.contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """Excludes other processes that add to the evidence in `folder`: each writes what it read before and its own."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> list[CellEvidence]:

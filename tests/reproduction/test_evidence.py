@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import threading
 
 import pytest
 
@@ -8,6 +9,7 @@ from acer_tf.reproduction.evidence import (
     Evidence,
     EvidenceError,
     asked_for,
+    changing,
     collect,
     copy_records,
     describe,
@@ -125,6 +127,21 @@ def test_a_cell_that_failed_before_its_first_row_stays_known(tmp_path):
     failed = dataclasses.replace(CELL, state="failed", steps=0, reason="loss is nan")
     asked = dataclasses.replace(CELL, state="not begun", steps=0)
     assert joined([failed], [asked], tmp_path) == [failed]
+
+
+def test_who_changes_evidence_waits_for_others(tmp_path):
+    entered = threading.Event()
+
+    def other():
+        with changing(tmp_path):
+            entered.set()
+
+    thread = threading.Thread(target=other)
+    with changing(tmp_path):
+        thread.start()
+        assert not entered.wait(0.2)
+    assert entered.wait(60)
+    thread.join()
 
 
 def test_the_evidence_of_another_experiment_is_refused(tmp_path):
