@@ -180,7 +180,8 @@ def _check(
     except (ImportError, DependencyNotInstalled) as error:
         raise InvalidEnvironment(f"{env_id} needs {_missing(error)}") from error
     except (Exception, SystemExit) as error:
-        # A malformed id is an Error itself; other kinds, and those of a known id, are the environment's own.
+        # For a malformed id gymnasium raises Error itself. Its other errors, and those of a known id, are the
+        # environment's own.
         not_found = isinstance(error, (UnregisteredEnv, DeprecatedEnv)) or type(error) is gymnasium.error.Error
         if registered and known is None and not_found:
             raise unknown(env_id) from error

@@ -365,7 +365,7 @@ def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _unnumbered(name: str) -> str:
-    """Without the numbers that Keras gives to layers without a name, which count those made in the process."""
+    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process."""
     return re.sub(r"_\d+(?=/|$)", "", name)
 
 

@@ -248,10 +248,10 @@ def order(updates: CliffwalkUpdates) -> Finding:
     }
     gaps = [
         gap
-        for uniform, *prioritized, oracle in found.values()
-        for gap in (uniform - max(prioritized), min(prioritized) - oracle)
+        for uniform, *prioritized, fewest in found.values()
+        for gap in (uniform - max(prioritized), min(prioritized) - fewest)
     ]
-    # Runs that were cut off at the limit of updates are as long as each other.
+    # Equal where runs were cut off at the limit of updates: that decides nothing.
     holds = True if min(gaps) > 0 else False if min(gaps) < 0 else None
     shown = "; ".join(f"{kind} {' > '.join(f'{value:,.0f}' for value in values)}" for kind, values in found.items())
     return Finding(holds, f"{shown} ({', '.join(CLIFFWALK_REPLAYS)})", "no numbers; the same by its figure")
