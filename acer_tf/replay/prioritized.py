@@ -76,6 +76,12 @@ class PrioritizedReplay(TrajectoryReplay):
         self._largest = 1.0
         self._oldest = self._newest = 0  # items from oldest to newest − 1 have a priority
 
+    @staticmethod
+    def least_capacity(spec: EnvironmentSpec, unroll_length: int, state_size: int = 0, burn_in: int = 0) -> int:
+        """The least capacity with which a full ring always has a whole item."""
+        # A resumed run's masked row shifts items against unrolls; any 2T - 1 rows have a whole item.
+        return 2 * unroll_length + spec.stack - 2
+
     @property
     def can_sample(self) -> bool:
         """Whether any item has a priority."""

@@ -61,8 +61,8 @@ class TrajectoryReplay(Ring):
             raise ValueError(f"burn_in must be at least 0, got {burn_in}")
         least = self.least_capacity(spec, unroll_length, state_size, burn_in)
         if capacity < least:
-            sizes = "unroll_length + stack - 1" if not state_size else "2 unroll_length + burn_in + stack - 1"
-            raise ValueError(f"capacity must be at least {sizes} = {least} rows, got {capacity}")
+            windows = f"windows of {unroll_length} rows, frame stacks of {spec.stack} and burn_in {burn_in}"
+            raise ValueError(f"capacity must be at least {least} rows, for {windows}; got {capacity}")
         super().__init__(spec, num_envs, capacity, unroll_length, state_size=state_size, file=file)
         self.draws_together = not state_size
         self._segments_only = segments_only

@@ -133,7 +133,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     sizes = spec, settings.num_envs, replay_rows(settings, spec), settings.window_length
     seed = derive_seed(settings, "replay")
     try:
-        if settings.replay_priority == "uniform" and not settings.rule.transitions:
+        if _replay_class(settings) is TrajectoryReplay:
             return TrajectoryReplay(
                 *sizes,
                 seed,
@@ -270,7 +270,13 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
-    return TrajectoryReplay.least_capacity(spec, settings.window_length, _state_size(settings), _burn_in(settings))
+    replay = _replay_class(settings)
+    return replay.least_capacity(spec, settings.window_length, _state_size(settings), _burn_in(settings))
+
+
+def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
+    uniform = settings.replay_priority == "uniform"
+    return TrajectoryReplay if uniform and not settings.rule.transitions else PrioritizedReplay
 
 
 def _state_size(settings: Settings) -> int:

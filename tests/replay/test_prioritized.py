@@ -87,6 +87,19 @@ def test_all_complete_items_and_no_others_are_drawn(length):
         assert set(counter.drawn(100)) == {1000 * e + j * length for e in range(2) for j in items}
 
 
+@pytest.mark.parametrize(("stack", "length"), [(1, 1), (4, 1), (1, 4), (3, 5)])
+def test_with_the_least_capacity_a_full_ring_always_has_an_item(stack, length):
+    spec = spec_of(stack, dtype="uint8")
+    least = PrioritizedReplay.least_capacity(spec, length)
+    world, replay = started(spec, 1, least, length, least)
+    for _ in range(3 * least):
+        feed(replay, world, 1)
+        # An item whose rows are all masked is never drawn.
+        assert replay.can_sample or not replay._gather("mask", np.arange(replay.rows - least, replay.rows)).all()
+    with pytest.raises(ValueError, match=f"capacity must be at least {least} rows"):
+        replay_of(spec, 1, least - 1, length)
+
+
 @pytest.mark.parametrize(("stack", "length"), [(4, 1), (3, 5), (1, 4)])
 @pytest.mark.parametrize("priority", ["proportional", "rank"])
 def test_windows_equal_those_of_the_ring_and_their_stacks_are_complete(stack, length, priority):

@@ -385,7 +385,7 @@ def test_memory_is_committed_as_it_fills() -> None:
     [
         (dict(unroll_length=0), "unroll_length must be at least 1, got 0"),
         (dict(num_envs=0), "num_envs must be at least 1, got 0"),
-        (dict(capacity=7), r"capacity must be at least unroll_length \+ stack - 1 = 8 rows, got 7"),
+        (dict(capacity=7), "capacity must be at least 8 rows, .* frame stacks of 4 and burn_in 0; got 7"),
     ],
 )
 def test_refuses_sizes_that_cannot_work(arguments: dict[str, int], message: str) -> None:

@@ -242,6 +242,9 @@ def test_the_replay_has_the_capacity_of_the_settings_and_at_least_one_window():
     tight = settings_of("atari/Pong", preset="baselines", replay_capacity=20, replay_start=0, num_envs=1)
     assert build.replay_rows(tight, PONG) == 23  # 20 rows, and the 3 frames before the first
     build.make_replay(tight, PONG)
+    prioritized = dataclasses.replace(tight, replay_priority="rank")
+    assert build.replay_rows(prioritized, PONG) == 42  # any 39 rows have a whole item of 20
+    build.make_replay(prioritized, PONG)
 
 
 def test_without_replayed_updates_the_replay_holds_one_unroll():
