@@ -49,9 +49,11 @@ def main(argv: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal need not have ± and δ
+    status = 0
     try:
         try:
-            return _run(argv)
+            status = _run(argv)
+            return status
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -60,8 +62,8 @@ def main(argv: list[str]) -> int:
             raise
         # Python flushes again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if error.errno == errno.EPIPE:  # the reader has what it wanted
-            return 128 + signal.SIGPIPE
+        if error.errno == errno.EPIPE:  # the reader has what it wanted, or was stopped too
+            return status if status > 128 else 128 + signal.SIGPIPE
         print(f"error: {error}", file=sys.stderr)
         return 1
     except STOPPED as stop:

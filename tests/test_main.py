@@ -41,6 +41,16 @@ def test_a_reader_that_ends_early_is_no_error():
     assert process.wait() == 128 + signal.SIGPIPE
 
 
+def test_a_stopped_command_keeps_its_status_if_nobody_reads_its_output():
+    """After Ctrl-C in `... | tee log`, which also ends tee."""
+    code = "import sys, acer_tf.__main__ as m; m._run = lambda argv: print('line') or 130; sys.exit(m.main(['']))"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONUNBUFFERED": ""}, **pipes)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 130
+
+
 def test_output_that_cannot_be_written_is_one_line():
     with open("/dev/full", "w") as full:
         process = help_with(stdout=full)

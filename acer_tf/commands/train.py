@@ -5,6 +5,7 @@ python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,12 @@ flag.string(
     "where the actors of --actors run: local for a Ray cluster of this machine alone, auto for the cluster that it "
     "belongs to, or host:port; if not given, in this process, in turn",
 )
-flag.float("actor_timeout", 300.0, "seconds without an unroll after which an actor on Ray is replaced by another", 1.0)
+flag.float(
+    "actor_timeout",
+    None,
+    "seconds without an unroll after which an actor on Ray is replaced by another; if not given, 300",
+    1.0,
+)
 flag.multi_enum(
     "repair",
     [],
@@ -80,7 +86,7 @@ def main(argv: list[str]) -> int:
         recorded = _recorded(run_dir)
         # Kept without their flags; "auto" may mean another preset in this version. Another run is refused later.
         same = recorded and all(given.get(name, recorded.get(name)) == recorded.get(name) for name in ("env", "agent"))
-        kept = {name: recorded[name] for name in ("preset", "total_steps", "log_interval") if name in recorded}
+        kept = {name: recorded[name] for name in ("agent", "preset", "total_steps", "log_interval") if name in recorded}
         settings = make_settings(kept | given if same else given)
     except (SettingsError, InvalidEnvironment) as error:
         return cli.fail(2, error)
@@ -136,7 +142,8 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         print(line, file=sys.stderr)
         return 128 + signal_of(stop)
     except Interrupted as interrupted:
-        print(f"stopped by {interrupted}; the same command continues from here", file=sys.stderr)
+        with contextlib.suppress(OSError):  # Ctrl-C also ends the reader of a pipe
+            print(f"stopped by {interrupted}; the same command continues from here", file=sys.stderr)
         return 128 + interrupted.signal_number
     print(f"finished: policy in {policy}")
     return 0

@@ -229,3 +229,8 @@ def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
         raise InvalidEnvironment(f"rendering {env_id} needs {_missing(error)}") from error
     if np.ndim(picture) != 3:  # type: ignore[arg-type]
         raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
+    if env.render_mode != "rgb_array":
+        raise InvalidEnvironment(
+            f"{env_id} cannot be rendered: its render_mode is {env.render_mode!r}; it must keep the one that it is "
+            "made with, 'rgb_array'"
+        )

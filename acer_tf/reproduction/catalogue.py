@@ -24,8 +24,9 @@ def _minatar_text(preset: str) -> tuple[str, str]:
         "with and without trust region, beside Double DQN with uniform and with proportional prioritized replay. The "
         "paper asked whether more replay learns more per step, and whether the trust region helps more at high ratios.",
         "Nothing of this was published: scores are normalised by random play and by ACER with replay 4 and trust "
-        "region at a million steps of preset baselines (where its own curve so passes near 1). ACER's settings are "
-        f"{_MINATAR_SETTINGS[preset]}; DQN's replay, exploration and target period are shortened in proportion.",
+        f"region at a million steps, by {_MINATAR_SETTINGS['baselines']} (where its own curve so passes near 1). "
+        f"ACER's settings are {_MINATAR_SETTINGS[preset]}; DQN's replay, exploration and target period are shortened "
+        "in proportion.",
     )
 
 

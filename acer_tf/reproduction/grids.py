@@ -51,7 +51,8 @@ ATARI_DEVIATIONS = (
 )
 CONTROL_DEVIATIONS = (
     "Deviations: the paper's task models, network sizes, optimiser and number of threads are not published; tasks are "
-    "built on this package's own models after its appendix E, and 16 environments take the threads' turns."
+    "built on this package's own models after its appendix E, observations are normalised by their running mean and "
+    "variance, and 16 environments take the threads' turns."
 )
 CONTROL_SETTING = (
     "One setting of learning rate and δ (1.4e-4, 0.42) stands for the paper's best five of thirty; "

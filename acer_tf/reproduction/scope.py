@@ -1,14 +1,19 @@
-"""How much of a figure or table the recorded runs are."""
+"""How much of a figure or table the recorded runs are, and with which other settings."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.evidence import CellEvidence
 from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.sweep.cells import Cell
+from acer_tf.settings_record import completed, settings_document
+
+Place = tuple[str, str, int]  # method, task, seed
+_OF_LENGTH = ("total_steps", "log_interval")
 
 
 class Scope(NamedTuple):
@@ -18,17 +23,19 @@ class Scope(NamedTuple):
     whole_runs: int
     least: float  # of the shortest, 1 is all; 0 if none has begun
     most: float
+    altered: tuple[str, ...] = ()  # settings, "name=value", that are not the experiment's
 
     @property
     def is_whole(self) -> bool:
-        return self.runs == self.whole_runs and self.least >= 0.99
+        return self.runs == self.whole_runs and self.least >= 0.99 and not self.altered
 
     def __str__(self) -> str:
         if not self.runs:
             return f"none of {self.whole_runs} runs"
         low, high = (f"{min(100.0, 100 * share):.{0 if share > 0.1 else 1}f} %" for share in (self.least, self.most))
         steps = low if low == high else f"{low} to {high}"
-        return f"{self.runs} of {self.whole_runs} runs, {steps} of their steps"
+        altered = f"; with {', '.join(self.altered)}" if self.altered else ""
+        return f"{self.runs} of {self.whole_runs} runs, {steps} of their steps{altered}"
 
 
 def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
@@ -38,13 +45,34 @@ def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
     cells, whole = list(cells), _whole(name)
     if not {cell.method for cell in cells} <= {method for method, _, _ in whole}:
         return None
-    shares = [cell.steps / of for cell in cells if cell.steps and (of := whole.get(cell.place))]
-    return Scope(len(shares), len(whole), min(shares, default=0.0), max(shares, default=0.0))
+    begun = [cell for cell in cells if cell.steps and cell.place in whole]
+    shares = [cell.steps / whole[cell.place]["total_steps"] for cell in begun]
+    least, most = min(shares, default=0.0), max(shares, default=0.0)
+    return Scope(len(shares), len(whole), least, most, altered(begun, whole))
+
+
+def altered(cells: Iterable[CellEvidence], whole: Mapping[Place, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The settings of cells, "name=value", that are not those of their places in `whole`, length aside."""
+    found = set()
+    for cell in cells:
+        known, here = whole.get(cell.place, {}), completed(cell.settings)
+        differing = {
+            name: here.get(name)
+            for name, value in known.items()
+            if name not in _OF_LENGTH and value not in ("auto", here.get(name))
+        }
+        if "preset" in differing:  # its name says what it changes
+            differing = {"preset": differing["preset"]}
+        found |= {f"{name}={value}" for name, value in differing.items()}
+    return tuple(sorted(found))
+
+
+def by_place(cells: Iterable[Cell]) -> dict[Place, dict[str, Any]]:
+    """The settings of an experiment's cells, by method, task and seed."""
+    return {(cell.method, cell.settings.env, cell.settings.seed): settings_document(cell.settings) for cell in cells}
 
 
 @functools.cache
-def _whole(name: str) -> Mapping[tuple[str, str, int], int]:
-    """Steps by method, task and seed."""
+def _whole(name: str) -> Mapping[Place, Mapping[str, Any]]:
     experiment = EXPERIMENTS[name]
-    cells = make_cells(experiment.methods, experiment.envs, experiment.seeds)
-    return {(cell.method, cell.settings.env, cell.settings.seed): cell.settings.total_steps for cell in cells}
+    return by_place(make_cells(experiment.methods, experiment.envs, experiment.seeds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import psutil
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
+from acer_tf.agents.dqn import Dqn
 from acer_tf.agents.optimizer import rmsprop
 from acer_tf.declaration import declarations
 from acer_tf.layers import RunningNormalization
@@ -25,6 +27,11 @@ from acer_tf.training.loop import Loop
 from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
 
+# Of a control group: most memory, memory in use, and that of the pages in it that can be reclaimed.
+_LIMITS = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
+)
 PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networks, environments and batches
 
 
@@ -51,7 +58,7 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
-        SettingsError: a user's class cannot be imported, or is not an `Agent`.
+        SettingsError: a user's class cannot be imported, is not an `Agent`, or is a `Dqn`.
     """
     require_actions(settings, spec)
     try:
@@ -60,6 +67,10 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
         raise SettingsError(f"--agent={settings.agent}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise SettingsError(f"--agent={settings.agent}: must be a subclass of acer_tf.agents.agent.Agent")
+    if settings.agent not in RULES and issubclass(found, Dqn):
+        raise SettingsError(
+            f"--agent={settings.agent}: must not be a subclass of Dqn, as only --agent=dqn gets single transitions"
+        )
     return found
 
 
@@ -252,14 +263,16 @@ def in_bytes(size: int) -> str:
     return f"{size / unit:,.1f} {name}"
 
 
-def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes of memory that this process and its children may still take."""
+def available_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Bytes of memory that this process and its children may still take, by the machine and by their control groups."""
     available = psutil.virtual_memory().available
-    limit = cgroup / "memory.max"
-    if limit.exists() and (text := limit.read_text().strip()) != "max":
-        # The page cache counts as used, but it is reclaimable; the checkpoints of a run fill it.
-        cache = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())["inactive_file"]
-        available = min(available, int(text) - int((cgroup / "memory.current").read_text()) + int(cache))
+    for group in _control_groups(root, own):
+        for limit, used, cache in _LIMITS:
+            if not (group / limit).exists() or (most := (group / limit).read_text().strip()) == "max":
+                continue
+            # The page cache counts as used, but it is reclaimable; the checkpoints of a run fill it.
+            pages = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())[cache]
+            available = min(available, int(most) - int((group / used).read_text()) + int(pages))
     return available
 
 
@@ -267,6 +280,17 @@ def derive_seed(settings: Settings, purpose: str) -> int:
     """An independent seed per purpose, all from --seed."""
     words = [settings.seed, *purpose.encode()]
     return int(np.random.SeedSequence(words).generate_state(1)[0]) >> 1  # fits an int32
+
+
+def _control_groups(root: Path, own: Path) -> Iterator[Path]:
+    """The folders of this process's control groups for memory, of both versions, and of those that they are in."""
+    lines = own.read_text().splitlines() if own.exists() else []
+    for line in ["0::/", *lines]:  # a container may see its own group as the root
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "memory" in controllers.split(","):
+            top = root / "memory" if controllers else root
+            group = top / path.lstrip("/")
+            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top))
 
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:

@@ -141,10 +141,10 @@ def evaluate(
         while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
             if recorder is not None and not scored[0]:
                 recorder.add(world.render())
+            _require_finite(f"{env_id} returned an observation", step.observation)
             answer = policy.answer(step.observation, state)
             step = world.step(_choose(answer, None if greedy else random))
-            if not (finite := np.isfinite(step.reward)).all():
-                raise envs.EnvironmentFailure(f"{env_id} returned a reward of {step.reward[~finite][0]}")
+            _require_finite(f"{env_id} returned a reward", step.reward)
             # As in training: the masked row was the last of the old episode.
             state = np.where(step.mask[:, None], answer.get("state", state), first_state)
             score += step.reward
@@ -170,6 +170,11 @@ def evaluate(
         steps=steps,
         frames=tuple(n * policy.spec.frames_per_step for n in steps),
     )
+
+
+def _require_finite(what: str, values: np.ndarray) -> None:
+    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+        raise envs.EnvironmentFailure(f"{what} of {values[~finite][0]}")
 
 
 def _protocol(policy: Policy) -> AtariPreset:

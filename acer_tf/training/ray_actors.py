@@ -6,10 +6,12 @@ anew, which the replay sees as a truncation, and the rows of the others are kept
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -71,9 +73,12 @@ class RayActors:
         self._address, self._checked = ray.get_runtime_context().gcs_address, time.monotonic()
 
     def begin(self, request: Request) -> None:
+        """See `Actors`; also raises ClusterLost."""
         self._request = request
-        self._weights = self._ray.put([np.asarray(weight.value) for weight in self._agent.network.model.weights])
-        self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
+        weights = [np.asarray(weight.value) for weight in self._agent.network.model.weights]
+        with self._failures():
+            self._weights = self._ray.put(weights)
+            self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
 
     def take(self) -> Unroll:
         """See `Actors`; also raises Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""
@@ -116,12 +121,21 @@ class RayActors:
                 lost[group] = f"is gone ({first_line(error)})"
         return lost
 
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """An error of Ray itself, as when its object store is full or its server on this machine is gone."""
+        try:
+            yield
+        except self._ray.exceptions.RayError as error:
+            raise ClusterLost(f"the Ray cluster failed: {first_line(error)}") from error
+
     def _wait(self, results: list[Any], seconds: float) -> None:
         """Waits for all results, for at most `seconds`, while the cluster answers and no stop was asked for."""
         deadline = time.monotonic() + seconds
         missing = results
         while missing and (left := deadline - time.monotonic()) > 0:
-            _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
+            with self._failures():
+                _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
             if missing and self._stop.signal_number is not None:
                 raise Stopped
             if time.monotonic() - self._checked > _CHECK_SECONDS:
@@ -140,8 +154,8 @@ class RayActors:
         """Ends an actor, even if its process was stopped, which Ray's own request would not reach."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._ray.kill(self._actors[group])
         try:
+            self._ray.kill(self._actors[group])
             node, pid = self._ray.get(self._places[group], timeout=0)
             there = NodeAffinitySchedulingStrategy(node, soft=False)
             kill = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_kill)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -41,14 +42,15 @@ def connect(address: str, actors: int = 0) -> ModuleType:
             _call(address)
         except (OSError, ValueError, OverflowError) as error:
             raise SettingsError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
-    handler = signal.getsignal(signal.SIGTERM)
+    main, handler = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGTERM)
     try:
         more: dict[str, Any] = {"include_dashboard": False, "num_cpus": actors or None} if local else {}
         ray.init(address=address, log_to_driver=False, **more)
     except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
         raise SettingsError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
     finally:
-        signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
+        if main:
+            signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
     cores = int(ray.cluster_resources().get("CPU", 0))
     if cores < actors:
         ray.shutdown()

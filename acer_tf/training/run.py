@@ -39,6 +39,7 @@ from acer_tf.training.provenance import package_versions, provenance, user_modul
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import (
+    RunRecord,
     amend_record,
     begin_record,
     differences_of_makers,
@@ -72,7 +73,7 @@ def train(
     gpu_memory_gb: float = 0.0,
     replay_file: str | Path | None = None,
     ray_address: str | None = None,
-    actor_timeout: float = 300.0,
+    actor_timeout: float | None = None,
     repair: Collection[str] = (),
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
@@ -94,7 +95,7 @@ def train(
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         ray_address: of the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
             reach), "auto" or host:port; None for actors in this process, in turn, which gives the same rows.
-        actor_timeout: seconds without an unroll after which an actor on Ray is replaced.
+        actor_timeout: seconds without an unroll after which an actor on Ray is replaced; None for 300.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `run_folder.REPAIRS`.
         quiet: print no progress lines.
         env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
@@ -136,6 +137,10 @@ def train(
     make_network(settings, spec)
     if ray_address and not settings.actors:
         raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
+    if actor_timeout is not None and not ray_address:
+        raise SettingsError(f"--actor_timeout={actor_timeout}: has no effect without --ray_address")
+    if policy := _finished(run_dir, settings, known, quiet):
+        return policy
     replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
     with contextlib.ExitStack() as opened:
         ray = connect(ray_address, settings.actors) if ray_address else None
@@ -145,22 +150,31 @@ def train(
         opened.callback(lock.release)
         # Again under the lock: another process may have begun a run here in the meantime.
         known, changes = require_same_run(settings, spec, run_dir)
-        longer = known is not None and known.settings["total_steps"] < settings.total_steps
-        if known and known.finished and not longer and not missing_parts(run_dir / "policy"):
-            _say(quiet, f"{run_dir} holds this run, already finished")
-            return run_dir / "policy"
+        if policy := _finished(run_dir, settings, known, quiet):
+            return policy
         agent = make_agent(settings, spec)
         stop = StopRequest("writing a checkpoint, then stopping")
 
         def make_actors(steps: int) -> Actors:
             if ray is None:
                 return make_local_actors(settings, agent.act, steps, emulators=in_use["emulators"], factory=env)
-            return RayActors(ray, settings, agent, steps, timeout=actor_timeout, stop=stop, factory=env)
+            return RayActors(ray, settings, agent, steps, timeout=actor_timeout or 300.0, stop=stop, factory=env)
 
         run = _Run(opened, settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)
         with stop:
             run.advance(stop, checkpoint_minutes * 60.0, quiet, on_row)
         return run.finish()
+
+
+def _finished(run_dir: Path, settings: Settings, record: RunRecord | None, quiet: bool) -> Path | None:
+    """The policy of a folder that holds the whole run already."""
+    policy = run_dir / "policy"
+    if record is None or not record.finished or record.settings["total_steps"] < settings.total_steps:
+        return None
+    if missing_parts(policy):
+        return None
+    _say(quiet, f"{run_dir} holds this run, already finished")
+    return policy
 
 
 def export_run(run_dir: Path, directory: Path) -> int:
@@ -244,7 +258,9 @@ class _Run:
             self._loop.restore(snapshot.state["loop"])
             if notes:
                 amend_record(folder, settings_document(settings), steps, notes, self._maker)
-        self._progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
+        self._diagnostics = [f"{kind}/{name}" for kind in self._loop.updates for name in agent.diagnostic_names]
+        progress = Progress(folder, steps, state["position"], self._diagnostics)
+        self._progress = opened.enter_context(contextlib.closing(progress))
         self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
         self._began = time.monotonic()
@@ -262,7 +278,7 @@ class _Run:
             _say(quiet, f"continuing {self._folder} at step {self.steps:,}")
         # Also of a finished run that is extended, whose replay is empty.
         missing = max(0, settings.replay_start - self._replay.stored) * settings.num_envs
-        if settings.replay_ratio and missing > settings.total_steps - self.steps:
+        if settings.replay_ratio and missing > settings.total_steps - self.steps > 0:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
             _say(quiet, f"no replay in this run: {per_environment}, {missing:,} steps in total")
         # The first interval with replay throughout tells the rate that will last.
@@ -288,13 +304,15 @@ class _Run:
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 row = self._row()
                 self._progress.write(row)
-                _say(quiet, progress_line(row, settings.total_steps, slower_at))
-                if on_row is not None:
-                    try:
+                try:
+                    _say(quiet, progress_line(row, settings.total_steps, slower_at))
+                    if on_row is not None:
                         on_row(row)
-                    except Exception:
-                        self._save()
-                        raise
+                except Exception as error:
+                    self._save()
+                    if isinstance(error, OSError) and stop.signal_number is not None:  # as did its reader
+                        raise Interrupted(stop.signal_number) from error
+                    raise
             if stop.signal_number is not None:
                 self._save()
                 raise Interrupted(stop.signal_number)
@@ -342,11 +360,7 @@ class _Run:
             "on_policy_updates": self._loop.updates["on_policy"],
             "replay_updates": self._loop.updates["replay"],
             "stored_rows": self._replay.stored,
-            **{
-                f"{kind}/{name}": diagnostics.get(f"{kind}/{name}")
-                for kind in self._loop.updates
-                for name in self._agent.diagnostic_names
-            },
+            **{name: diagnostics.get(name) for name in self._diagnostics},
         }
 
     def _seconds(self) -> float:

@@ -17,7 +17,7 @@ from tests.training.scripted import timeless
 ROOT = Path(__file__).resolve().parents[2]
 
 
-WHERE = {"device": "auto", "gpu_memory_gb": 0.0, "ray_address": None, "actor_timeout": 300.0}  # defaults
+WHERE = {"device": "auto", "gpu_memory_gb": 0.0, "ray_address": None, "actor_timeout": None}  # defaults
 
 
 @pytest.fixture(autouse=True)
@@ -206,6 +206,22 @@ def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
     given = {"env": "atari/Pong", "preset": "paper", "agent": "a3c", "entropy_in_trust_region": False, "gamma": 0.9}
     options = {"checkpoint_minutes": 10.0, "threads": 0, "replay_file": None, "repair": []} | WHERE
     assert ran == [(make_settings(given), Path("r"), options)]
+
+
+def test_a_timeout_of_actors_that_are_not_on_ray_is_refused(capsys, tmp_path):
+    assert main("--env=CartPole-v1", "--actors=2", "--actor_timeout=20", f"--run_dir={tmp_path}/run") == 2
+    assert "--actor_timeout=20.0: has no effect without --ray_address" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_continued_with_its_agent(capsys, tmp_path):
+    flags = ("--env=CartPole-v1", "--total_steps=20", "--replay_start=0", "--replay_capacity=100")
+    assert main(*flags, "--agent=dqn", f"--run_dir={tmp_path}/run") == 0
+    capsys.readouterr()
+    assert main("--env=CartPole-v1", "--replay_start=0", "--replay_capacity=100", f"--run_dir={tmp_path}/run") == 0
+    assert "holds this run, already finished" in capsys.readouterr().out
+    assert main(*flags, "--agent=acer", f"--run_dir={tmp_path}/run") == 2
+    assert "agent: dqn there, acer here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

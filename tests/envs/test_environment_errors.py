@@ -231,6 +231,21 @@ def test_an_environment_that_takes_no_render_mode():
         del gymnasium.registry["Mute-v0"]
 
 
+def test_an_environment_that_forgets_its_render_mode():
+    class Painted(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"]}
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+        def reset(self, **_):
+            return np.zeros(2, np.float32), {}
+
+        def render(self):
+            return np.zeros((200, 200, 3), np.uint8)
+
+    said = "Painted cannot be rendered: its render_mode is None; it must keep the one that it is made with, 'rgb_array'"
+    assert refused("Painted", render=True, factory=Painted) == said
+
+
 def test_a_mujoco_environment_that_was_not_made_for_pictures():
     made = functools.partial(gymnasium.make, "InvertedPendulum-v5")
     message = refused("pendulum", render=True, factory=made)

@@ -163,6 +163,7 @@ def test_actions_of_the_other_kind_name_the_agents(spec, agent, said):
         ("acer_tf.types:Nothing", "cannot be imported: AttributeError: module"),
         ("broken:VTrace", "cannot be imported: SyntaxError: "),
         ("acer_tf.types:Trajectory", "must be a subclass of acer_tf.agents.agent.Agent"),
+        ("acer_tf.agents.dqn:Dqn", "must not be a subclass of Dqn"),
     ],
 )
 def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said, tmp_path, monkeypatch):
@@ -296,6 +297,28 @@ def test_a_container_has_the_memory_of_its_limit_and_the_page_cache_counts_as_fr
     assert build.available_memory(tmp_path) == 2_400_000
     (tmp_path / "memory.max").write_text("max\n")
     assert build.available_memory(tmp_path) == pytest.approx(free, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "names"),
+    [
+        ("0::/slurm/job_7/step", "slurm/job_7", ("max", "current", "inactive_file")),
+        (
+            "4:cpu,memory:/slurm/job_7/step",
+            "memory/slurm/job_7",
+            ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_the_limit_of_a_job_around_the_process_counts(tmp_path, line, folder, names):
+    (tmp_path / "own").write_text(f"3:cpuset:/elsewhere\n{line}\n")
+    group = tmp_path / "root" / folder
+    (group / "step").mkdir(parents=True)
+    most, used, cache = names
+    (group / f"memory.{most}").write_text("3000000\n")
+    (group / f"memory.{used}").write_text("1000000\n")
+    (group / "memory.stat").write_text(f"anon 5\n{cache} 400000\n")
+    assert build.available_memory(tmp_path / "root", tmp_path / "own") == 2_400_000
 
 
 def test_an_infinite_setting_reaches_the_agent():

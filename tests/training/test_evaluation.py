@@ -186,6 +186,20 @@ def test_a_reward_that_is_not_finite_is_a_failure_of_the_environment(
         run(FakePolicy("two environments"), episodes=2)
 
 
+def test_an_observation_that_is_not_finite_is_a_failure_of_the_environment(
+    scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ScriptedEnvironment.step
+
+    def broken(self: ScriptedEnvironment, action: np.ndarray) -> Any:
+        answer = step(self, action)
+        return answer._replace(observation=np.full(answer.observation.shape, np.inf, np.float32))
+
+    monkeypatch.setattr(ScriptedEnvironment, "step", broken)
+    with pytest.raises(envs.EnvironmentFailure, match=r"^two environments returned an observation of inf$"):
+        run(FakePolicy("two environments"), episodes=2)
+
+
 def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironment]) -> None:
     policy = FakePolicy("Any-v0")
     policy.shares = np.array([np.nan, 1.0], np.float32)

@@ -1,10 +1,13 @@
 """`train` calls `on_row` with the rows of progress.csv, for any logger."""
 
 import csv
+import errno
 import io
+import signal
 
 import pytest
 
+from acer_tf.training import run
 from acer_tf.training.run import train
 from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
 
@@ -48,6 +51,26 @@ def test_what_it_raises_stops_the_run_and_no_step_is_lost(tmp_path, monkeypatch)
         train(small_settings(), tmp_path / "run", quiet=True, on_row=stop_at_the_third)
     train(small_settings(), tmp_path / "run", quiet=True, on_row=stop_at_the_third)
     assert steps == [int(row["steps"]) for row in rows_of(tmp_path / "run")]
+    check_progress(tmp_path / "run", small_settings())
+
+
+@pytest.mark.parametrize(("stopping", "expected"), [(False, BrokenPipeError), (True, run.Interrupted)])
+def test_no_step_is_lost_if_its_line_cannot_be_printed(tmp_path, monkeypatch, stopping, expected):
+    """In `... | head`, and after Ctrl-C in `... | tee log`, which also ends tee."""
+    use_light_agents(monkeypatch)
+
+    def unread(row, *rest):
+        if stopping:
+            signal.raise_signal(signal.SIGINT)
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    with monkeypatch.context() as patch, pytest.raises(expected):
+        patch.setattr(run, "progress_line", unread)
+        train(small_settings(), tmp_path / "run")
+    rows = rows_of(tmp_path / "run")
+    steps = []
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row: steps.append(row["steps"]))
+    assert len(rows) == 1 and steps[0] > int(rows[0]["steps"])
     check_progress(tmp_path / "run", small_settings())
 
 

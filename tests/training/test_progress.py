@@ -148,6 +148,22 @@ def test_a_row_of_other_columns_is_refused(tmp_path):
     progress.close()
 
 
+def test_a_run_whose_agent_has_other_diagnostics_is_refused_before_it_begins(tmp_path):
+    names = ["replay/value", "replay/error"]
+    progress = Progress(tmp_path, 0, 0, names)
+    progress.write(row_of(1) | dict.fromkeys(names, 0.5))
+    position = progress.state()["position"]
+    progress.write(row_of(2) | dict.fromkeys(names, 0.5))
+    progress.close()
+    before = (tmp_path / "progress.csv").read_bytes()
+    for others, named in ((names[:1], r"\(replay/error\)"), (names[::-1], r"\(their order\)")):
+        with pytest.raises(RunFolderError, match=f"progress.csv has other .*{named}: move it away .*--repair=progress"):
+            Progress(tmp_path, 1, position, others)
+    assert (tmp_path / "progress.csv").read_bytes() == before
+    Progress(tmp_path, 1, position, names).close()
+    assert len(rows_of(tmp_path)) == 1
+
+
 def test_the_progress_line_says_how_far_how_fast_and_how_good():
     row = {"steps": 25_000, "frames": 100_000, "steps_per_second": 50.0, "mean_return": -20.456}
     assert progress_line(row, 100_000) == (

@@ -156,7 +156,8 @@ def table49(outcome: Outcome) -> Report:
     table = Table(
         "Mean of the last 100 training games, mean over seeds ± standard error. Published: the PPO paper's Table 6, "
         "mean of the last 100 training games after 40M frames, 3 seeds; our A3C stands beside its A2C. A difference is "
-        "given where ours has come as far; medians of ours and theirs are over the games that ours has.",
+        "given where ours has come as far; medians of ours and theirs are over the games that ours has, PPO's over all "
+        "games of this table.",
         head,
         rows,
     )
@@ -168,9 +169,10 @@ def table49(outcome: Outcome) -> Report:
         far = max((run.steps[-1] for runs in outcome.by_method(env).values() for run in runs), default=0.0)
         # Early in training it would flatten the curves.
         if score is not None and far > TABLE6_STEPS / 8:
-            ax.axhline(score, color="0.3", linestyle=":", linewidth=1, label="ACER at 40M frames, PPO paper")
+            ax.axhline(score, color="0.3", linestyle=":", linewidth=1)
     caption = (
-        "Training curves; dashed: OpenAI baselines' ACER where they published a curve; dotted: the PPO paper's ACER."
+        "Training curves; dashed: OpenAI baselines' ACER where they published a curve; horizontal dots: the PPO "
+        "paper's ACER at 40M frames."
     )
     return Report({"table": table}, {"figure": Drawing(caption, figure)})
 

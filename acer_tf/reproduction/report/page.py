@@ -267,7 +267,10 @@ def _ours(label: str, unit: str, runs: Sequence[RunCurve]) -> dict[str, Any] | N
     known = [(run.steps[ended], run.mean_return[ended]) for run in runs if (ended := ~np.isnan(run.mean_return)).any()]
     if not known:
         return None
-    steps = np.linspace(max(x[0] for x, _ in known), min(x[-1] for x, _ in known), _POINTS)
+    first, last = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
+    if last < first:  # one is not where another began: no mean is known
+        return None
+    steps = np.linspace(first, last, _POINTS)
     values = np.array([np.interp(steps, x, y) for x, y in known])
     return _curve(label, label, len(known), unit, steps, values.mean(0), values.min(0), values.max(0))
 

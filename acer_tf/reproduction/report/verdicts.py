@@ -6,24 +6,24 @@ claim holds in what was run; "undecided" that the runs do not decide it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from acer_tf.envs import CONTROL_TASKS
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, read_results
 from acer_tf.reproduction.curves import read_run
 from acer_tf.reproduction.evidence import EvidenceError, read_evidence
-from acer_tf.reproduction.grids import figure3_draws
-from acer_tf.reproduction.methods import Method, names_by_label
+from acer_tf.reproduction.grids import CONTROL, figure3_draws
+from acer_tf.reproduction.methods import Method, make_cells, names_by_label
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report import findings
 from acer_tf.reproduction.report.findings import BEST_DRAWS, CLIFFWALK_REPLAYS, DRAWS, CliffwalkUpdates, Finding
 from acer_tf.reproduction.report.tables import Table
-from acer_tf.reproduction.scope import Scope, scope
+from acer_tf.reproduction.scope import Scope, altered, by_place, scope
 
 
 class Records(NamedTuple):
@@ -66,9 +66,10 @@ def _best_draws(folder: Path) -> Records | None:
     _, outcome = begun
     steps = {method.label: method.steps for method in outcome.methods.values()}
     shares = [cell.steps / whole for cell in outcome.cells if (whole := steps[cell.method](cell.env))]
-    shown = BEST_DRAWS * len(methods) * len(CONTROL_TASKS)
-    of = Scope(len(shares), shown, min(shares), max(shares))
-    return Records(outcome, f"{of}: the best of {DRAWS} draws", of.is_whole)
+    shown = BEST_DRAWS * len(methods) * len(CONTROL)
+    other = altered(outcome.cells, by_place(make_cells(methods, CONTROL, seeds=1)))
+    of = Scope(len(shares), shown, min(shares), max(shares), other)
+    return Records(outcome, f"the best of {DRAWS} draws: {of}", of.is_whole)
 
 
 def _on_minatar(folder: Path) -> Records | None:
@@ -81,12 +82,13 @@ def _on_minatar(folder: Path) -> Records | None:
     return Records(outcome, f"none of it on Atari; {games}")
 
 
-def _longest_run(folder: Path) -> Records | None:
-    """The longest run of ACER in an environment of which a curve was published."""
+def _longest_run(folder: Path, preset: str = "baselines") -> Records | None:
+    """The longest run of ACER with a preset, in an environment of which a curve was published."""
     evidence = read_evidence(folder)
     known = evidence.cells if evidence else ()
+    wanted = {"agent": "acer", "preset": preset}
     cells = [
-        cell for cell in known if cell.steps and cell.settings.get("agent") == "acer" and published_curves(cell.env)
+        cell for cell in known if cell.steps and wanted.items() <= cell.settings.items() and published_curves(cell.env)
     ]
     if not cells:
         return None
@@ -151,7 +153,7 @@ def verdicts(results: Path) -> Table:
     )
 
 
-_SAME, _CURVE = "the same, other games", "ACER's learning curve"
+_SAME, _CURVE = "the same, other games", "ACER learns at least as fast as the published curve"
 _GAINS = "the trust region gains more the more is replayed"
 _ORDER = "the order of the five methods by their best draws"
 _SETTINGS = "which settings of learning rate and δ are good"
@@ -193,7 +195,13 @@ CLAIMS = (
     Claim("OpenAI baselines, Pong", _CURVE, "atari_pong", findings.published_curve, _longest_run),
     Claim("OpenAI baselines, Breakout", _CURVE, "atari_breakout", findings.published_curve, _longest_run),
     *(
-        Claim(f"OpenAI baselines, {game}, preset paper", _CURVE, folder, findings.published_curve, _longest_run)
+        Claim(
+            f"OpenAI baselines, {game}, preset paper",
+            _CURVE,
+            folder,
+            findings.published_curve,
+            functools.partial(_longest_run, preset="paper"),
+        )
         for game, folder in _BY_PRESET_PAPER.items()
     ),
     Claim("PPO, Table 6", "ACER's scores on 49 games after 40M frames", "table_atari49", findings.table6),

@@ -6,12 +6,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import numpy as np
 import pytest
 
 from acer_tf.reproduction import grids
+from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, write_evidence
 from acer_tf.reproduction.methods import make_cells
-from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.report.page import _ours, require_page, write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
 from tests.reproduction.report.synthetic import outcome
 
@@ -301,6 +303,17 @@ def test_of_how_much_of_the_paper_the_runs_are_is_said(tmp_path):
     evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="ACER", settings=settings),))
     write_evidence(tmp_path / "x", evidence)
     assert "1 of 1 cells finished; of the whole: 1 of 294 runs, 50 % of their steps" in write_page(tmp_path).read_text()
+
+
+def test_runs_that_do_not_overlap_have_no_mean():
+    def run(returns):
+        steps = np.arange(1, 6) * 1000
+        return RunCurve("atari/Pong", 0, 9000, steps, steps, steps, np.array(returns, float), np.array(returns, float))
+
+    early, late = run([1, 1, np.nan, np.nan, np.nan]), run([np.nan, np.nan, 2, 2, 2])
+    assert _ours("ACER", "seeds", [early, late]) is None
+    curve = _ours("ACER", "seeds", [late, run([0, 0, 0, 4, 4])])
+    assert (curve["x"][0], curve["x"][-1], curve["y"][-1]) == (3000, 5000, 3)
 
 
 def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):

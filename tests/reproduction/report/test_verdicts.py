@@ -320,7 +320,7 @@ def test_the_order_of_the_best_draws(
     if not change:
         means = "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1"
         assert found["ours"].partition("; ")[0] == f"reacher3 at 1.8M steps: {means}"
-        assert found["what was run"] == "35 of 150 runs, 9.5 % to 20 % of their steps: the best of 30 draws"
+        assert found["what was run"] == "the best of 30 draws: 35 of 150 runs, 9.5 % to 20 % of their steps"
         assert found["the paper's"] == "312.50, 255.52, 85.90, 55.18, 45.33"
 
 
@@ -511,5 +511,10 @@ def test_only_all_runs_at_full_length_are_the_whole() -> None:
     asked = asked_for(make_cells(experiment.methods, experiment.envs, experiment.seeds))
     done = [dataclasses.replace(cell, state="finished", steps=cell.total_steps) for cell in asked]
     half = dataclasses.replace(done[0], steps=done[0].total_steps // 2)
-    wholes = [scope("figure4_ablation", cells).is_whole for cells in (done, [half, *done[1:]], done[1:])]
-    assert wholes == [True, False, False]
+    other = dataclasses.replace(done[0], settings={**done[0].settings, "gamma": 0.5, "log_interval": 7})
+    given = (done, [half, *done[1:]], done[1:], [other, *done[1:]])
+    scopes = [scope("figure4_ablation", cells) for cells in given]
+    assert [found.is_whole for found in scopes] == [True, False, False, False]
+    assert str(scopes[-1]) == "45 of 45 runs, 100 % of their steps; with gamma=0.5"
+    preset = dataclasses.replace(done[0], settings={**other.settings, "preset": "classic_continuous"})
+    assert str(scope("figure4_ablation", [preset])).endswith("; with preset=classic_continuous")
