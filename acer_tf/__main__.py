@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import importlib.util
@@ -53,7 +54,10 @@ def main(argv: list[str]) -> int:
     try:
         try:
             status = _run(argv)
-            return status
+        except STOPPED as stop:
+            status = 128 + signal_of(stop)
+            with contextlib.suppress(OSError):  # Ctrl-C also ends the reader of a pipe
+                print(f"stopped by {signal_of(stop).name}", file=sys.stderr)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -66,12 +70,10 @@ def main(argv: list[str]) -> int:
             return status if status > 128 else 128 + signal.SIGPIPE
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except STOPPED as stop:
-        print(f"stopped by {signal_of(stop).name}", file=sys.stderr)
-        return 128 + signal_of(stop)
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
+    return status
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

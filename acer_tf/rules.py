@@ -63,8 +63,8 @@ RULES: dict[str, Rule] = {
 def rule_of(agent: str) -> Rule:
     """The rule that `--agent` names: of `RULES`, or "module:Class", an `Agent` that is not imported here; or KeyError.
 
-    Whether a user's class supports the environment's actions is found when it is made. If it extends
-    `agents.actor_critic.ActorCritic`, it replays too, so it has TIS's weights, which are 1 for rows just collected.
+    Whether a user's class supports the environment's actions is found when it is made. One that extends
+    `agents.actor_critic.ActorCritic` may replay, so its rows have the weights of TIS.
     """
     if agent in RULES:
         return RULES[agent]

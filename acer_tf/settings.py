@@ -39,7 +39,7 @@ class Settings:
         "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
         f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
         f"ratio 0, without and with trust region); continuous ones: {', '.join(rules_for(continuous=True))}; or "
-        "module:Class of your own")
+        "module:Class of your own; if not given, that of the run folder")
     preset: str = setting(
         "baselines", d.Range(lambda x: x in PRESETS, f"one of {', '.join(PRESETS)}"),
         f"named set of values, which other flags override: {', '.join(PRESETS)}; if not given, that of the run folder, "

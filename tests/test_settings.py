@@ -10,7 +10,7 @@ import pytest
 import acer_tf
 from acer_tf.declaration import declarations
 from acer_tf.presets import PRESETS
-from acer_tf.rules import RULES
+from acer_tf.rules import RULES, rule_of
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
 from acer_tf.settings_record import changed, differences, settings_document, settings_from
 
@@ -380,6 +380,7 @@ def test_a_run_without_any_update_is_refused():
 
 def test_tis_is_a3c_with_the_weights_of_trajectories():
     assert {name for name, rule in RULES.items() if rule.trajectory_weights} == {"tis", "trust_tis"}
+    assert rule_of("my_rules:MyTis").trajectory_weights
     assert pong(agent="trust_tis", preset="paper_continuous").trust_region_delta == 0.42
     assert pong(agent="tis", preset="paper_continuous").trust_region_delta == INF
 

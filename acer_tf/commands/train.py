@@ -6,6 +6,7 @@ python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -138,12 +139,15 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")
     except STOPPED as stop:  # before the first step, or the second signal
-        line = f"stopped by {signal_of(stop).name}; the same command continues from the last checkpoint"
-        print(line, file=sys.stderr)
-        return 128 + signal_of(stop)
+        return _stopped(signal_of(stop), "the last checkpoint")
     except Interrupted as interrupted:
-        with contextlib.suppress(OSError):  # Ctrl-C also ends the reader of a pipe
-            print(f"stopped by {interrupted}; the same command continues from here", file=sys.stderr)
-        return 128 + interrupted.signal_number
+        return _stopped(interrupted.signal_number, "here")
     print(f"finished: policy in {policy}")
     return 0
+
+
+def _stopped(number: int, where: str) -> int:
+    """The exit status after a signal."""
+    with contextlib.suppress(OSError):  # Ctrl-C also ends the reader of a pipe
+        print(f"stopped by {signal.Signals(number).name}; the same command continues from {where}", file=sys.stderr)
+    return 128 + number

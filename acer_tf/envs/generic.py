@@ -231,6 +231,5 @@ def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
         raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
     if env.render_mode != "rgb_array":
         raise InvalidEnvironment(
-            f"{env_id} cannot be rendered: its render_mode is {env.render_mode!r}; it must keep the one that it is "
-            "made with, 'rgb_array'"
+            f"{env_id} cannot be rendered: its render_mode is {env.render_mode!r}, and must be 'rgb_array'"
         )

@@ -24,11 +24,15 @@ class ReplayCorrupt(Exception):
     """A chunk file of a saved state is missing, damaged, or another than was saved."""
 
 
+class ReplayMismatch(ValueError):
+    """A saved state is of a replay of other sizes."""
+
+
 def is_damage(error: Exception) -> bool:
     """Whether `error`, raised while a saved file was read, is due to what the file holds."""
     if isinstance(error, OSError):
         return error.errno in _DAMAGE_NUMBERS
-    return not isinstance(error, MemoryError | ImportError)
+    return not isinstance(error, MemoryError | ImportError | ReplayMismatch)
 
 
 def is_chunk_file(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, read_chunk, write_chunk
+from acer_tf.replay.chunks import Chunk, ReplayCorrupt, ReplayMismatch, chunks_from, read_chunk, write_chunk
 from acer_tf.replay.storage import zeros
 from acer_tf.types import EnvironmentSpec, TimeStep
 
@@ -231,13 +231,13 @@ class Ring:
         pending: call `start`.
 
         Raises:
-            ValueError: the state is of a replay of other sizes.
+            ReplayMismatch: the state is of a replay of other sizes.
             ReplayCorrupt: a chunk file is missing, damaged, or another than was saved.
         """
         there, here = decode(state["layout"]), self._layout()
         differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
         if differing:
-            raise ValueError(
+            raise ReplayMismatch(
                 "the saved replay has other sizes: "
                 + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
             )

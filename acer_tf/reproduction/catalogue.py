@@ -14,7 +14,7 @@ from acer_tf.reproduction.report import atari, control, minatar
 
 _MINATAR_SETTINGS = {
     "baselines": "preset baselines with learning rate 0.003 and replay from 1,000 steps per environment",
-    "paper": "preset paper's as they are",
+    "paper": "preset paper as it is",
 }
 
 
@@ -23,10 +23,10 @@ def _minatar_text(preset: str) -> tuple[str, str]:
         "The design of the ACER paper's Figure 1 on the five MinAtar games: ACER with replay ratios 0, 1, 4 and 8, "
         "with and without trust region, beside Double DQN with uniform and with proportional prioritized replay. The "
         "paper asked whether more replay learns more per step, and whether the trust region helps more at high ratios.",
-        "Nothing of this was published: scores are normalised by random play and by ACER with replay 4 and trust "
-        f"region at a million steps, by {_MINATAR_SETTINGS['baselines']} (where its own curve so passes near 1). "
-        f"ACER's settings are {_MINATAR_SETTINGS[preset]}; DQN's replay, exploration and target period are shortened "
-        "in proportion.",
+        "Nothing of this was published: scores are normalised by random play (0) and by ACER with replay 4 and trust "
+        f"region at a million steps (1), with {_MINATAR_SETTINGS['baselines']}. "
+        f"Here ACER has {_MINATAR_SETTINGS[preset]}; DQN's replay, exploration and target period are shortened in "
+        "proportion.",
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from acer_tf.reproduction.catalogue import EXPERIMENTS
@@ -23,7 +24,7 @@ class Scope(NamedTuple):
     whole_runs: int
     least: float  # of the shortest, 1 is all; 0 if none has begun
     most: float
-    altered: tuple[str, ...] = ()  # settings, "name=value", that are not the experiment's
+    altered: tuple[str, ...] = ()  # settings that are not the experiment's: "with gamma=0.5", "2 of them with ..."
 
     @property
     def is_whole(self) -> bool:
@@ -34,8 +35,7 @@ class Scope(NamedTuple):
             return f"none of {self.whole_runs} runs"
         low, high = (f"{min(100.0, 100 * share):.{0 if share > 0.1 else 1}f} %" for share in (self.least, self.most))
         steps = low if low == high else f"{low} to {high}"
-        altered = f"; with {', '.join(self.altered)}" if self.altered else ""
-        return f"{self.runs} of {self.whole_runs} runs, {steps} of their steps{altered}"
+        return "; ".join([f"{self.runs} of {self.whole_runs} runs, {steps} of their steps", *self.altered])
 
 
 def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
@@ -51,9 +51,9 @@ def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
     return Scope(len(shares), len(whole), least, most, altered(begun, whole))
 
 
-def altered(cells: Iterable[CellEvidence], whole: Mapping[Place, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The settings of cells, "name=value", that are not those of their places in `whole`, length aside."""
-    found = set()
+def altered(cells: Collection[CellEvidence], whole: Mapping[Place, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The settings of cells that are not those of their places in `whole`, length aside."""
+    found: Counter[str] = Counter()
     for cell in cells:
         known, here = whole.get(cell.place, {}), completed(cell.settings)
         differing = {
@@ -63,8 +63,12 @@ def altered(cells: Iterable[CellEvidence], whole: Mapping[Place, Mapping[str, An
         }
         if "preset" in differing:  # its name says what it changes
             differing = {"preset": differing["preset"]}
-        found |= {f"{name}={value}" for name, value in differing.items()}
-    return tuple(sorted(found))
+        found.update(f"{name}={value}" for name, value in differing.items())
+    groups: dict[int, list[str]] = {}
+    for setting, count in sorted(found.items()):
+        groups.setdefault(count, []).append(setting)
+    runs = {count: "" if count == len(cells) else f"{count} of them " for count in groups}
+    return tuple(f"{runs[count]}with {', '.join(group)}" for count, group in groups.items())
 
 
 def by_place(cells: Iterable[Cell]) -> dict[Place, dict[str, Any]]:

@@ -28,15 +28,10 @@ class Progress:
         folder: of the run.
         step: environment steps at the checkpoint; 0 for a new run.
         position: bytes of progress.csv at the checkpoint, which are there still (see `run_folder.resume`).
-        diagnostics: names of the columns, "kind/name", that an update's diagnostics have.
-
-    Raises:
-        RunFolderError: the file has other diagnostics, as after a change of the agent's code. Nothing has changed.
     """
 
-    def __init__(self, folder: Path, step: int, position: int, diagnostics: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, step: int, position: int) -> None:
         self._path = folder / "progress.csv"
-        self._columns = self._columns_to(position, diagnostics)
         self._file = self._path.open("a+b")
         self._file.seek(0)
         kept, later = self._file.read(position), self._file.read()
@@ -45,26 +40,12 @@ class Progress:
         self._file.truncate(position)
         # Of what was written, not of what the disk holds later.
         self._written, self._sha256 = position, hashlib.sha256(kept)
+        self._columns = next(csv.reader([kept.decode().partition("\n")[0]])) if position else None
         # TensorBoard discards what an earlier process logged from this step on.
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         with _os_errors():
             self._events = EventFileWriter(str(folder / "tensorboard"))
             self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
-
-    def _columns_to(self, position: int, diagnostics: Sequence[str]) -> list[str] | None:
-        """Those of the file; None if it begins anew."""
-        if not position:
-            return None
-        with self._path.open(encoding="utf-8", newline="") as file:
-            columns = next(csv.reader(file))
-        there = [name for name in columns if "/" in name]
-        if there != list(diagnostics):
-            differing = ", ".join(sorted({*there} ^ {*diagnostics})) or "their order"
-            raise RunFolderError(
-                f"{self._path} has other diagnostics than the agent ({differing}): move it away and give "
-                "--repair=progress to continue with a new one"
-            )
-        return columns
 
     def state(self) -> dict[str, Any]:
         """JSON-able: bytes of progress.csv and their checksum, after syncing it to disk."""
@@ -99,6 +80,22 @@ class Progress:
         self._file.close()
         with _os_errors():
             self._events.close()
+
+
+def require_diagnostics(folder: Path, diagnostics: Sequence[str]) -> None:
+    """Raises RunFolderError if a run's progress.csv, where it has rows, has other columns "kind/name" than these.
+
+    So it is after a change of the agent's code.
+    """
+    path = folder / "progress.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        there = [name for name in next(csv.reader(file), ()) if "/" in name]
+    if there and there != list(diagnostics):
+        differing = ", ".join(sorted({*there} ^ {*diagnostics})) or "their order"
+        raise RunFolderError(
+            f"{path} has other diagnostics than the agent ({differing}): move it away and give --repair=progress to "
+            "continue with a new one"
+        )
 
 
 @contextlib.contextmanager

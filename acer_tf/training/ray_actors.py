@@ -70,18 +70,23 @@ class RayActors:
         self._states: list[np.ndarray | None] = [None] * settings.groups  # recurrent, after the last unroll
         self._places: list[Any] = [actor.place.remote() for actor in self._actors]  # nodes and process ids
         self.notes: list[str] = []
+        self._lost: ClusterLost | None = None
         self._address, self._checked = ray.get_runtime_context().gcs_address, time.monotonic()
 
     def begin(self, request: Request) -> None:
-        """See `Actors`; also raises ClusterLost."""
         self._request = request
         weights = [np.asarray(weight.value) for weight in self._agent.network.model.weights]
-        with self._failures():
-            self._weights = self._ray.put(weights)
-            self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
+        try:
+            with self._failures():
+                self._weights = self._ray.put(weights)
+                self._begun = [actor.unroll.remote(self._weights, request) for actor in self._actors]
+        except ClusterLost as error:  # raised by `take`: a checkpoint between the two would lack updates
+            self._lost = error
 
     def take(self) -> Unroll:
         """See `Actors`; also raises Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""
+        if self._lost is not None:
+            raise self._lost
         unrolls: dict[int, Unroll] = {}
         for attempt in range(ATTEMPTS):
             lost = self._gather(unrolls)

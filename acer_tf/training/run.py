@@ -34,7 +34,7 @@ from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
-from acer_tf.training.progress import Progress, progress_line
+from acer_tf.training.progress import Progress, progress_line, require_diagnostics
 from acer_tf.training.provenance import package_versions, provenance, user_modules
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
@@ -244,6 +244,9 @@ class _Run:
         self._actors = opened.enter_context(contextlib.closing(make_actors(steps)))
         collector = Collector(self._actors, replay, lagging=settings.lagging)
         self._loop = make_loop(settings, collector, agent, replay)
+        self._diagnostics = [f"{kind}/{name}" for kind in self._loop.updates for name in agent.diagnostic_names]
+        if state["position"] and steps < settings.total_steps:
+            require_diagnostics(folder, self._diagnostics)
         if snapshot is None:
             details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), **computes}
             if modules := user_modules((settings.agent, settings.network, settings.env)):
@@ -258,9 +261,7 @@ class _Run:
             self._loop.restore(snapshot.state["loop"])
             if notes:
                 amend_record(folder, settings_document(settings), steps, notes, self._maker)
-        self._diagnostics = [f"{kind}/{name}" for kind in self._loop.updates for name in agent.diagnostic_names]
-        progress = Progress(folder, steps, state["position"], self._diagnostics)
-        self._progress = opened.enter_context(contextlib.closing(progress))
+        self._progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
         self._resumed, self._unsaved = snapshot is not None, snapshot is None or bool(notes)
         self._seconds_before = state["seconds"]
         self._began = time.monotonic()
@@ -305,9 +306,9 @@ class _Run:
                 row = self._row()
                 self._progress.write(row)
                 try:
-                    _say(quiet, progress_line(row, settings.total_steps, slower_at))
                     if on_row is not None:
                         on_row(row)
+                    _say(quiet, progress_line(row, settings.total_steps, slower_at))
                 except Exception as error:
                     self._save()
                     if isinstance(error, OSError) and stop.signal_number is not None:  # as did its reader

@@ -37,8 +37,7 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         main = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if main else ():
-            if signal.getsignal(number) != signal.SIG_IGN:  # as Ctrl-C is for a shell's background jobs
-                self._previous[number] = signal.signal(number, self._note)
+            self._previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -242,7 +242,7 @@ def test_an_environment_that_forgets_its_render_mode():
         def render(self):
             return np.zeros((200, 200, 3), np.uint8)
 
-    said = "Painted cannot be rendered: its render_mode is None; it must keep the one that it is made with, 'rgb_array'"
+    said = "Painted cannot be rendered: its render_mode is None, and must be 'rgb_array'"
     assert refused("Painted", render=True, factory=Painted) == said
 
 

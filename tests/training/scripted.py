@@ -118,6 +118,7 @@ class LightAgent:
 
     def prepare(self, trajectory: Trajectory, updates: int) -> None:
         self.blank, self.updates_per_call = trajectory, updates
+        self.diagnostic_names = ("value",)
 
     def schedule(self, steps: int) -> None:
         pass

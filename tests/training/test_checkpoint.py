@@ -172,6 +172,18 @@ def flips(size, count, seed):
     return [(position, 1 << generator.randrange(8)) for position in sorted(positions)]
 
 
+def test_a_replay_of_another_size_is_no_damage(tmp_path):
+    source, checkpoints = Source(), Checkpoints(tmp_path)
+    save_at(checkpoints, source, 100)
+    before = tree(tmp_path)
+    said = (
+        r"cannot be read at present \(ReplayMismatch: the saved replay has other sizes: capacity is 40 there, 44 here"
+    )
+    with pytest.raises(CheckpointError, match=said):
+        checkpoints.restore(source.empty(44))
+    assert tree(tmp_path) == before
+
+
 def test_a_flipped_bit_anywhere_in_the_state_falls_back_or_changes_nothing(two, capsys):
     checkpoints, source, replay_at_100, folder = two
     path = folder / "000000000200" / "state.npz"

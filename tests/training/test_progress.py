@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf.training.checkpoint import Snapshot
-from acer_tf.training.progress import Progress, progress_line
+from acer_tf.training.progress import Progress, progress_line, require_diagnostics
 from acer_tf.training.run_folder import RunFolderError, resume
 
 
@@ -150,18 +150,14 @@ def test_a_row_of_other_columns_is_refused(tmp_path):
 
 def test_a_run_whose_agent_has_other_diagnostics_is_refused_before_it_begins(tmp_path):
     names = ["replay/value", "replay/error"]
-    progress = Progress(tmp_path, 0, 0, names)
+    progress = Progress(tmp_path, 0, 0)
+    require_diagnostics(tmp_path, names)  # no row yet
     progress.write(row_of(1) | dict.fromkeys(names, 0.5))
-    position = progress.state()["position"]
-    progress.write(row_of(2) | dict.fromkeys(names, 0.5))
     progress.close()
-    before = (tmp_path / "progress.csv").read_bytes()
+    require_diagnostics(tmp_path, names)
     for others, named in ((names[:1], r"\(replay/error\)"), (names[::-1], r"\(their order\)")):
         with pytest.raises(RunFolderError, match=f"progress.csv has other .*{named}: move it away .*--repair=progress"):
-            Progress(tmp_path, 1, position, others)
-    assert (tmp_path / "progress.csv").read_bytes() == before
-    Progress(tmp_path, 1, position, names).close()
-    assert len(rows_of(tmp_path)) == 1
+            require_diagnostics(tmp_path, others)
 
 
 def test_the_progress_line_says_how_far_how_fast_and_how_good():

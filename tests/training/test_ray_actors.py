@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -23,6 +24,8 @@ from acer_tf.training.actor import Actor, LocalActors, NonFiniteError
 from acer_tf.training.build import make_replay
 from acer_tf.training.checkpoint import Checkpoints
 from acer_tf.training.collector import Collector, collector_of
+from acer_tf.training.ray_actors import RayActors
+from acer_tf.training.ray_connection import ClusterLost
 from acer_tf.training.run import Interrupted, train
 from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
@@ -45,6 +48,22 @@ TASKS = {
 
 
 # What an actor that collects ahead changes
+
+
+def test_an_error_of_ray_itself_is_the_loss_of_its_cluster_where_no_row_is_without_its_updates():
+    class RayError(Exception):
+        pass
+
+    def full(weights):
+        raise RayError("the object store is full")
+
+    ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RayError), put=full)
+    actors = RayActors.__new__(RayActors)
+    actors._ray, actors._actors, actors._lost = ray, [], None
+    actors._agent = SimpleNamespace(network=SimpleNamespace(model=SimpleNamespace(weights=[])))
+    actors.begin(None)
+    with pytest.raises(ClusterLost, match="the Ray cluster failed: RayError: the object store is full"):
+        actors.take()
 
 
 def test_the_lag_is_one_iteration():

@@ -27,7 +27,15 @@ from acer_tf.training.device import Device
 from acer_tf.training.run import Interrupted, export_run, train
 from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError
 from acer_tf.training.signals import Terminated
-from tests.training.scripted import check_progress, rows_of, small_settings, timeless, tree, use_light_agents
+from tests.training.scripted import (
+    LightAgent,
+    check_progress,
+    rows_of,
+    small_settings,
+    timeless,
+    tree,
+    use_light_agents,
+)
 from tests.training.test_run_folder import HOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -378,6 +386,19 @@ def test_a_shorter_progress_file_is_refused_and_kept(stopped, capsys):
         assert tree(run_dir / "checkpoints") == before
         assert (path.read_bytes() if path.exists() else None) == remains
     path.write_bytes(whole)
+    assert script(small_settings(), run_dir) == 0
+
+
+def test_an_agent_with_other_diagnostics_leaves_the_run_as_it_was(stopped, monkeypatch, capsys):
+    run_dir, _, _ = stopped
+    whole = (run_dir / "progress.csv").read_bytes()
+    before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
+    with monkeypatch.context() as patch:
+        patch.setattr(LightAgent, "prepare", lambda agent, *_: setattr(agent, "diagnostic_names", ("value", "new")))
+        assert script(small_settings(total_steps=900), run_dir) == 2
+    assert "other diagnostics than the agent (on_policy/new, replay/new): move it away" in capsys.readouterr().err
+    assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+    assert (run_dir / "progress.csv").read_bytes() == whole
     assert script(small_settings(), run_dir) == 0
 
 

@@ -6,19 +6,6 @@ import pytest
 from acer_tf.training.signals import StopRequest
 
 
-def test_a_signal_that_is_ignored_stays_so():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with StopRequest("writing a checkpoint") as stop:
-            signal.raise_signal(signal.SIGINT)
-            assert stop.signal_number is None
-            signal.raise_signal(signal.SIGTERM)
-            assert stop.signal_number == signal.SIGTERM
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_stop_is_noted_also_if_nobody_reads_the_answer(number, monkeypatch):
     """Ctrl-C in `... 2>&1 | tee log` ends tee first."""

@@ -147,7 +147,8 @@ def verdicts(results: Path) -> Table:
     head = ["source", "claim", "verdict", "what was run", "ours", "the paper's", "records"]
     return Table(
         "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
-        "does not. Undecided: our runs do not decide it. Derived from the records by `python -m acer_tf verdicts`.",
+        "does not. Undecided: our runs do not decide it. With NAME=VALUE: a setting that is not the experiment's own. "
+        "Derived from the records by `python -m acer_tf verdicts`.",
         head,
         rows,
     )

@@ -481,9 +481,14 @@ def test_a_run_within_the_published_band_reproduces_the_curve() -> None:
     assert claim.judge(RunCurve("atari/Pong", 0, int(4e6), *columns)).holds is True
 
 
-@pytest.mark.parametrize(("env", "agent"), [("atari/Pong", "dqn"), ("minatar/breakout", "acer")])
-def test_a_curve_is_judged_by_runs_of_acer_in_its_environment(tmp_path: Path, env: str, agent: str) -> None:
-    cell = CellEvidence("long", "other", {"env": env, "agent": agent, "seed": 0, "total_steps": 10}, steps=10)
+@pytest.mark.parametrize(
+    "other", [{"agent": "dqn"}, {"env": "minatar/breakout"}, {"preset": "paper"}], ids=lambda other: "".join(other)
+)
+def test_a_curve_is_judged_by_runs_of_acer_with_its_preset_in_its_environment(
+    tmp_path: Path, other: dict[str, str]
+) -> None:
+    settings = {"env": "atari/Pong", "agent": "acer", "preset": "baselines", "seed": 0, "total_steps": 10}
+    cell = CellEvidence("long", "other", settings | other, steps=10)
     write_evidence(tmp_path / "atari_pong", Evidence("learning_curves", "", (), "", (cell,)))
     assert row(tmp_path, "OpenAI baselines, Pong", "")["verdict"] == "not run"
 
@@ -515,6 +520,6 @@ def test_only_all_runs_at_full_length_are_the_whole() -> None:
     given = (done, [half, *done[1:]], done[1:], [other, *done[1:]])
     scopes = [scope("figure4_ablation", cells) for cells in given]
     assert [found.is_whole for found in scopes] == [True, False, False, False]
-    assert str(scopes[-1]) == "45 of 45 runs, 100 % of their steps; with gamma=0.5"
+    assert str(scopes[-1]) == "45 of 45 runs, 100 % of their steps; 1 of them with gamma=0.5"
     preset = dataclasses.replace(done[0], settings={**other.settings, "preset": "classic_continuous"})
     assert str(scope("figure4_ablation", [preset])).endswith("; with preset=classic_continuous")
