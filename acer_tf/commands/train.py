@@ -147,7 +147,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
 
 
 def _stopped(number: int, where: str) -> int:
-    """The exit status after a signal."""
+    """Says from where the run continues; returns the exit status after a signal."""
     with contextlib.suppress(OSError):  # Ctrl-C also ends the reader of a pipe
         print(f"stopped by {signal.Signals(number).name}; the same command continues from {where}", file=sys.stderr)
     return 128 + number

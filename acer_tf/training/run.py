@@ -311,7 +311,8 @@ class _Run:
                     _say(quiet, progress_line(row, settings.total_steps, slower_at))
                 except Exception as error:
                     self._save()
-                    if isinstance(error, OSError) and stop.signal_number is not None:  # as did its reader
+                    # Ctrl-C also ends the reader of a pipe.
+                    if isinstance(error, OSError) and stop.signal_number is not None:
                         raise Interrupted(stop.signal_number) from error
                     raise
             if stop.signal_number is not None:
