@@ -241,17 +241,36 @@ def test_off_policy_return_compiles_for_an_unknown_batch_size():
     [
         lambda a, b: equations.state_value(a, b),
         lambda a, b: equations.importance_weight(a, b),
+        lambda a, b: equations.importance_weight_of_logs(a, b),
+        lambda a, b: equations.retrace_coefficient_of_logs(a, b, dimension=2),
         lambda a, b: equations.bias_correction(a, b, c=1.0),
         lambda a, b: equations.trust_region_projection(a, b, delta=1.0),
         lambda a, b: equations.truncated_policy_gradient(a[..., 0], tf.ones([2, 4, 3]), b[..., 0], c=1.0),
         lambda a, b: equations.truncated_policy_gradient(a[..., 0], b, a[..., 0], c=1.0),
     ],
-    ids=["state_value", "importance_weight", "bias_correction", "projection", "advantage", "score"],
+    ids=[
+        "state_value",
+        "importance_weight",
+        "weight_of_logs",
+        "trace_of_logs",
+        "bias_correction",
+        "projection",
+        "advantage",
+        "score",
+    ],
 )
 @pytest.mark.parametrize("shape", [[2, 1, 3], [4, 3], [2, 4, 4, 3]])
 def test_pairs_of_different_shape_are_refused_where_broadcasting_would_hide_them(call, shape):
     with pytest.raises(ValueError, match="shapes must be equal"):
         call(tf.ones([2, 4, 3]), tf.ones(shape))
+
+
+@pytest.mark.parametrize("name", ["reward", "discount", "next_values", "next_choice"])
+def test_a_q_learning_error_refuses_shapes_that_would_make_a_matrix_of_it(name):
+    shapes = {"q": [4], "reward": [4], "discount": [4], "next_values": [4, 3], "next_choice": [4, 3]}
+    inputs = {n: tf.ones([4, 1] if n == name else shape) for n, shape in shapes.items()}
+    with pytest.raises(ValueError, match="shapes must be equal"):
+        equations.q_learning_error(**inputs, gamma=0.9)
 
 
 # ---- policy gradient

@@ -187,6 +187,7 @@ def test_dqn_replays_single_transitions_and_explores_from_where_it_learns():
     assert pong(agent="dqn", preset="dqn").window_length == 1
     assert pong().window_length == 20
     assert pong(agent="dqn", preset="dqn").exploration_start == 50_000
+    assert pong(agent="dqn", preset="dqn", num_envs=4, replay_start=100).exploration_start == 400
 
 
 def test_a_fixed_number_of_updates_is_whole():

@@ -83,6 +83,18 @@ def test_updates_in_one_call_equal_updates_in_separate_calls(pair):
     assert moved > 1e-2, "the updates changed the weights"
 
 
+def test_the_gradient_of_an_update_is_weighted(pair):
+    one, other, batch_of = pair
+    batch, weight = batch_of(0), np.array([0.0, 1.5], np.float32)
+    changed = batch._replace(reward=batch.reward + np.array([[1.0], [0.0]], np.float32))  # where the weight is 0
+    norms = [
+        agent.update(given, factors).diagnostics["gradient_norm"]
+        for agent, given, factors in ((one, batch, weight), (other, changed, 2 * weight))
+    ]
+    assert norms[1] == pytest.approx(2 * norms[0], rel=1e-3)
+    assert norms[0] > 0
+
+
 def test_padding_after_the_last_update_of_a_call_is_not_read(make_agent):
     agents = [make_agent() for _ in range(2)]
     for agent, padding in zip(agents, (0.0, np.nan), strict=True):

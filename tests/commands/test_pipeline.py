@@ -13,6 +13,7 @@ from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
+from acer_tf.training.build import require_effect
 from acer_tf.training.resolve import resolve
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
@@ -118,7 +119,8 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
 def test_no_method_has_a_setting_that_nothing_would_read(name):
     experiment = EXPERIMENTS[name]
     for cell in make_cells(experiment.methods, experiment.envs[:1], 1):
-        resolve(cell.settings, spec(cell.settings.env, atari_preset=cell.settings.atari_preset))
+        found = spec(cell.settings.env, atari_preset=cell.settings.atari_preset)
+        require_effect(resolve(cell.settings, found), found)
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -365,6 +365,11 @@ def test_the_prioritized_replay_is_made_of_the_settings(kind, structure):
     assert (replay._alpha, replay._beta) == ((0.7, 0.2), (0.4, 0.9))
 
 
+def test_the_loop_anneals_over_the_whole_run(monkeypatch):
+    monkeypatch.setattr(build, "Loop", lambda *_, **given: given["total_steps"])
+    assert build.make_loop(settings_of(total_steps=1234), None, None, None) == 1234
+
+
 @pytest.mark.parametrize("centered", [False, True])
 def test_the_optimizer_is_centred_as_the_settings_say(centered):
     settings = settings_of(agent="dqn", preset="dqn", network="mlp", precision="float32", rmsprop_centered=centered)

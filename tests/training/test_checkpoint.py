@@ -302,6 +302,21 @@ def test_on_request_a_damaged_replay_is_used_in_part(two):
     assert names(folder) == ["000000000200", "000000000201", "replay"]
 
 
+def test_a_newer_checkpoint_whose_weights_are_damaged_is_set_aside_for_an_older_one_with_part_of_its_replay(two):
+    checkpoints, source, _, folder = two
+    (shared,) = (folder / "replay").glob("rows-0-*")
+    os.truncate(shared, 100)
+    os.truncate(folder / "000000000200" / "state.npz", 100)
+    replay = source.empty()
+    with pytest.raises(CheckpointError, match="the weights of .*0100 are whole: --repair=replay"):
+        checkpoints.restore(replay)
+    assert names(folder) == ["000000000100", "000000000200", "replay"]
+    snapshot = checkpoints.restore(replay, salvage=True)
+    assert step_of(snapshot) == 100
+    assert snapshot.lost == "0 rows per environment are left of a damaged replay"
+    assert names(folder) == ["000000000100", "000000000200.damaged-1", "replay"]
+
+
 def test_if_the_states_are_damaged_too_the_message_says_how_to_begin_again(two):
     checkpoints, source, _, folder = two
     for state in folder.glob("*/state.npz"):
@@ -444,7 +459,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints_intact_and_the_run_able_to_c
     assert same_replay(replay, source.replay)
 
 
-@pytest.mark.parametrize("call", range(12))
+@pytest.mark.parametrize("call", range(16))
 def test_a_failure_at_any_disk_operation_leaves_intact_checkpoints(two, call, monkeypatch):
     checkpoints, source, _, folder = two
     source.grow(5)
@@ -466,7 +481,7 @@ def test_a_failure_at_any_disk_operation_leaves_intact_checkpoints(two, call, mo
         except CheckpointError as error:
             assert "No space left on device" in str(error)
         else:
-            assert next(calls) <= call + 1  # there were no more calls
+            assert next(calls) <= call  # it makes fewer calls
     replay = source.empty()
     assert step_of(Checkpoints(folder).restore(replay)) in (200, 300)
     assert not list(folder.glob("*.damaged-*"))

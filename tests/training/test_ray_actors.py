@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -18,17 +17,12 @@ from ray.cluster_utils import Cluster
 
 from acer_tf import envs
 from acer_tf.envs import EnvironmentFailure
-from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training.actor import Actor, LocalActors, NonFiniteError
+from acer_tf.training.actor import NonFiniteError
 from acer_tf.training.build import make_replay
 from acer_tf.training.checkpoint import Checkpoints
-from acer_tf.training.collector import Collector, collector_of
-from acer_tf.training.ray_actors import RayActors
-from acer_tf.training.ray_connection import ClusterLost
 from acer_tf.training.run import Interrupted, train
-from tests.replay.checks import check_valid
-from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, replay_of, small_settings, timeless
+from tests.training.scripted import check_progress, small_settings, timeless
 
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
@@ -45,107 +39,6 @@ TASKS = {
         "total_steps": 600,
     },
 }
-
-
-# What an actor that collects ahead changes
-
-
-def test_an_error_of_ray_itself_is_the_loss_of_its_cluster_where_no_row_is_without_its_updates():
-    class RayError(Exception):
-        pass
-
-    def full(weights):
-        raise RayError("the object store is full")
-
-    ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RayError), put=full)
-    actors = RayActors.__new__(RayActors)
-    actors._ray, actors._actors, actors._lost = ray, [], None
-    actors._agent = SimpleNamespace(network=SimpleNamespace(model=SimpleNamespace(weights=[])))
-    actors.begin(None)
-    with pytest.raises(ClusterLost, match="the Ray cluster failed: RayError: the object store is full"):
-        actors.take()
-
-
-def test_the_lag_is_one_iteration():
-    """The k-th unroll is collected with the weights after k - 2 iterations' updates, the first two with the first."""
-    updates, seen = 0, []
-
-    def policy(observation, seed, state):
-        seen.append(updates)
-        return act(observation, seed, state)
-
-    for lagging, expected in ((False, [0, 1, 2, 3, 4]), (True, [0, 0, 1, 2, 3, 4])):
-        seen.clear()
-        collector = collector_of(ScriptedEnvironment([[]]), policy, replay_of(1), 0, lagging=lagging)
-        for done in range(5):
-            updates = done
-            collector.collect(3)
-        assert seen[::3] == expected
-        assert collector.steps == 15
-
-
-def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
-    scripts = [[Row(1.0), Row(2.0, "over"), Row(3.0), Row(4.0, "cut")], [Row(), Row(), Row(5.0, "life")]]
-    found = []
-    for lagging in (False, True):
-        replay = replay_of(2, unroll_length=12)
-        collector = collector_of(ScriptedEnvironment(scripts), act, replay, 3, lagging=lagging)
-        for _ in range(3):
-            collector.collect(4)
-        check_valid(replay)
-        found.append((replay.latest().arrays(), collector.state()))
-    for without, with_lag in zip(found[0][0], found[1][0], strict=True):
-        np.testing.assert_array_equal(without, with_lag)
-    assert found[0][1] == found[1][1]
-
-
-def test_several_actors_fill_the_replay_in_the_order_of_the_environments():
-    scripts = [[Row(10.0 * env + n) for n in range(6)] for env in range(4)]
-    replay = replay_of(4, unroll_length=6)
-    groups = [Actor(ScriptedEnvironment(scripts[first : first + 2]), act, first) for first in (0, 2)]
-    Collector(LocalActors(groups), replay).collect(6)
-    assert replay.latest().reward.tolist() == [[10.0 * env + n for n in range(6)] for env in range(4)]
-    # Each samples by a seed of its own.
-    assert not np.array_equal(replay.latest().action[:2], replay.latest().action[2:])
-
-
-@pytest.mark.parametrize("end", ["", "cut", "over", "life"])
-def test_an_actor_in_the_place_of_another_truncates_its_episodes(end: str):
-    """Environment 1's actor is lost after two rows; environment 0 is not affected."""
-    replay = replay_of(2, unroll_length=6)
-    first, lost = (Actor(ScriptedEnvironment([[Row(1.0), Row(2.0, end)]]), act, 0) for _ in range(2))
-    actors = LocalActors([first, lost])
-    collector = Collector(actors, replay)
-    collector.collect(2)
-    actors._actors = [first, Actor(ScriptedEnvironment([[Row(7.0)]], 70.0), act, 0, truncates=np.zeros((1, 0)))]
-    collector.collect(4)
-    rows = replay.latest()
-    over = end in ("cut", "over")
-    assert rows.mask.tolist() == [[True, True, not over, True, True, True], [True, True, False, True, True, True]]
-    assert rows.discount[1].tolist() == [1, 0 if end in ("over", "life") else 1, 1, 1, 1, 1]
-    assert rows.reward[1].tolist() == [1, 2, 0, 7, 0, 0]
-    assert rows.observation[1, :, 1].tolist() == [0, 1, 2, 70, 71, 72, 73]
-    assert collector.steps == int(rows.mask.sum())
-    assert list(collector.recent_returns) == ([3.0, 3.0] if over else [])
-    assert collector._return.tolist() == [3.0 if not over else 0.0, 7.0]  # the lost episode's rewards do not count
-    assert collector._length.tolist() == [6 if not over else 3, 3]
-    check_valid(replay)
-
-
-def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_bootstrap():
-    def counting(observation, seed, state):
-        action, behaviour, _ = act(observation, seed, state)
-        return action, behaviour, state + 1
-
-    left = np.full((1, 1), 9, np.float32)
-    replay = TrajectoryReplay(ScriptedEnvironment([[]]).spec, 1, 40, 4, 0, state_size=1, burn_in=2)
-    collector = collector_of(ScriptedEnvironment([[]]), counting, replay, 0)
-    collector.collect(4)
-    collector._actors = LocalActors([Actor(ScriptedEnvironment([[]]), counting, 0, 1, left)])
-    collector.collect(4)
-    memory = replay.latest().memory
-    assert memory.state.tolist() == [[9]]
-    assert memory.carry.tolist() == [[True, False, True, True, True]]  # zeros from the first new observation on
 
 
 # The same rows in this process and on Ray

@@ -2,6 +2,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -20,6 +22,7 @@ import pytest
 from acer_tf import load_policy
 from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
+from acer_tf.replay import PrioritizedReplay
 from acer_tf.settings import SettingsError
 from acer_tf.training import build, resolve, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
@@ -618,9 +621,19 @@ def test_an_extension_that_is_too_short_to_replay_says_so(light, tmp_path, capsy
     assert rows_of(run_dir)[-1]["replay_updates"] == rows_of(run_dir)[-2]["replay_updates"]
 
 
-def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, capsys):
+def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeypatch, capsys):
+    draws, batches = [], PrioritizedReplay.batches
+
+    def recorded(replay, on_policy, groups, progress):
+        draws.append(progress)
+        return batches(replay, on_policy, groups, progress)
+
+    monkeypatch.setattr(PrioritizedReplay, "batches", recorded)
     train(small_settings(replay_priority="proportional"), tmp_path / "run", quiet=True)
+    assert draws[0] == 10 / 600 and draws[-1] == 1 and draws == sorted(draws)
+    draws.clear()
     train(small_settings(replay_priority="proportional", total_steps=700), tmp_path / "run", quiet=True)
+    assert 600 / 700 < draws[0] < 620 / 700 and draws[-1] == 1
     assert "the exponents of priorities now change until the new end\n" in capsys.readouterr().err
 
 
@@ -705,7 +718,8 @@ def test_a_run_whose_environments_cannot_be_made_leaves_nothing(light, tmp_path,
     assert tree(tmp_path) == {}
 
 
-def test_a_new_run_does_not_say_so(done, capsys):
+def test_a_new_run_does_not_say_so(light, tmp_path, capsys):
+    assert script(small_settings(), tmp_path / "run") == 0
     assert capsys.readouterr().err == ""
 
 
@@ -790,6 +804,26 @@ class Rising(gymnasium.Env):
     def step(self, action):
         self.left -= 1
         return np.zeros(2, np.float32), 0.0 if self.left else float(self.episode), not self.left, False, {}
+
+
+def test_checkpoints_are_written_at_their_period_and_rows_have_the_rate_of_their_interval(light, tmp_path, monkeypatch):
+    def iterations():
+        return sum(len(agent.noted) for agent in light)
+
+    saves, save = [], run._Run._save
+
+    def recorded(self, **options):
+        saves.append(iterations())
+        save(self, **options)
+
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: float(iterations())))  # each takes a second
+    monkeypatch.setattr(run._Run, "_save", recorded)
+    rows = []
+    train(small_settings(), tmp_path / "run", checkpoint_minutes=0.25, quiet=True, on_row=rows.append)
+    assert saves == [*range(0, iterations() + 1, 15), iterations()]
+    for before, row in itertools.pairwise([{"steps": 0, "seconds": 0.0}, *rows]):
+        rate = (row["steps"] - before["steps"]) / (row["seconds"] - before["seconds"])
+        assert row["steps_per_second"] == pytest.approx(rate, abs=0.05)
 
 
 def test_a_row_has_the_returns_of_its_interval_and_of_the_recent_episodes(tmp_path, monkeypatch):

@@ -2,12 +2,18 @@
 
 import errno
 import json
+import os
 import shutil
+import signal
+import sys
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, cluster, local, runner
-from acer_tf.reproduction.sweep.attempt import Job
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, attempt, cluster, local, runner
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.runner import SweepProgress
 from acer_tf.settings import make_settings
@@ -129,6 +135,11 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep, monkeypatc
     monkeypatch.setattr(build, "available_memory", lambda: 10**9)
     with pytest.raises(SweepError, match=r"one alone needs 1.5 GB"):
         sweep(CELLS, launcher=LocalLauncher(1))
+    monkeypatch.setattr(build, "available_memory", lambda: 9 * 10**9)
+    with pytest.raises(
+        SweepError, match=r"--processes=2: 2 cells at a time need up to 10.0 GB .* at most --processes=1"
+    ):
+        LocalLauncher(2).check([10**9, 10**9, 9 * 10**9])
     assert not sweep.folder.exists()
 
 
@@ -192,13 +203,105 @@ def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(swee
         sweep([cell(0)])
 
 
-def test_a_run_that_another_process_holds_is_waited_for_then_named(sweep, monkeypatch):
+def test_a_run_that_another_process_holds_for_long_is_named(sweep, monkeypatch):
     monkeypatch.setattr(runner, "LOCK_SECONDS", 0.5)
     lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
     report = sweep([cell(0)])
     assert "is in use by host" in report.reasons[cell(0).name]
     lock.release()
     assert sweep([cell(0)]).exit_code == 0
+
+
+def test_a_run_that_another_process_holds_for_a_while_is_waited_for(sweep):
+    lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
+    threading.Timer(1.0, lock.release).start()
+    assert sweep([cell(0)]).exit_code == 0
+    assert len(attempts(sweep, cell(0))) == 1
+
+
+def test_new_rows_and_new_checkpoints_are_progress_and_nothing_else_is(monkeypatch, tmp_path):
+    """By a clock of its own: of a cell that lasts far longer than it may stall."""
+    clock, asked, terminate = [0.0], [], Attempt._terminate
+    monkeypatch.setattr(attempt, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(Attempt, "_terminate", lambda self: asked.append(clock[0]) or terminate(self))
+    program = (sys.executable, "-c", "import time; time.sleep(600)")
+    run_dir, checkpoints = tmp_path / "run", tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    job = Job("c", "", program, tmp_path, run_dir, tmp_path / "log", 1, 0, 0, 10.0, 60.0, 60.0)
+    watched = Attempt(job)
+    try:
+        assert watched.poll() is None
+        for number in range(6):
+            if number % 2:
+                (run_dir / "progress.csv").open("a").write(f"{number}\n")
+            else:
+                os.utime(checkpoints, ns=(number, number))  # as a new folder in it does
+            assert watched.poll() is None
+            clock[0] += 9.0
+            assert watched.poll() is None
+        assert asked == []
+        (run_dir / "tensorboard").mkdir()
+        clock[0] += 2.0
+        while (end := watched.poll()) is None:
+            time.sleep(0.01)
+    finally:
+        watched.close()
+    assert asked == [56.0]
+    assert (end.kind, end.reason, end.status) == ("failed", "no progress for 0.167 minutes", -signal.SIGTERM)
+
+
+class Loses(LocalLauncher):
+    """Its first attempts end as said, without a process."""
+
+    def __init__(self, *kinds):
+        super().__init__(1)
+        self._kinds, self._ended = list(kinds), []
+
+    def start(self, job):
+        if not self._kinds:
+            return super().start(job)
+        self._ended.append((job.name, AttemptEnd(self._kinds.pop(0), "its node died")))
+
+    def poll(self):
+        ended, self._ended = self._ended, []
+        return ended + super().poll()
+
+
+@pytest.mark.parametrize(("losses", "state"), [(10, "finished"), (11, "failed")])
+def test_lost_nodes_are_no_failures_but_a_cell_that_loses_them_all_is_given_up(losses, state, sweep, monkeypatch):
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    report = sweep([cell(0)], launcher=Loses(*["lost"] * losses), retries=0)
+    assert report.states == {cell(0).name: state}
+    assert [end["kind"] for end in attempts(sweep, cell(0))] == ["lost"] * losses + ["ended"] * (losses == 10)
+    assert report.reasons == ({} if state == "finished" else {cell(0).name: "its node died"})
+
+
+def test_a_cell_that_another_process_stopped_begins_again(sweep):
+    report = sweep([cell(0)], launcher=Loses("stopped"), retries=0)
+    assert report.exit_code == 0
+    first, second = attempts(sweep, cell(0))
+    assert (first["kind"], first["reason"], second["kind"]) == ("lost", "stopped by another process", "ended")
+
+
+def test_a_finished_run_without_its_whole_policy_runs_again_to_export_it(sweep):
+    sweep([cell(0)])
+    saved = sweep.folder / "cells" / cell(0).name / "run" / "policy" / "saved_model.pb"
+    saved.unlink()
+    assert sweep([cell(0)]).exit_code == 0
+    assert len(attempts(sweep, cell(0))) == 2
+    assert saved.exists()
+
+
+def test_a_run_with_the_settings_of_another_cell_is_set_aside(sweep, capsys):
+    sweep([cell(0)])
+    record = sweep.folder / "cells" / cell(0).name / "run" / "run.json"
+    document = json.loads(record.read_text())
+    document["settings"]["gamma"] = 0.5
+    record.write_text(json.dumps(document))
+    assert sweep([cell(0)]).exit_code == 0
+    assert f"{record} belongs to another run (gamma: 0.5 there, 0.99 here)" in capsys.readouterr().err
+    assert json.loads((record.parent.with_name("run.damaged-1") / "run.json").read_text()) == document
+    assert json.loads(record.read_text())["settings"]["gamma"] == 0.99
 
 
 def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_aside(sweep, monkeypatch, capsys):

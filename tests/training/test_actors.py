@@ -1,0 +1,180 @@
+"""Actors, without a cluster: lag, order, what the replay sees of a lost actor, and how those on Ray are replaced."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.training import ray_actors
+from acer_tf.training.actor import Actor, LocalActors, Request
+from acer_tf.training.collector import Collector, collector_of
+from acer_tf.training.ray_actors import RayActors
+from acer_tf.training.ray_connection import ClusterLost
+from tests.replay.checks import check_valid
+from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of
+
+
+def test_the_lag_is_one_iteration():
+    """The k-th unroll is collected with the weights after k - 2 iterations' updates, the first two with the first."""
+    updates, seen = 0, []
+
+    def policy(observation, seed, state):
+        seen.append(updates)
+        return act(observation, seed, state)
+
+    for lagging, expected in ((False, [0, 1, 2, 3, 4]), (True, [0, 0, 1, 2, 3, 4])):
+        seen.clear()
+        collector = collector_of(ScriptedEnvironment([[]]), policy, replay_of(1), 0, lagging=lagging)
+        for done in range(5):
+            updates = done
+            collector.collect(3)
+        assert seen[::3] == expected
+        assert collector.steps == 15
+
+
+def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
+    scripts = [[Row(1.0), Row(2.0, "over"), Row(3.0), Row(4.0, "cut")], [Row(), Row(), Row(5.0, "life")]]
+    found = []
+    for lagging in (False, True):
+        replay = replay_of(2, unroll_length=12)
+        collector = collector_of(ScriptedEnvironment(scripts), act, replay, 3, lagging=lagging)
+        for _ in range(3):
+            collector.collect(4)
+        check_valid(replay)
+        found.append((replay.latest().arrays(), collector.state()))
+    for without, with_lag in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_array_equal(without, with_lag)
+    assert found[0][1] == found[1][1]
+
+
+def test_several_actors_fill_the_replay_in_the_order_of_the_environments():
+    scripts = [[Row(10.0 * env + n) for n in range(6)] for env in range(4)]
+    replay = replay_of(4, unroll_length=6)
+    groups = [Actor(ScriptedEnvironment(scripts[first : first + 2]), act, first) for first in (0, 2)]
+    Collector(LocalActors(groups), replay).collect(6)
+    assert replay.latest().reward.tolist() == [[10.0 * env + n for n in range(6)] for env in range(4)]
+    # Each samples by a seed of its own.
+    assert not np.array_equal(replay.latest().action[:2], replay.latest().action[2:])
+
+
+@pytest.mark.parametrize("end", ["", "cut", "over", "life"])
+def test_an_actor_in_the_place_of_another_truncates_its_episodes(end: str):
+    """Environment 1's actor is lost after two rows; environment 0 is not affected."""
+    replay = replay_of(2, unroll_length=6)
+    first, lost = (Actor(ScriptedEnvironment([[Row(1.0), Row(2.0, end)]]), act, 0) for _ in range(2))
+    actors = LocalActors([first, lost])
+    collector = Collector(actors, replay)
+    collector.collect(2)
+    actors._actors = [first, Actor(ScriptedEnvironment([[Row(7.0)]], 70.0), act, 0, truncates=np.zeros((1, 0)))]
+    collector.collect(4)
+    rows = replay.latest()
+    over = end in ("cut", "over")
+    assert rows.mask.tolist() == [[True, True, not over, True, True, True], [True, True, False, True, True, True]]
+    assert rows.discount[1].tolist() == [1, 0 if end in ("over", "life") else 1, 1, 1, 1, 1]
+    assert rows.reward[1].tolist() == [1, 2, 0, 7, 0, 0]
+    assert rows.observation[1, :, 1].tolist() == [0, 1, 2, 70, 71, 72, 73]
+    assert collector.steps == int(rows.mask.sum())
+    assert list(collector.recent_returns) == ([3.0, 3.0] if over else [])
+    assert collector._return.tolist() == [3.0 if not over else 0.0, 7.0]  # the lost episode's rewards do not count
+    assert collector._length.tolist() == [6 if not over else 3, 3]
+    check_valid(replay)
+
+
+def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_bootstrap():
+    def counting(observation, seed, state):
+        action, behaviour, _ = act(observation, seed, state)
+        return action, behaviour, state + 1
+
+    left = np.full((1, 1), 9, np.float32)
+    replay = TrajectoryReplay(ScriptedEnvironment([[]]).spec, 1, 40, 4, 0, state_size=1, burn_in=2)
+    collector = collector_of(ScriptedEnvironment([[]]), counting, replay, 0)
+    collector.collect(4)
+    collector._actors = LocalActors([Actor(ScriptedEnvironment([[]]), counting, 0, 1, left)])
+    collector.collect(4)
+    memory = replay.latest().memory
+    assert memory.state.tolist() == [[9]]
+    assert memory.carry.tolist() == [[True, False, True, True, True]]  # zeros from the first new observation on
+
+
+# Actors on Ray, whose cluster is a stand-in
+
+
+class RayError(Exception):
+    pass
+
+
+class GetTimeoutError(RayError):
+    pass
+
+
+def error(raised):
+    raise raised
+
+
+def actors_on(ray, count, **attributes):
+    """`count` actors on `ray`, a stand-in, which have begun an unroll."""
+    actors = RayActors.__new__(RayActors)
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=OSError, GetTimeoutError=GetTimeoutError)
+    actors._ray = SimpleNamespace(exceptions=exceptions, **ray)
+    actors._actors, actors._places, actors._begun = (list(range(count)) for _ in range(3))
+    actors._states, actors._arguments = [None] * count, ()
+    actors._lost, actors._timeout, actors.notes = None, 7.0, []
+    actors._request, actors._weights = Request(3, 0, 40, 40), "weights"
+    actors._kill = actors._wait = lambda *_: None
+    vars(actors).update(attributes)
+    return actors
+
+
+def test_an_error_of_ray_itself_is_the_loss_of_its_cluster_where_no_row_is_without_its_updates():
+    network = SimpleNamespace(model=SimpleNamespace(weights=[]))
+    full = {"put": lambda _: error(RayError("the object store is full"))}
+    actors = actors_on(full, 0, _agent=SimpleNamespace(network=network))
+    actors.begin(None)
+    with pytest.raises(ClusterLost, match="the Ray cluster failed: RayError: the object store is full"):
+        actors.take()
+
+
+@pytest.mark.parametrize(
+    ("raised", "placed", "why"),
+    [
+        (RayError("its node died"), True, r"is gone \(RayError: its node died\)"),
+        (GetTimeoutError(), True, "gave no unroll for 7 s"),
+        (GetTimeoutError(), False, "did not start for 300 s"),
+    ],
+)
+def test_an_actor_that_fails_again_and_again_is_the_loss_of_the_cluster(raised, placed, why, monkeypatch):
+    monkeypatch.setattr(ray_actors.time, "sleep", lambda _: None)
+    replaced = []
+    ray = {"get": lambda *_, **__: error(raised), "wait": lambda places, timeout: (places if placed else [], [])}
+    actors = actors_on(ray, 1, _replace=replaced.append)
+    with pytest.raises(ClusterLost, match=f"^actor 0 {why}, as did 4 others in its place$"):
+        actors.take()
+    assert replaced == [0] * 4
+    assert len(actors.notes) == 4 and actors.notes[0].endswith(": another takes its place, with new episodes")
+
+
+def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_place(monkeypatch):
+    monkeypatch.setattr(ray_actors.time, "sleep", lambda _: None)
+
+    def counting(observation, seed, state):
+        return *act(observation, seed, state)[:2], state + 1
+
+    local = [Actor(ScriptedEnvironment([[]]), counting, 0, 1) for _ in range(2)]
+    made, dead = [], set()
+
+    def get(group, timeout):
+        return error(RayError()) if group in dead else local[group].unroll(Request(3, 0, 0, 0))
+
+    def remote(steps, group, state):
+        made.append((steps, group, state.tolist()))
+        dead.clear()
+        unroll = SimpleNamespace(remote=lambda weights, request: group)
+        return SimpleNamespace(place=SimpleNamespace(remote=lambda: group), unroll=unroll)
+
+    actors = actors_on({"get": get}, 2, _remote=SimpleNamespace(remote=remote))
+    actors.take()
+    dead.add(1)
+    assert actors.take().state[1].tolist() == [[6], [6]]
+    assert made == [(41, 1, [[3]])]  # of the run's 40 steps, and after the last unroll's three rows
+    assert len(actors.notes) == 1
