@@ -1,8 +1,9 @@
-"""Reads and writes files that may be damaged, links, or from someone else: JSON, whole files, a policy's parts."""
+"""Reads, writes and renames files that may be damaged, links, or someone else's: JSON, whole files, policies."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Iterable
@@ -46,6 +47,21 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """Makes a file's content durable, or the names in a folder: a power failure may undo a renaming otherwise."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a damaged `path` to the first free <name>.damaged-<n>; returns the new path."""
+    names = (path.with_name(f"{path.name}.damaged-{n}") for n in itertools.count(1))
+    return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 def remove_empty(folders: Iterable[Path]) -> None:

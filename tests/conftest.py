@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -22,6 +23,11 @@ for _name, _value in {
     "RAY_worker_niceness": "0",  # by default 15: other tests' processes would keep Ray's from their turn
 }.items():
     os.environ.setdefault(_name, _value)
+
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, which some of them send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Begun first, in this order: a long file that one worker begins last leaves the others without work.

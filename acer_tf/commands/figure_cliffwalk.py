@@ -21,7 +21,7 @@ import numpy as np
 
 from acer_tf.commands import cli
 from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, Result, read_results, run, write_results
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, changing, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report
 from acer_tf.reproduction.report.output import write_report
@@ -56,19 +56,25 @@ def main(argv: list[str]) -> int:
         settings = {"sizes": _sizes(FLAGS.sizes), "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
         own_evidence(output, "figure_cliffwalk")
         require_page(output.parent)
-        document, results = _recorded(output) if FLAGS.report_only else _begun(output, settings)
+        _known(output, settings)
         require_folder(output)
     except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
         return cli.fail(2, error)
     try:
-        if not FLAGS.report_only:
-            _run_rest(document, settings, results, output)
-        _show(results, output)
+        with changing(output):
+            document, results = _known(output, settings)  # again: another process may have added to them
+            if not FLAGS.report_only:
+                _run_rest(document, settings, results, output)
+            _show(results, output)
     except KeyboardInterrupt:
         return cli.fail(130, "stopped; the same command continues")
-    except (EvidenceError, OSError) as error:
+    except (EvidenceError, OSError, ValueError) as error:
         return cli.fail(1, error)
     return 0
+
+
+def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
+    return _recorded(output) if FLAGS.report_only else _begun(output, settings)
 
 
 def _run_rest(document: dict[str, Any] | None, settings: dict[str, Any], results: list[Result], output: Path) -> None:

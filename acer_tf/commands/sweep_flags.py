@@ -84,8 +84,6 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
         return cli.fail(2, error), {}
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues"), {}
-    except KeyboardInterrupt:  # before the first cell, or the second one
-        return cli.fail(130, "stopped; the same command continues"), {}
 
 
 def require(values: flags.FlagValues) -> None:

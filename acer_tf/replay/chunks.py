@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from acer_tf.files import sync
+
 _TEMPORARY = "rows.tmp"
 _NAME = re.compile(rf"rows-[0-9]+-[0-9]+-[0-9a-f]{{8}}\.npz|{re.escape(_TEMPORARY)}")
 # A file that cannot be read now, for lack of memory, a right or a library, may be whole.
@@ -28,11 +30,13 @@ class ReplayMismatch(ValueError):
     """A saved state is of a replay of other sizes."""
 
 
-def is_damage(error: Exception) -> bool:
-    """Whether `error`, raised while a saved file was read, is due to what the file holds."""
+def is_damage(error: BaseException) -> bool:
+    """Whether `error`, raised while a saved file was read, or what caused it is due to what the file holds."""
     if isinstance(error, OSError):
         return error.errno in _DAMAGE_NUMBERS
-    return not isinstance(error, MemoryError | ImportError | ReplayMismatch)
+    if isinstance(error, MemoryError | ImportError | ReplayMismatch):
+        return False
+    return error.__cause__ is None or is_damage(error.__cause__)
 
 
 def is_chunk_file(path: Path) -> bool:
@@ -85,17 +89,8 @@ def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.nda
         temporary.replace(folder / chunk.name)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(folder)
+    sync(folder)
     return chunk
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable; otherwise a power failure may undo a renaming."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:

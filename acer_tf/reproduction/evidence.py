@@ -14,20 +14,20 @@ import contextlib
 import dataclasses
 import fcntl
 import os
-import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from acer_tf.files import read_json
+from acer_tf.files import read_json, set_aside, write_whole
+from acer_tf.replay.chunks import is_damage
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import SettingsError
 from acer_tf.settings_record import differences, settings_document, settings_from
-from acer_tf.training.checkpoint import set_aside
 from acer_tf.training.records import RECORDS, RecordError, read_record, write_json
 
 FORMAT = 1
@@ -179,7 +179,11 @@ def changing(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"waiting for another process that writes to {folder}", file=sys.stderr, flush=True)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -241,7 +245,7 @@ def collect(
         The evidence of each cell, and a line for each damaged run, which has been set aside.
 
     Raises:
-        EvidenceError: a record cannot be read; it has been set aside.
+        EvidenceError: a record cannot be read; if it is damaged, it has been set aside.
     """
     found, damages = [], []
     for cell in cells:
@@ -284,7 +288,7 @@ def copy_records(run: Path, kept: Path) -> None:
             for place in (kept, kept / name):
                 if place.is_symlink():
                     raise EvidenceError(f"{place} is a link, and would be written through: move it away")
-            shutil.copyfile(run / name, kept / name)
+            write_whole(kept / name, (run / name).read_bytes())
 
 
 def describe(
@@ -295,13 +299,13 @@ def describe(
     Without `state` it is that of run.json. `policy` need not exist.
 
     Raises:
-        EvidenceError: a record cannot be read; it has been set aside.
+        EvidenceError: a record cannot be read; if it is damaged, it has been set aside.
     """
     path = run / "run.json"
     try:
         record = read_record(run)
     except RecordError as error:
-        raise EvidenceError(f"{error}; kept as {set_aside(path)}" if path.exists() else str(error)) from error
+        raise EvidenceError(f"{error}{_set_aside(path, error)}") from error
     finished = record.finished
     steps, seconds, mean_return = 0, 0.0, None
     try:
@@ -313,8 +317,8 @@ def describe(
         # Without a curve there is nothing to show, even if run.json says that it finished.
         state, finished = (None if state == "finished" else state), False
     except (CurveError, OverflowError) as error:
-        damaged = set_aside(run / "progress.csv")
-        raise EvidenceError(f"{run / 'progress.csv'} cannot be read ({error}); kept as {damaged}") from error
+        damaged = run / "progress.csv"
+        raise EvidenceError(f"{damaged} cannot be read ({error}){_set_aside(damaged, error)}") from error
     try:
         return CellEvidence(
             name,
@@ -330,3 +334,8 @@ def describe(
         )
     except ValueError as error:
         raise EvidenceError(f"{path} cannot be read as a run's record ({error})") from error
+
+
+def _set_aside(path: Path, error: Exception) -> str:
+    """Renames a record that `error` shows to be damaged; says so."""
+    return f"; kept as {set_aside(path)}" if path.exists() and is_damage(error) else ""

@@ -9,11 +9,14 @@ import numpy as np
 from rliable import library, metrics
 from scipy.stats import trim_mean
 
-RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # of the bootstrap; rliable's default is the first
+RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # of the bootstrap
 
 
 class Estimate(NamedTuple):
-    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task; one run has no interval."""
+    """An estimate and its 95 % percentile interval, from a bootstrap stratified by task.
+
+    The interval is NaN if a method has one run.
+    """
 
     value: float
     low: float
@@ -93,7 +96,7 @@ def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
 
 
 def _estimate(groups: tuple[np.ndarray, ...], metric: Callable[..., float]) -> Estimate:
-    if all(len(values) == 1 for values in groups):
+    if any(len(values) == 1 for values in groups):
         return Estimate(float(metric(*groups)), np.nan, np.nan)
     values = groups if len(groups) > 1 else groups[0]
     point, (low, high) = _bootstrap(values, lambda *x: np.array([metric(*x)]), RESAMPLES)

@@ -11,7 +11,6 @@ alone.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -23,8 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from acer_tf.files import set_aside, sync
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
-from acer_tf.replay.chunks import is_chunk_file, is_damage, read_arrays, sync_folder
+from acer_tf.replay.chunks import is_chunk_file, is_damage, read_arrays
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
@@ -90,9 +90,9 @@ class Checkpoints:
                 np.savez(file, **members)
             with _durable(partial / _SENTINEL):
                 pass
-            sync_folder(partial)
+            sync(partial)
             partial.rename(final)
-            sync_folder(self._folder)
+            sync(self._folder)
             if replay is None:
                 kept = 1
         except OSError as error:
@@ -204,12 +204,6 @@ def _delete(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # it holds something that is not ours
         path.rmdir()
-
-
-def set_aside(path: Path) -> Path:
-    """Renames a damaged `path` to the first free <name>.damaged-<n>; returns the new path."""
-    names = (path.with_name(f"{path.name}.damaged-{n}") for n in itertools.count(1))
-    return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 @contextlib.contextmanager

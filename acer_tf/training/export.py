@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from acer_tf.averaging import copy_weights
 from acer_tf.envs import ATARI_PRESETS, family_of
-from acer_tf.files import POLICY_METADATA, remove_empty
+from acer_tf.files import POLICY_METADATA, remove_empty, sync
 from acer_tf.networks import ContinuousNetwork, Network
 from acer_tf.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
 from acer_tf.types import EnvironmentSpec
@@ -99,9 +99,12 @@ def _export(network: Network | ContinuousNetwork, metadata: Mapping[str, Any], d
         tf.saved_model.save(module, str(new), signatures=signatures)
     except tf.errors.OpError as error:
         raise OSError(f"policy not written to {directory}: {error.message}") from error
+    for path in (*new.rglob("*"), new):
+        sync(path)  # the run's record, which is synced, will say that it is finished
     if directory.exists():
         directory.rename(work / "old")
     new.rename(directory)
+    sync(directory.parent)
 
 
 def _lock(folder: Path) -> int:

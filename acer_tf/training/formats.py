@@ -32,8 +32,8 @@ class FormatError(ValueError):
 
 
 def require_convertible(output: Path, to: str) -> None:
-    """Makes the folder of `output`. Raises FormatError if a file cannot be made there, or `output` exists, or a package
-    for the format `to` is missing. It takes no time.
+    """Raises FormatError if no file or folder can be made for `output`, or it exists, or a package for the format `to`
+    is missing. It takes no time.
     """
     if os.path.lexists(output):
         raise FormatError(f"--output={output} exists: not replaced; move it away, or choose another name")
@@ -45,8 +45,8 @@ def require_convertible(output: Path, to: str) -> None:
             f"--format={to} needs {package}, which is not installed ({error}): pip install 'acer_tf[formats]'"
         ) from error
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output.parent):
+        there = next(folder for folder in output.absolute().parents if os.path.lexists(folder))
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         raise FormatError(f"--output={output} cannot be written: {error.strerror}") from error
@@ -65,6 +65,7 @@ def convert(policy: Policy, output: Path, to: str) -> None:
     except Exception as error:  # TensorFlow, tf2onnx and onnx raise many types
         reason = str(error).strip().partition("\n")[0]
         raise FormatError(f"this policy cannot be converted to {to}: {reason or type(error).__name__}") from error
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_whole(output, content)
 
 

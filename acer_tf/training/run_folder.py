@@ -9,11 +9,11 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from acer_tf.files import remove_empty
+from acer_tf.files import remove_empty, set_aside
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
 from acer_tf.settings_record import completed, differences, mistyped, settings_document
-from acer_tf.training.checkpoint import Checkpoints, DamagedError, Snapshot, set_aside
+from acer_tf.training.checkpoint import Checkpoints, DamagedError, Snapshot
 from acer_tf.training.provenance import user_modules
 from acer_tf.training.records import RecordError, RunRecord, read_progress, read_record
 from acer_tf.types import EnvironmentSpec
@@ -29,6 +29,10 @@ class RunFolderError(RuntimeError):
     """The run folder cannot be used: the message says why and what to do."""
 
 
+class InUseError(RunFolderError):
+    """Another process holds the folder."""
+
+
 class Lock:
     """Exclusive use of a run folder by one process, until `release` or the end of the process.
 
@@ -37,7 +41,8 @@ class Lock:
         flag: that named it, for messages.
 
     Raises:
-        RunFolderError: another process holds it (names its host and pid), or it cannot be created.
+        InUseError: another process holds it; names its host and pid.
+        RunFolderError: it cannot be created or locked.
     """
 
     def __init__(self, folder: Path, flag: str = "run_dir") -> None:
@@ -58,9 +63,9 @@ class Lock:
         except OSError as error:
             holder = self._file.read().strip() or "an unknown process"
             self._file.close()
-            held = isinstance(error, BlockingIOError | FileNotFoundError)
-            reason = f"is in use by {holder}" if held else f"cannot be locked: {error}"
-            raise RunFolderError(f"--{flag}={folder} {reason}") from error
+            if isinstance(error, BlockingIOError | FileNotFoundError):
+                raise InUseError(f"--{flag}={folder} is in use by {holder}") from error
+            raise RunFolderError(f"--{flag}={folder} cannot be locked: {error}") from error
         self._file.truncate(0)
         self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
         self._file.flush()

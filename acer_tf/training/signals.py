@@ -37,7 +37,9 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         main = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if main else ():
-            self._previous[number] = signal.signal(number, self._note)
+            # A shell's background jobs ignore Ctrl-C; None is a handler that Python could not restore.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                self._previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,6 +3,8 @@ import errno
 import json
 import os
 import tempfile
+import threading
+import time
 
 import pytest
 
@@ -61,6 +63,25 @@ def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, 
     assert len(done) == 2 * 2 * 6 + 1
     assert (output / "table.md").read_text() == (whole / "table.md").read_text()
     assert (tmp_path / "index.html").exists()
+
+
+def test_two_at_once_share_the_work(tmp_path, capsys, monkeypatch):
+    arguments = ["figure_cliffwalk", "--sizes=2", "--runs=2", "--limit=60", f"--output={tmp_path / 'out'}"]
+    done, original = [], figure_cliffwalk._runs
+    second = threading.Thread(target=figure_cliffwalk.main, args=[arguments])
+
+    def runs(*point):
+        done.append(point)
+        if len(done) == 1:
+            second.start()
+            while "waiting for another process" not in capsys.readouterr().err:
+                time.sleep(0.01)
+        return original(*point)
+
+    monkeypatch.setattr(figure_cliffwalk, "_runs", runs)
+    assert figure_cliffwalk.main(arguments) == 0
+    second.join()
+    assert len(done) == len(set(done)) == 2 * 6
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_first_point(tmp_path, capsys, monkeypatch):

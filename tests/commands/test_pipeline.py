@@ -148,6 +148,16 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
     assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
 
 
+def test_a_second_ctrl_c_stops_at_once(script, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep_flags, "run_sweep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        script("figure4_ablation", *PARTS["figure4_ablation"])
+    assert not (tmp_path / "results" / "figure4_ablation" / "experiment.json").exists()
+
+
 DRAWS = ["--tasks=reacher3", "--agents=acer_continuous,tis", "--total_steps=2_000", "--processes=2"]
 
 

@@ -1,8 +1,12 @@
 import dataclasses
+import errno
 import json
+import os
 import threading
+from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from acer_tf.reproduction.evidence import (
     CellEvidence,
@@ -19,10 +23,12 @@ from acer_tf.reproduction.evidence import (
     require_folder,
     write_evidence,
 )
+from acer_tf.reproduction.report.figures import save
+from acer_tf.reproduction.report.tables import Table, write_table
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings_record import settings_document
-from tests.training.scripted import leave_policy, small_settings
+from tests.training.scripted import leave_policy, small_settings, tree
 
 SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}
 CELL = CellEvidence(
@@ -129,7 +135,7 @@ def test_a_cell_that_failed_before_its_first_row_stays_known(tmp_path):
     assert joined([failed], [asked], tmp_path) == [failed]
 
 
-def test_who_changes_evidence_waits_for_others(tmp_path):
+def test_who_changes_evidence_waits_for_others_and_says_so(tmp_path, capsys):
     entered = threading.Event()
 
     def other():
@@ -142,6 +148,7 @@ def test_who_changes_evidence_waits_for_others(tmp_path):
         assert not entered.wait(0.2)
     assert entered.wait(60)
     thread.join()
+    assert capsys.readouterr().err == f"waiting for another process that writes to {tmp_path}\n"
 
 
 def test_the_evidence_of_another_experiment_is_refused(tmp_path):
@@ -169,6 +176,24 @@ def test_a_run_is_described_by_its_records(tmp_path):
         "name", "ACER", SETTINGS, "finished", 200, 3.0, 2.0, "abc", policy=str(tmp_path / "policy")
     )
     assert (cell.env, cell.seed, cell.total_steps, cell.place) == ("CartPole-v1", 3, 200, ("ACER", "CartPole-v1", 3))
+
+
+@pytest.mark.parametrize("name", ["run.json", "progress.csv"])
+def test_a_record_that_cannot_be_read_at_present_is_left_alone(tmp_path, monkeypatch, name):
+    run = write_run(tmp_path / "run")
+    before, read = tree(run), Path.open
+
+    def refuse(path, *arguments, **options):
+        if path.name == name:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        with pytest.raises(EvidenceError, match=f"{name} cannot be read.*Too many open files") as refused:
+            describe(run, "name", "ACER")
+    assert "kept as" not in str(refused.value)
+    assert tree(run) == before
 
 
 def test_a_run_without_a_row_has_begun(tmp_path):
@@ -309,6 +334,31 @@ def test_records_are_not_copied_through_a_link(tmp_path, name):
     with pytest.raises(EvidenceError, match="is a link, and would be written through"):
         copy_records(run, kept)
     assert elsewhere.read_text() == "mine" if name else not list(elsewhere.iterdir())
+
+
+def test_what_is_written_is_whole_or_as_before(tmp_path, monkeypatch):
+    """Records, tables and figures, when the disk is full."""
+    run, kept = write_run(tmp_path / "run"), tmp_path / "kept"
+    table, figure = Table("", ["a"], [["1"]]), Figure()
+    writers = (
+        lambda: copy_records(run, kept),
+        lambda: write_table(table, kept, "table"),
+        lambda: save(figure, kept, "figure"),
+    )
+    for write in writers:
+        write()
+    before = tree(kept)
+    assert {"run.json", "progress.csv", "table.csv", "table.md", "figure.png", "figure.svg"} <= before.keys()
+    (run / "run.json").write_text("another")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in writers:
+        with pytest.raises(OSError, match="No space left"):
+            write()
+    assert tree(kept) == before
 
 
 def test_the_mean_return_of_a_cell_is_its_last(tmp_path):

@@ -84,6 +84,8 @@ def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
     # First task: 1>0, 1<2, 3>0, 3>2; second: 5=5, 5<9, twice.
     assert probability_of_improvement(x, y).value == pytest.approx((3 / 4 + (2 * 0.5) / 4) / 2)
     assert probability_of_improvement(x + 10, y) == (1.0, 1.0, 1.0)
+    for single in (probability_of_improvement(x[:1] + 10, y), probability_of_improvement(x + 10, y[:1])):
+        assert single.value == 1.0 and math.isnan(single.low) and math.isnan(single.high)  # it shows no order
     with pytest.raises(ValueError, match="the same tasks of both methods, got 2 and 1"):
         probability_of_improvement(x, y[:, :1])
 

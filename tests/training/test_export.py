@@ -282,6 +282,16 @@ def test_a_new_policy_replaces_the_old_and_leaves_nothing_else(cartpole: Path) -
     assert os.listdir(cartpole.parent) == ["policy"]
 
 
+def test_a_policy_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[Path, bool]] = []
+    monkeypatch.setattr(export, "sync", lambda path: synced.append((path, (tmp_path / "policy").exists())))
+    export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
+    new = work_of(tmp_path / "policy") / "new"
+    parts = {path.relative_to(new) for path, named in synced if not named and path.is_relative_to(new)}
+    assert parts == {path.relative_to(tmp_path / "policy") for path in (tmp_path / "policy").rglob("*")} | {Path()}
+    assert synced[-1] == (tmp_path, True)
+
+
 def work_of(policy: Path) -> Path:
     return policy.with_name(f".policy.{socket.gethostname()}.export")
 

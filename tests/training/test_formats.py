@@ -222,6 +222,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_conversion(name: s
     (tmp_path / "file").touch()
     with pytest.raises(FormatError, match=f"--output={tmp_path}/file/policy cannot be written: "):
         require_convertible(tmp_path / "file/policy", name)
+    require_convertible(tmp_path / "new/folder/policy", name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("package", ["onnx", "tf2onnx"])

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from acer_tf.files import write_whole
 from acer_tf.reproduction.aggregation import Axis
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.published import PublishedCurve
@@ -37,10 +38,10 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     # 256 colours make a quarter of the file, and nobody sees the difference.
     colours = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     colours.save(palette, "png", optimize=True, dpi=(_DPI, _DPI))
-    (folder / f"{name}.png").write_bytes(palette.getvalue())
+    write_whole(folder / f"{name}.png", palette.getvalue())
     # Two decimals are a hundredth of a point; the other four make a fifth of the file.
     shorter = _PATH.sub(lambda path: _DECIMALS.sub(rb"\1", path[0]), vectors.getvalue())
-    (folder / f"{name}.svg").write_bytes(shorter)
+    write_whole(folder / f"{name}.svg", shorter)
 
 
 def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 3.3) -> tuple[Figure, list[Axes]]:

@@ -25,6 +25,7 @@ from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
 from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, EvidenceError, read_evidence
 from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.reproduction.report.verdicts import WORDS
 from acer_tf.reproduction.scope import scope
 from acer_tf.training.records import RECORDS
 
@@ -75,7 +76,7 @@ def write_page(results: Path) -> Path:
     require_page(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
     sections = _with_own_titles([_section(folder, results) for folder in folders])
-    verdicts = _table("verdicts", "", results, results) if _is_shown(results / "verdicts.csv", results) else None
+    verdicts = _table("verdicts", WORDS, results, results) if _is_shown(results / "verdicts.csv", results) else None
     shown = environment.get_template("page.html").render(
         sections=sections,
         verdicts=verdicts,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from acer_tf.files import write_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +30,10 @@ class Table:
 def write_table(table: Table, folder: Path, name: str) -> None:
     """Writes <name>.csv and <name>.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([table.head, *table.rows])
-    (folder / f"{name}.md").write_text(markdown(table) + "\n", encoding="utf-8")
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows([table.head, *table.rows])
+    write_whole(folder / f"{name}.csv", lines.getvalue())
+    write_whole(folder / f"{name}.md", markdown(table) + "\n")
 
 
 def markdown(table: Table) -> str:

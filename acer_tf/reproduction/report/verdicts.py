@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +18,21 @@ from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, read_results
 from acer_tf.reproduction.curves import read_run
 from acer_tf.reproduction.evidence import EvidenceError, read_evidence
-from acer_tf.reproduction.grids import CONTROL, figure3_draws
-from acer_tf.reproduction.methods import Method, make_cells, names_by_label
+from acer_tf.reproduction.grids import CONTROL, figure1_minatar, figure3_draws
+from acer_tf.reproduction.methods import Method, label_of_search, make_cells, names_by_label
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report import findings
 from acer_tf.reproduction.report.findings import BEST_DRAWS, CLIFFWALK_REPLAYS, DRAWS, CliffwalkUpdates, Finding
 from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.scope import Scope, altered, by_place, scope
+from acer_tf.settings import make_settings
+from acer_tf.settings_record import settings_document
+
+WORDS = (
+    "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
+    "does not. Undecided: our runs do not decide it. With NAME=VALUE: a setting that is not the experiment's own."
+)
 
 
 class Records(NamedTuple):
@@ -63,23 +72,33 @@ def _best_draws(folder: Path) -> Records | None:
     methods = figure3_draws(DRAWS)
     if not (begun := _begun(folder, methods)):
         return None
-    _, outcome = begun
+    evidence, (_, outcome) = read_evidence(folder), begun
     steps = {method.label: method.steps for method in outcome.methods.values()}
     shares = [cell.steps / whole for cell in outcome.cells if (whole := steps[cell.method](cell.env))]
     shown = BEST_DRAWS * len(methods) * len(CONTROL)
+    made = Counter((label_of_search(cell.method), cell.env) for cell in outcome.cells)
     other = altered(outcome.cells, by_place(make_cells(methods, CONTROL, seeds=1)))
-    of = Scope(len(shares), shown, min(shares), max(shares), other)
-    return Records(outcome, f"the best of {DRAWS} draws: {of}", of.is_whole)
+    of = Scope(sum(min(n, BEST_DRAWS) for n in made.values()), shown, min(shares), max(shares), other)
+    draws = min(map(int, re.findall(r"--draws[= ](\d+)", evidence.command if evidence else "")), default=0)
+    return Records(outcome, f"the best of {draws} draws: {of}", of.is_whole and draws >= DRAWS)
 
 
-def _on_minatar(folder: Path) -> Records | None:
-    """Runs of the paper's design on other games."""
+def _on_minatar(folder: Path, methods: Mapping[str, Method] | None = None) -> Records | None:
+    """Runs of the paper's design on other games; of `methods`, if they are not the experiment's."""
     if not (begun := _begun(folder)):
         return None
-    _, outcome = begun
-    seeds, steps = len({cell.seed for cell in outcome.cells}), max(cell.steps for cell in outcome.cells)
-    games = f"{len(outcome.envs)} MinAtar games, {seeds} seeds, {steps / 1e6:.1f}M steps"
-    return Records(outcome, f"none of it on Atari; {games}")
+    name, outcome = begun
+    experiment = EXPERIMENTS[name]
+    whole = by_place(make_cells(methods or experiment.methods, experiment.envs, experiment.seeds))
+    seeds = _span(Counter((cell.method, cell.env) for cell in outcome.cells).values())
+    steps = _span([cell.steps / 1e6 for cell in outcome.cells], ".1f")
+    games = f"{len(outcome.envs)} MinAtar games, {seeds} seeds, {steps}M steps"
+    return Records(outcome, "; ".join([f"none of it on Atari; {games}", *altered(outcome.cells, whole)]))
+
+
+def _span(values: Collection[float], form: str = "") -> str:
+    """ "3", or "1 to 3"."""
+    return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))
 
 
 def _longest_run(folder: Path, preset: str = "baselines") -> Records | None:
@@ -92,9 +111,12 @@ def _longest_run(folder: Path, preset: str = "baselines") -> Records | None:
     ]
     if not cells:
         return None
-    run = read_run(folder / "runs" / max(cells, key=lambda cell: cell.steps).name)
+    longest = max(cells, key=lambda cell: cell.steps)
+    run = read_run(folder / "runs" / longest.name)
     (curve, *_) = published_curves(run.env)
-    return Records(run, f"one run, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps")
+    length = f"one run, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps"
+    usual = make_settings(env=longest.env, agent="acer", preset=preset, seed=longest.seed)
+    return Records(run, "; ".join([length, *altered([longest], {longest.place: settings_document(usual)})]))
 
 
 def _cliffwalk(folder: Path) -> Records | None:
@@ -146,14 +168,13 @@ def verdicts(results: Path) -> Table:
         rows.append([claim.source, claim.text, *shown])
     head = ["source", "claim", "verdict", "what was run", "ours", "the paper's", "records"]
     return Table(
-        "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
-        "does not. Undecided: our runs do not decide it. With NAME=VALUE: a setting that is not the experiment's own. "
-        "Derived from the records by `python -m acer_tf verdicts`.",
+        f"{WORDS} Derived from the records by `python -m acer_tf verdicts`.",
         head,
         rows,
     )
 
 
+_by_preset_paper = functools.partial(_on_minatar, methods=figure1_minatar("paper"))
 _SAME, _CURVE = "the same, other games", "ACER learns at least as fast as the published curve"
 _GAINS = "the trust region gains more the more is replayed"
 _ORDER = "the order of the five methods by their best draws"
@@ -169,7 +190,7 @@ CLAIMS = (
         _SAME,
         "figure1_minatar_paper",
         findings.more_replay_minatar,
-        _on_minatar,
+        _by_preset_paper,
     ),
     Claim("ACER, Section 4, on MinAtar", _GAINS, "figure1_minatar", findings.trust_minatar, _on_minatar),
     Claim(
@@ -177,7 +198,7 @@ CLAIMS = (
         "the same",
         "figure1_minatar_paper",
         findings.trust_minatar,
-        _on_minatar,
+        _by_preset_paper,
     ),
     Claim("ACER, Figure 3", "ACER leads five methods on six control tasks", "figure3_continuous", findings.acer_leads),
     Claim(

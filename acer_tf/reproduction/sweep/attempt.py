@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from acer_tf.training.run_folder import Lock, RunFolderError
+from acer_tf.training.run_folder import InUseError, Lock, RunFolderError
 
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
 # process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2
@@ -80,7 +80,8 @@ class Attempt:
             try:
                 Lock(job.run_dir).release()
             except RunFolderError as error:
-                return self._end("failed", str(error)) if now - self._began > job.lock_seconds else None
+                waits = isinstance(error, InUseError) and now - self._began <= job.lock_seconds
+                return None if waits else self._end("failed", str(error))
             try:
                 self._start()
             except OSError as error:

@@ -129,7 +129,12 @@ class _Sweep:
 
     def run(self, stop: StopRequest, progress_seconds: float, say: Callable[[str], None]) -> SweepEnd:
         for name, folder in self._cells.items():
-            if damage := folder.set_aside_damaged():
+            try:
+                damage = folder.set_aside_damaged()
+            except PermissionError as error:
+                self._give_up(name, error)
+                continue
+            if damage:
                 _warn(damage)
             if folder.finished:
                 self._states[name] = "finished"
@@ -144,8 +149,9 @@ class _Sweep:
                 self._launcher.stop()
             while self._queue and self._launcher.room(self._cells[self._queue[0]].cell.settings.actors) > 0:
                 self._start(self._queue.popleft())
-            for name, end in self._launcher.poll():
-                self._ended(name, end, retry=not stopping)
+            ends = [(name, end, self._jobs.pop(name)[0]) for name, end in self._launcher.poll()]
+            for name, end, number in ends:
+                self._ended(name, number, end, retry=not stopping)
             for name, (_, job) in self._jobs.items():
                 # The log file appears when the attempt begins; until then it waits in the cluster's queue.
                 self._states[name] = "running" if job.log.with_suffix(".err").exists() else "waiting"
@@ -175,7 +181,10 @@ class _Sweep:
         command = (*self._command, *flags_of(settings), f"--run_dir={run_dir}")
         if settings.actors and self._launcher.ray_address:
             command += (f"--ray_address={self._launcher.ray_address}",)
-        number = folder.record_start(command)
+        try:
+            number = folder.record_start(command)
+        except PermissionError as error:
+            return self._give_up(name, error)
         job = Job(
             name=name,
             label=folder.cell.label,
@@ -193,8 +202,12 @@ class _Sweep:
         self._jobs[name] = number, job
         self._launcher.start(job)
 
-    def _ended(self, name: str, end: AttemptEnd, *, retry: bool) -> None:
-        number, _ = self._jobs.pop(name)
+    def _give_up(self, name: str, error: PermissionError) -> None:
+        """A folder that is another user's stops no other cell."""
+        self._states[name], self._reasons[name] = "failed", str(error)
+        _warn(f"'{self._cells[name].cell.label}' cannot be run: {error}")
+
+    def _ended(self, name: str, number: int, end: AttemptEnd, *, retry: bool) -> None:
         folder = self._cells[name]
         if end.kind == "stopped" and retry:
             end = dataclasses.replace(end, kind="lost", reason="stopped by another process")

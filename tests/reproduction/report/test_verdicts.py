@@ -15,10 +15,10 @@ from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import Result, ResultsError, write_results
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import CellEvidence, Evidence, asked_for, read_evidence, write_evidence
-from acer_tf.reproduction.grids import figure3_draws
-from acer_tf.reproduction.methods import make_cells, names_by_label
-from acer_tf.reproduction.published import published_search
+from acer_tf.reproduction.evidence import CellEvidence, Evidence, asked_for, describe, read_evidence, write_evidence
+from acer_tf.reproduction.grids import CONTROL, figure3_draws
+from acer_tf.reproduction.methods import label_of_search, make_cells, names_by_label
+from acer_tf.reproduction.published import published_curves, published_search
 from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.report.findings import Finding
 from acer_tf.reproduction.report.tables import Table
@@ -26,7 +26,9 @@ from acer_tf.reproduction.report.verdicts import CLAIMS, verdict, verdicts
 from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.scores import human_normalized
 from acer_tf.reproduction.sweep import Cell
-from tests.reproduction.report.synthetic import outcome
+from acer_tf.settings import make_settings
+from acer_tf.settings_record import settings_document
+from tests.reproduction.report.synthetic import outcome, write_run
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
 
@@ -313,14 +315,15 @@ def test_the_order_of_the_best_draws(
 
     folder = tmp_path / "figure3_best"
     made = outcome(folder, methods, cells, value)
-    write_evidence(folder, Evidence(experiment.name, experiment.title, (), "command", made.cells))
+    command = "figure3_continuous --draws=30 --best_of=draws"
+    write_evidence(folder, Evidence(experiment.name, experiment.title, (), command, made.cells))
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["verdict"] == word
     assert found["ours"].partition("; ")[2] == (f"{pairs} of 10 pairs in the paper's order" if pairs else "")
     if not change:
         means = "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1"
         assert found["ours"].partition("; ")[0] == f"reacher3 at 1.8M steps: {means}"
-        assert found["what was run"] == "the best of 30 draws: 35 of 150 runs, 9.5 % to 20 % of their steps"
+        assert found["what was run"] == "the best of 30 draws: 25 of 150 runs, 9.5 % to 20 % of their steps"
         assert found["the paper's"] == "312.50, 255.52, 85.90, 55.18, 45.33"
 
 
@@ -348,6 +351,55 @@ def test_the_evidence_of_something_else_is_named(tmp_path: Path, capsys: pytest.
     write_evidence(tmp_path / "figure1_minatar", Evidence("my_study", "", (), ""))
     assert main(["verdicts", f"--results={tmp_path}"]) == 2
     assert "figure1_minatar holds the evidence of my_study" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("draws", "word"), [(30, "reproduced"), (10, "partly")])
+def test_the_best_of_few_draws_are_not_the_whole(tmp_path: Path, draws: int, word: str) -> None:
+    """All tasks and steps, in the paper's order."""
+    experiment, methods = EXPERIMENTS["figure3_continuous"], figure3_draws(30)
+    published = {method.label: method.published for method in experiment.methods.values()}
+    draw_of = {label: int(name.rpartition("draw")[2]) for label, name in names_by_label(methods).items()}
+    cells = [cell for cell in make_cells(methods, CONTROL, 1) if draw_of[cell.method] < 5]
+    ends = {env: min(c.settings.total_steps for c in cells if c.settings.env == env) for env in CONTROL}
+
+    def value(cell: Cell) -> list[float]:
+        env, theirs = cell.settings.env, published[label_of_search(cell.method)]
+        (curve,) = [curve for curve in published_curves(env) if curve.method == theirs]
+        return [curve.at(ends[env]) + 1e-6 * draw_of[cell.method]] * 10
+
+    folder = tmp_path / "figure3_best"
+    made = outcome(folder, methods, cells, value)
+    write_evidence(folder, Evidence(experiment.name, "", (), f"--draws={draws} --best=5", made.cells))
+    found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
+    assert found["what was run"] == f"the best of {draws} draws: 150 of 150 runs, 100 % of their steps"
+    assert found["verdict"] == word
+
+
+def test_what_was_run_names_other_settings_and_unequal_lengths(tmp_path: Path) -> None:
+    games = EXPERIMENTS["figure1_minatar"].envs[:2]
+    record(tmp_path, "figure1_minatar", games, lambda c: 1.0 if c.settings.replay_ratio in (0, 4) else None, seeds=2)
+    cut(tmp_path, "figure1_minatar", "ACER, replay 4", 3)
+    evidence = read_evidence(tmp_path / "figure1_minatar")
+    assert evidence is not None
+    other = [
+        dataclasses.replace(cell, settings={**cell.settings, "gamma": 0.9}) for cell in evidence.cells if cell.seed == 0
+    ]
+    kept = [cell for cell in evidence.cells if (cell.seed, cell.method) == (1, "ACER, replay 4")]
+    write_evidence(tmp_path / "figure1_minatar", dataclasses.replace(evidence, cells=(*other, *kept)))
+    found = row(tmp_path, "ACER, Figure 1, on MinAtar", "same")["what was run"]
+    count = sum(cell.steps > 0 for cell in other)
+    assert found == (
+        f"none of it on Atari; 2 MinAtar games, 1 to 2 seeds, 0.3 to 1.0M steps; {count} of them with gamma=0.9"
+    )
+
+
+def test_a_single_run_names_other_settings(tmp_path: Path) -> None:
+    settings = make_settings(env="atari/Pong", preset="baselines", replay_ratio=0.0, total_steps=4_000_000)
+    run = write_run(tmp_path / "atari_pong" / "runs" / "one", settings_document(settings), [1.0] * 10)
+    cell = describe(run, "one", "ACER")
+    write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "command", (cell,)))
+    found = row(tmp_path, "OpenAI baselines, Pong", "learns")
+    assert found["what was run"] == "one run, 4.0M of 10M steps; with replay_ratio=0.0"
 
 
 def test_scope_counts_runs_of_the_whole(tmp_path: Path) -> None:

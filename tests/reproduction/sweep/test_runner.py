@@ -283,6 +283,47 @@ def test_a_cell_that_another_process_stopped_begins_again(sweep):
     assert (first["kind"], first["reason"], second["kind"]) == ("lost", "stopped by another process", "ended")
 
 
+def test_a_full_disk_is_reported_without_waiting_for_what_has_ended(sweep, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(runner, "STOP_SECONDS", 1000.0)  # which nothing here waits for
+    monkeypatch.setattr(CellFolder, "record_end", full)
+    launcher = Loses("lost", "lost")
+    monkeypatch.setattr(launcher, "_processes", 2)
+    monkeypatch.setattr(LocalLauncher, "room", lambda self, _: 2)
+    with pytest.raises(OSError, match="No space left"):
+        sweep([cell(0), cell(1)], launcher=launcher)
+
+
+@pytest.mark.parametrize("method", ["set_aside_damaged", "record_start"])
+def test_a_cell_whose_folder_is_another_users_stops_no_other(method, sweep, monkeypatch, capsys):
+    usual = getattr(CellFolder, method)
+
+    def refused(self, *arguments):
+        if self.cell == cell(0):
+            raise PermissionError(errno.EACCES, "Permission denied", "attempts.json")
+        return usual(self, *arguments)
+
+    monkeypatch.setattr(CellFolder, method, refused)
+    report = sweep([cell(0), cell(1)], processes=1)
+    assert report.states == {cell(0).name: "failed", cell(1).name: "finished"}
+    assert report.reasons == {cell(0).name: "[Errno 13] Permission denied: 'attempts.json'"}
+    assert "'ACER, CartPole-v1, seed 0' cannot be run: [Errno 13]" in capsys.readouterr().err
+
+
+def test_a_run_folder_that_cannot_be_locked_is_not_waited_for(sweep):
+    """Its lock is a link; for a lock that is held the wait would be three minutes."""
+    run_dir = sweep.folder / "cells" / cell(0).name / "run"
+    run_dir.mkdir(parents=True)
+    (run_dir / "lock").symlink_to("elsewhere")
+    (sweep.folder / "sweep.json").write_text(json.dumps({"format": 1, "experiment": "tiny", "cells": {}}))
+    began = time.monotonic()
+    report = sweep([cell(0)])
+    assert "cannot be used: " in report.reasons[cell(0).name]
+    assert time.monotonic() - began < 0.5 * runner.LOCK_SECONDS
+
+
 def test_a_finished_run_without_its_whole_policy_runs_again_to_export_it(sweep):
     sweep([cell(0)])
     saved = sweep.folder / "cells" / cell(0).name / "run" / "policy" / "saved_model.pb"
