@@ -234,7 +234,11 @@ def test_a_cycle_is_found():
         ("acer_tf.policy", "def f():\n    import keras", "policy never imports keras"),
         ("acer_tf.policy", "import gymnasium", "only envs knows"),
         ("acer_tf.replay.trajectories", "def f():\n    import tensorflow as tf", "replay never imports"),
-        ("acer_tf.replay.trajectories", "from acer_tf.equations import retrace", "replay may import ['files', 'types']"),
+        (
+            "acer_tf.replay.trajectories",
+            "from acer_tf.equations import retrace",
+            "replay may import ['files', 'types']",
+        ),
         ("acer_tf.replay.trajectories", "from ..envs import make", "replay may import ['files', 'types']"),
         ("acer_tf.envs.atari", "from keras import ops", "envs never imports"),
         ("acer_tf.networks", "from acer_tf import replay", "networks may import"),

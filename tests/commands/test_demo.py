@@ -10,7 +10,9 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     for name in ("minatar_breakout", "pong"):
         assert (tmp_path / name / "figure.png").stat().st_size > 1000
         assert str(tmp_path / name / "figure.png") in said
-        assert load_policy(tmp_path / name / "runs/acer-seed0/policy").metadata["steps"] >= 400
+        metadata = load_policy(tmp_path / name / "runs/acer-seed0/policy").metadata
+        assert metadata["settings"]["total_steps"] == {"minatar_breakout": 700, "pong": 400}[name]
+    assert said.count(" over 1 episodes.") == 2
     page = (tmp_path / "index.html").read_text()
     assert str(tmp_path / "index.html") in said
     assert page.count("1 of 1 cells finished") == 2

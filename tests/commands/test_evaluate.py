@@ -61,9 +61,13 @@ def test_it_prints_the_score(cartpole: Path, capsys: pytest.CaptureFixture[str])
     assert run(f"--policy={cartpole}", "--episodes=3", "--seed=4") == 0
     first, *rest = capsys.readouterr().out.splitlines()
     assert first == "CartPole-v1, 3 episodes, sampled actions, seed 4"
-    for part in (" ± ", "(mean ± standard error)", "median ", "min ", "max ", " steps, "):
-        assert any(part in line for line in rest)
-    assert not any("human" in line for line in rest)
+    assert run(f"--policy={cartpole}", "--episodes=3", "--seed=4", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert rest == [
+        f"  return  {found['mean']:.2f} ± {found['standard_error']:.2f} (mean ± standard error)",
+        f"          median {found['median']:.2f}, min {found['min']:.2f}, max {found['max']:.2f}",
+        f"  length  {found['mean']:,.0f} steps, {found['mean']:,.0f} frames (mean)",
+    ]
 
 
 def test_one_greedy_game_has_no_standard_error(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +107,7 @@ def test_atari_has_a_human_normalised_score_and_a_video(
     assert run(f"--policy={policy}", "--episodes=2", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["human_normalized"] == pytest.approx((summary["mean"] + 20.7) / (14.6 + 20.7))
+    assert summary["steps"] == [100, 100] and summary["frames"] == [400, 400]
     assert f"human-normalised  {summary['human_normalized']:.3f}" in printed
 
 

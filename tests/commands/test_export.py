@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import time
 
@@ -29,6 +30,14 @@ def test_a_policy_of_the_newest_checkpoint_is_exported(run_dir, tmp_path, capsys
     steps = load_policy(tmp_path / "policy").metadata["steps"]
     assert steps >= 200
     assert f"policy of step {steps}" in capsys.readouterr().out
+
+
+def test_by_default_the_policy_is_the_runs(run_dir, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy)
+    shutil.rmtree(copy / "policy")
+    assert export.main(["export", f"--run_dir={copy}"]) == 0
+    assert load_policy(copy / "policy").metadata["steps"] >= 200
 
 
 def test_it_leaves_a_gpu_to_the_run(tmp_path, monkeypatch, capsys):

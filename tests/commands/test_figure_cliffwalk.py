@@ -36,6 +36,16 @@ def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsy
     assert (output / "experiment.json").read_bytes() == evidence
 
 
+def test_another_seed_gives_other_runs(tmp_path):
+    found = []
+    for seed in (0, 5, 5):
+        output = tmp_path / f"{seed}-{len(found)}"
+        arguments = ["--sizes=4", "--runs=2", f"--seed={seed}", "--limit=2000", f"--output={output}"]
+        assert figure_cliffwalk.main(["figure_cliffwalk", *arguments]) == 0
+        found.append((output / "results.csv").read_text())
+    assert found[0] != found[1] == found[2]
+
+
 def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, monkeypatch):
     arguments = ["figure_cliffwalk", "--sizes=2,3", "--runs=2", "--limit=60"]
     whole, output = tmp_path / "whole", tmp_path / "out"

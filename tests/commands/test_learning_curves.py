@@ -50,6 +50,15 @@ def test_means_are_of_equally_long_runs(tmp_path):
     ]
 
 
+def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):
+    a = write_run(tmp_path / "a", 0, 3, "atari/Pong")
+    steps = ["--at_steps=100", "--at_steps=3030210"]
+    assert learning_curves.main(["learning_curves", f"--runs=ours={a}", f"--output={tmp_path / 'out'}", *steps]) == 0
+    *_, published = csv.reader((tmp_path / "out" / "table.csv").open())
+    label = "OpenAI baselines' ACER, published (6 runs)"
+    assert published == ["atari/Pong", label, "published", "9,999,693", "", "-20.26", "2.13", ""]
+
+
 def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
     """A label may then name runs of one seed; each is kept in a folder of its own, and hours are drawn if asked for."""
     envs = ("CartPole-v1", "Acrobot-v1")

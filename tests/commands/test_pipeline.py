@@ -3,8 +3,10 @@
 import csv
 import importlib
 import json
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,6 +150,33 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
     assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("flags", "launcher", "given"),
+    [
+        (["--processes=3", "--threads=2", "--gpus_per_cell=0.5"], "LocalLauncher", (3, 2)),
+        (["--launcher=ray", "--ray_address=host:6379", "--threads=2"], "RayLauncher", ("host:6379",)),
+        (["--launcher=ray"], "RayLauncher", ("auto",)),
+        (["--launcher=slurm", "--slurm_partition=gpu", "--slurm_time=60"], "SlurmLauncher", ("gpu", 60)),
+    ],
+)
+def test_the_flags_of_a_sweep_reach_its_launcher_and_cells(script, monkeypatch, flags, launcher, given):
+    made, ran = [], []
+    for name in ("LocalLauncher", "RayLauncher", "SlurmLauncher"):
+        monkeypatch.setattr(sweep_flags, name, lambda *a, name=name, **k: made.append((name, a, k)))
+    end = SimpleNamespace(states={}, reasons={}, exit_code=2)
+    monkeypatch.setattr(sweep_flags, "run_sweep", lambda *_, **options: ran.append(options) or end)
+    more = ["--gpu_memory_gb=3", "--retries=7", "--stall_minutes=50", "--checkpoint_minutes=5", "--progress_seconds=9"]
+    assert script("figure4_ablation", *PARTS["figure4_ablation"], *flags, *more) == 2
+    ((name, arguments, options),) = made
+    assert (name, arguments) == (launcher, given)
+    assert options["gpus_per_cell"] == (0.5 if launcher == "LocalLauncher" else 0.0)
+    if launcher != "LocalLauncher":
+        assert options["threads"] == (2 if "--threads=2" in flags else 0)
+    assert ran[0]["program"] == [sys.executable, STAND_IN, "--gpu_memory_gb=3"]
+    names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
+    assert [ran[0][name] for name in names] == [7, 50, 5, 9]
+
+
 def test_a_second_ctrl_c_stops_at_once(script, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -243,6 +272,11 @@ def test_recorded_cells_are_skipped_where_that_is_asked_for(script, tmp_path, ca
     # Without the flag it is made again.
     assert script(name, *arguments, "--seeds=1") == 0
     assert len(list(tmp_path.glob("sweep/cells/*"))) == 2
+    # So is one whose record is gone.
+    shutil.rmtree(tmp_path / "results" / name / "runs" / new.name)
+    capsys.readouterr()
+    assert script(name, *arguments, "--seeds=3", "--skip_recorded", f"--sweep_dir={tmp_path / 'third'}") == 0
+    assert "2 of 3 cells have a finished record" in capsys.readouterr().out
 
 
 def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import math
 import os
 import signal
@@ -50,6 +51,9 @@ def refused(capsys, *flags):
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     return err
+
+
+KEPT = ("agent", "preset", "total_steps", "log_interval")
 
 
 def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
@@ -222,6 +226,16 @@ def test_a_run_is_continued_with_its_agent(capsys, tmp_path):
     assert "holds this run, already finished" in capsys.readouterr().out
     assert main(*flags, "--agent=acer", f"--run_dir={tmp_path}/run") == 2
     assert "agent: dqn there, acer here" in capsys.readouterr().err
+
+
+def test_a_run_is_continued_with_its_preset_length_and_interval(capsys, tmp_path):
+    flags = ("--env=CartPole-v1", "--replay_start=0", "--replay_capacity=100", f"--run_dir={tmp_path}/run")
+    others = ("--agent=dqn", "--preset=ddqn_rank", "--total_steps=20", "--log_interval=7")
+    assert main(*flags, *others) == 0
+    assert main(*flags) == 0
+    assert "holds this run, already finished" in capsys.readouterr().out
+    kept = {name: json.loads((tmp_path / "run" / "run.json").read_text())["settings"][name] for name in KEPT}
+    assert kept == {"agent": "dqn", "preset": "ddqn_rank", "total_steps": 20, "log_interval": 7}
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,17 @@ def test_reacher_start():
     assert task.reward(np.zeros((500, 3))).mean() < 0.1
 
 
+def test_the_reachers_motors_damping_and_masses_follow_dm_controls():
+    theirs, ours = suite.load("reacher", "easy").physics.model, make("reacher3", num=1).batch.model
+    assert ours.opt.timestep == theirs.opt.timestep == 0.02
+    assert ours.actuator_gear[:, 0].tolist() == [theirs.actuator_gear[0, 0]] * 3 == [0.05] * 3
+    assert ours.dof_damping.tolist() == [theirs.dof_damping[0]] * 3 == [0.01] * 3
+    # Capsules of radius 1 cm and density 1000, of 12, 10 and 8 cm.
+    masses = [1000 * np.pi * 0.01**2 * (length + 4 / 3 * 0.01) for length in (0.12, 0.10, 0.08)]
+    np.testing.assert_allclose(ours.body_mass[1:4], masses, rtol=1e-6)
+    np.testing.assert_allclose(theirs.body_mass[1], masses[0], rtol=1e-6)
+
+
 def test_reacher_torques_turn_its_joints():
     task = make("reacher3", num=3)
     put(task, qpos=0, qvel=0)

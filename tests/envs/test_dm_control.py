@@ -55,7 +55,7 @@ def test_what_is_not_of_the_suite_is_refused():
 
 
 def test_every_task_of_the_suite_has_a_camera():
-    assert all(suite.load(*task).physics.model.ncam for task in suite.BENCHMARKING)
+    assert all(suite.load(*task).physics.model.ncam for task in suite.ALL_TASKS)
 
 
 def test_an_unknown_name_names_the_nearest():

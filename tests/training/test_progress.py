@@ -1,5 +1,6 @@
 import csv
 import hashlib
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -45,6 +46,15 @@ def test_a_row_is_on_disk_as_soon_as_it_is_written(tmp_path):
     }
     content = (tmp_path / "progress.csv").read_bytes()
     assert progress.state() == {"position": len(content), "progress_sha256": hashlib.sha256(content).hexdigest()}
+    progress.close()
+
+
+def test_the_rows_that_a_checkpoint_names_are_on_the_disk(tmp_path, monkeypatch):
+    progress, synced = Progress(tmp_path, 0, 0), []
+    progress.write(row_of(10))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    progress.state()
+    assert synced == [str(tmp_path / "progress.csv")]
     progress.close()
 
 

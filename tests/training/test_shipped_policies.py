@@ -21,7 +21,8 @@ def test_a_shipped_policy_is_what_was_evaluated(folder):
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 8e6
     policy, evaluation = load_policy(folder), json.loads(folder.with_suffix(".json").read_text())
     made = policy.metadata
-    assert (evaluation["env"], evaluation["policy"]["steps"]) == (made["env"], made["steps"])
+    assert evaluation["env"] == made["env"]
+    assert evaluation["policy"] == {name: made[name] for name in ("agent", "preset", "steps", "frames", "commit")}
     assert evaluation["episodes"] == len(evaluation["returns"]) == 30
     assert evaluation["mean"] == pytest.approx(np.mean(evaluation["returns"]))
     assert folder.with_suffix(".mp4").stat().st_size > 10_000

@@ -217,6 +217,20 @@ def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
     assert row_of(tables["games"], "Qbert")["Double DQN, ours"] == "2.00"
 
 
+def test_table1_counts_wins_over_the_agent_without_priorities(tmp_path):
+    """As the paper's Table 1 does."""
+    methods = grids.table1_prioritized()
+    table = atari.table1(outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10)).tables["table"]
+    wins = {name: row_of(table, m.label, "published, all games")["> baseline"] for name, m in methods.items()}
+    assert wins == {
+        "dqn": "",
+        "dqn_rank": "41 of 49",
+        "ddqn_tuned": "",
+        "ddqn_rank": "38 of 57",
+        "ddqn_proportional": "42 of 57",
+    }
+
+
 def test_table1_compares_with_the_games_that_ours_has(tmp_path):
     methods = {"ddqn_tuned": grids.table1_prioritized()["ddqn_tuned"]}
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10 if game_of(cell) == "Pong" else None)

@@ -50,6 +50,13 @@ def test_the_table_of_control_orders_the_methods(tmp_path):
     assert row_of(table, "control/walker2d")["order, best first"] == ""
 
 
+def test_the_bars_of_the_table_of_control_are_the_papers(tmp_path):
+    axes = control.table(figure3_outcome(tmp_path)).figures["figure"].figure.axes[0]
+    bars = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_" and line.get_markersize() == 16]
+    at = {curve.method: curve.at(2e6) for curve in published_curves("control/reacher3")}
+    assert bars == [at[method] for method in ("ACER", "Trust-TIS", "TIS", "Trust-A3C", "A3C")]
+
+
 def test_what_has_no_score_has_no_place_in_the_order(tmp_path):
     cells = make_cells(grids.figure3_continuous(), TASKS[:1], 1, total_steps=500_000)
     made = outcome(tmp_path, grids.figure3_continuous(), cells, lambda cell: [100.0] * 10)

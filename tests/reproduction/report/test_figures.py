@@ -35,6 +35,16 @@ def test_the_published_curve_lies_behind_a_game_that_has_one(steps, scale):
     assert lines[MARK].get_xdata() == [published[-1]] * 2
 
 
+def test_the_band_of_a_published_curve_is_its_own():
+    (published,) = published_curves("atari/Pong")
+    axes = learning_curves({"atari/Pong": {"ours": [curve(1e7, -20, "atari/Pong")]}}, published_curves).axes[0]
+    (band,) = axes.collections
+    vertices = band.get_paths()[0].vertices[:, 1]
+    assert (vertices.min(), vertices.max()) == (published.low.min(), published.high.max())
+    for bound in (published.low, published.high):
+        assert np.isin(np.round(bound, 6), np.round(vertices, 6)).all()
+
+
 def test_a_published_curve_has_the_colour_of_its_method():
     env = "control/fish"
     groups = {"TIS": [curve(1e6, 20, env)], "ACER": [curve(1e6, 30, env)]}

@@ -5,6 +5,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.reproduction import grids
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.report import minatar
 from tests.reproduction.report.synthetic import outcome, row_of
@@ -52,6 +53,35 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
     line = {line.get_label(): line for line in steps.lines}["ACER, replay 4, 2 games, 2 seeds"]
     assert (line.get_xdata()[-1], line.get_ydata()[-1]) == (pytest.approx(1e6), pytest.approx(1.0))
     assert hours.lines[0].get_xdata()[-1] == pytest.approx(1000 / 3600)
+
+
+def test_what_each_method_is_compared_with(tmp_path):
+    found = {}
+    for name in ("figure1_minatar", "table_minatar_priorities"):
+        experiment = EXPERIMENTS[name]
+        made = outcome(
+            tmp_path / name,
+            experiment.methods,
+            make_cells(experiment.methods, experiment.envs[:1], 2, total_steps=1_000_000),
+            lambda cell: [5.0] * 10,
+        )
+        table = experiment.report(made).tables["table"]
+        found |= {key: row_of(table, m.label)["compared with"] for key, m in experiment.methods.items()}
+    names = {"without": "ACER, replay {}, no trust region", "with": "ACER, replay {}"}
+    assert found == {
+        **{f"replay{ratio}_trust": names["without"].format(ratio) for ratio in (0, 1, 4, 8)},
+        "replay0": "",
+        "replay1": names["without"].format(0),
+        "replay4": names["without"].format(1),
+        "replay8": names["without"].format(4),
+        "ddqn": "",
+        "prioritized": "Double DQN",
+        "ddqn_proportional": "Double DQN",
+        "ddqn_rank": "Double DQN",
+        "acer": "",
+        "acer_proportional": "ACER, replay 4",
+        "acer_rank": "ACER, replay 4",
+    }
 
 
 def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):

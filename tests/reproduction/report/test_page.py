@@ -121,6 +121,12 @@ def test_unfinished_cells_come_first_with_their_reasons(page):
     assert "incomplete" in page.html.split("<section")[0]
 
 
+def test_a_cell_shows_its_hours_and_its_return_if_it_has_one(page):
+    section = page.section("Title")
+    assert ">1.00<" in section  # of 3,600 seconds
+    assert ">-1.25<" in section and ">nan<" not in section
+
+
 def test_a_whole_experiment_has_no_warning(page):
     section = page.section("Whole")
     assert "2 of 2 cells finished" in section and "<details>" in section

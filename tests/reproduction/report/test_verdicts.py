@@ -276,6 +276,21 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
         verdicts(tmp_path)
 
 
+@pytest.mark.parametrize(("runs", "word"), [(2, "partly"), (10, "reproduced")])
+def test_the_cliffwalk_is_whole_with_all_sizes_and_runs(tmp_path: Path, runs: int, word: str) -> None:
+    (tmp_path / "cliffwalk").mkdir()
+    replays = ("uniform", "rank-based", "proportional", "oracle")
+    results = [
+        Result(kind, replay, size, seed, 4**size // 2 ** (place * size // 4) + 10 * (4 - place), True)
+        for size in range(2, 17)
+        for kind in ("tabular", "linear")
+        for place, replay in enumerate(replays)
+        for seed in range(runs)
+    ]
+    write_results(results, tmp_path / "cliffwalk" / "results.csv")
+    assert row(tmp_path, "PER, Figure 2", "")["verdict"] == word
+
+
 def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
     experiment = EXPERIMENTS["figure3_continuous"]
     (cell, *_) = make_cells(experiment.methods, ("control/cheetah",), 1, total_steps=1_000_000)
@@ -450,6 +465,12 @@ def test_the_committed_verdicts_are_those_of_the_committed_records() -> None:
     assert with_verdicts(readme, table) == readme
 
 
+def test_a_run_that_is_longer_than_the_published_curve_is_judged_at_its_end() -> None:
+    (claim,) = [claim for claim in CLAIMS if claim.folder == "atari_pong"]
+    columns = (np.array(x, float) for x in ([10e6, 20e6], [1, 2], [9, 18], [0, 20], [0, 20]))
+    assert claim.judge(RunCurve("atari/Pong", 0, int(20e6), *columns)).holds is False
+
+
 @pytest.mark.parametrize(("sign", "word"), [(1, "partly"), (-1, "contradicted")])
 def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most_replay(
     tmp_path: Path, sign: int, word: str
@@ -460,6 +481,34 @@ def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most
 
     record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == word
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({0: 1.0, 1: 2.0, 4: 3.0}, "partly"),
+        ({0: 1.0, 1: 2.0, 4: 2.0}, "undecided"),  # one gain, and one that is none
+        ({0: 1.0, 1: 3.0, 4: 2.0}, "contradicted"),
+        ({0: 1.0, 1: 2.0, 4: None}, "partly"),
+    ],
+)
+def test_every_step_of_the_replay_ratio_counts_on_minatar(
+    tmp_path: Path, values: dict[int, float | None], word: str
+) -> None:
+    def value(cell: Cell) -> float | None:
+        return values.get(int(cell.settings.replay_ratio)) if cell.settings.trust_region_delta == 1 else None
+
+    record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
+    assert row(tmp_path, "ACER, Figure 1, on MinAtar", "same")["verdict"] == word
+
+
+def test_every_step_of_the_replay_ratio_counts_on_atari(tmp_path: Path) -> None:
+    def value(cell: Cell) -> float | None:
+        wanted = cell.settings.trust_region_delta == 1 and cell.settings.agent == "acer"
+        return 1000.0 * {0: 1.0, 1: 3.0, 4: 2.0, 8: 4.0}[int(cell.settings.replay_ratio)] if wanted else None
+
+    record(tmp_path, "figure1_atari57", FIVE, value)
+    assert row(tmp_path, "ACER, Figure 1", "more replay")["verdict"] == "contradicted"
 
 
 @pytest.mark.parametrize(("gain", "word"), [(1.0, "partly"), (-1.0, "contradicted")])
