@@ -38,8 +38,8 @@ def main(argv: list[str]) -> int:
     from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.device import CPU, use_device
     from acer_tf.training.export import PolicyFolderError
+    from acer_tf.training.export_run import export_run
     from acer_tf.training.formats import FormatError, convert, require_convertible
-    from acer_tf.training.run import export_run
     from acer_tf.training.run_folder import RunFolderError
 
     output = Path(FLAGS.output) if FLAGS.output else Path(FLAGS.run_dir) / "policy"

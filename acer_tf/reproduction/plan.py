@@ -37,8 +37,8 @@ from acer_tf.training.checkpoint import KEPT, Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
 from acer_tf.training.device import find_device, use_device, use_threads
 from acer_tf.training.export import export_policy
+from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.loop import Loop
-from acer_tf.training.run import policy_metadata
 from acer_tf.types import EnvironmentSpec
 
 START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import signal
 import sys
 import time
@@ -27,15 +26,16 @@ from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.files import missing_parts
 from acer_tf.settings import Settings, SettingsError
-from acer_tf.settings_record import settings_document, settings_from
+from acer_tf.settings_record import settings_document
 from acer_tf.training.actor import Actors, NonFiniteError
 from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
-from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.training.checkpoint import Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
+from acer_tf.training.export_run import assign_variables, policy_metadata
 from acer_tf.training.progress import Progress, progress_line, require_diagnostics
-from acer_tf.training.provenance import package_versions, provenance, user_modules
+from acer_tf.training.provenance import provenance, user_modules
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.records import (
@@ -177,39 +177,6 @@ def _finished(run_dir: Path, settings: Settings, record: RunRecord | None, quiet
     return policy
 
 
-def export_run(run_dir: Path, directory: Path) -> int:
-    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training; returns its steps.
-
-    The environment need not be installed, unless run.json is so old that it does not record it.
-
-    Raises:
-        RunFolderError: `run_dir` holds no run, or no checkpoint yet.
-        SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
-        CheckpointError: all checkpoints are damaged.
-        PolicyFolderError, OSError: as `exporting`.
-    """
-    record = record_in(run_dir)
-    if record is None:
-        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
-    try:
-        settings = settings_from(record.settings)
-    except SettingsError as error:
-        raise SettingsError(f"{run_dir}/run.json, which commit {record.commit} wrote: {error}") from error
-    with exporting(directory) as export:
-        snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
-        if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
-            found = "has no checkpoint yet" if snapshot is None else "has only the checkpoint of step 0"
-            raise RunFolderError(f"{run_dir} {found}")
-        spec = record.environment
-        if spec is None:
-            envs.refuse_module(settings.env, "run.json is too old to export without it")
-            spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
-        agent = make_agent(settings, spec)
-        _assign(agent, snapshot.arrays)
-        export(agent.network, policy_metadata(settings, steps, record.maker.get("commit")))
-    return steps
-
-
 class _Run:
     """A run in one process: its environments, agent, loop and files, which `opened` closes."""
 
@@ -230,7 +197,7 @@ class _Run:
         self._checkpoints = Checkpoints(folder / "checkpoints")
         snapshot, notes = resume(folder, self._checkpoints, replay, repair)
         if snapshot is not None:
-            _assign(agent, snapshot.arrays)
+            assign_variables(agent, snapshot.arrays)
         state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
         steps = state["actor"]["steps"]
         computes = {"threads": threads, "device": dataclasses.asdict(device)}
@@ -367,39 +334,6 @@ class _Run:
 
     def _seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._began
-
-
-def _assign(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
-    variables = agent.variables()
-    if arrays.keys() != variables.keys() and [*map(_unnumbered, arrays)] == [*map(_unnumbered, variables)]:
-        arrays = dict(zip(variables, arrays.values(), strict=True))
-    shapes = {name: tuple(v.shape) for name, v in variables.items()}
-    if shapes != {name: array.shape for name, array in arrays.items()}:
-        raise CheckpointError("the checkpoint's variables are not those of this agent: another version wrote it")
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
-
-
-def _unnumbered(name: str) -> str:
-    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process."""
-    return re.sub(r"_\d+(?=/|$)", "", name)
-
-
-def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:
-    """The metadata for the export of a policy trained for `steps` steps with resolved `settings`, at last by `commit`.
-
-    The versions are those that export it.
-    """
-    return {
-        "env": settings.env,
-        "atari_preset": settings.atari_preset if settings.family.atari else None,
-        "agent": settings.agent,
-        "preset": settings.preset,
-        "steps": steps,
-        "settings": settings_document(settings),
-        "commit": commit,
-        "versions": package_versions(),
-    }
 
 
 def _say(quiet: bool, line: str) -> None:

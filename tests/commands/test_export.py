@@ -10,7 +10,7 @@ from acer_tf.commands import export
 from acer_tf.policy import load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training import device
-from acer_tf.training import run as training_run
+from acer_tf.training import export_run as export_module
 from acer_tf.training.formats import FORMATS
 from acer_tf.training.run import train
 from tests.training.test_formats import metadata_of
@@ -155,9 +155,9 @@ def test_a_signal_removes_what_is_half_written_and_is_a_line_and_a_status(number
             partial.unlink()
 
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
-    before = signal.signal(number, usual)  # a shell that starts the tests in the background makes them ignore SIGINT
+    before = signal.signal(number, usual)
     try:
-        monkeypatch.setattr(training_run, "export_run", interrupted)
+        monkeypatch.setattr(export_module, "export_run", interrupted)
         assert acer_tf.__main__.main(["acer_tf", "export", f"--run_dir={tmp_path}"]) == 128 + number
         assert signal.getsignal(number) == usual
     finally:

@@ -18,7 +18,7 @@ from acer_tf.agents.agent import Update
 from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
-from acer_tf.training import run
+from acer_tf.training import export_run, run
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
@@ -155,8 +155,9 @@ def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -
         yield lambda network, metadata: leave_policy(directory, metadata)
 
     monkeypatch.setattr(run, "make_network", lambda *_: None)
-    monkeypatch.setattr(run, "make_agent", make_agent)
-    monkeypatch.setattr(run, "exporting", exporting)
+    for module in (run, export_run):
+        monkeypatch.setattr(module, "make_agent", make_agent)
+        monkeypatch.setattr(module, "exporting", exporting)
     return made
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from acer_tf.envs import InvalidEnvironment
 from acer_tf.settings import SettingsError
-from acer_tf.training.run import export_run, train
+from acer_tf.training.export_run import export_run
+from acer_tf.training.run import train
 from acer_tf.training.run_folder import RunFolderError
 from tests.training.scripted import small_settings, use_light_agents
 

@@ -26,8 +26,9 @@ from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.export import export_policy
+from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
-from acer_tf.training.run import export_run, train
+from acer_tf.training.run import train
 from tests.replay.checks import check_valid
 from tests.training import test_evaluation
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of

@@ -27,7 +27,8 @@ from acer_tf.settings import SettingsError
 from acer_tf.training import build, resolve, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.device import Device
-from acer_tf.training.run import Interrupted, export_run, train
+from acer_tf.training.export_run import export_run
+from acer_tf.training.run import Interrupted, train
 from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError
 from acer_tf.training.signals import Terminated
 from tests.training.scripted import (
@@ -785,6 +786,7 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
         return agent
 
     monkeypatch.setattr(run, "make_agent", other)
+    monkeypatch.setattr("acer_tf.training.export_run.make_agent", other)
     assert script(small_settings(), run_dir) == 1
     assert "another version wrote it" in capsys.readouterr().err
     with pytest.raises(CheckpointError):

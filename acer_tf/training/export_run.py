@@ -1,0 +1,86 @@
+"""Exports the policy of a run's newest checkpoint, also while the run goes on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer_tf import envs
+from acer_tf.agents.agent import Agent
+from acer_tf.settings import Settings, SettingsError
+from acer_tf.settings_record import settings_document, settings_from
+from acer_tf.training.build import make_agent
+from acer_tf.training.checkpoint import CheckpointError, Checkpoints
+from acer_tf.training.export import exporting
+from acer_tf.training.provenance import package_versions
+from acer_tf.training.run_folder import RunFolderError, record_in
+
+
+def export_run(run_dir: Path, directory: Path) -> int:
+    """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training; returns its steps.
+
+    The environment need not be installed, unless run.json is so old that it does not record it.
+
+    Raises:
+        RunFolderError: `run_dir` holds no run, or no checkpoint yet.
+        SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
+        CheckpointError: all checkpoints are damaged.
+        PolicyFolderError, OSError: as `exporting`.
+    """
+    record = record_in(run_dir)
+    if record is None:
+        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
+    try:
+        settings = settings_from(record.settings)
+    except SettingsError as error:
+        raise SettingsError(f"{run_dir}/run.json, which commit {record.commit} wrote: {error}") from error
+    with exporting(directory) as export:
+        snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
+        if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
+            found = "has no checkpoint yet" if snapshot is None else "has only the checkpoint of step 0"
+            raise RunFolderError(f"{run_dir} {found}")
+        spec = record.environment
+        if spec is None:
+            envs.refuse_module(settings.env, "run.json is too old to export without it")
+            spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+        agent = make_agent(settings, spec)
+        assign_variables(agent, snapshot.arrays)
+        export(agent.network, policy_metadata(settings, steps, record.maker.get("commit")))
+    return steps
+
+
+def assign_variables(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
+    """Restores the variables of a checkpoint, by name; raises CheckpointError if they are not the agent's."""
+    variables = agent.variables()
+    if arrays.keys() != variables.keys() and [*map(_unnumbered, arrays)] == [*map(_unnumbered, variables)]:
+        arrays = dict(zip(variables, arrays.values(), strict=True))
+    shapes = {name: tuple(v.shape) for name, v in variables.items()}
+    if shapes != {name: array.shape for name, array in arrays.items()}:
+        raise CheckpointError("the checkpoint's variables are not those of this agent: another version wrote it")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def _unnumbered(name: str) -> str:
+    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process."""
+    return re.sub(r"_\d+(?=/|$)", "", name)
+
+
+def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:
+    """The metadata for the export of a policy trained for `steps` steps with resolved `settings`, at last by `commit`.
+
+    The versions are those that export it.
+    """
+    return {
+        "env": settings.env,
+        "atari_preset": settings.atari_preset if settings.family.atari else None,
+        "agent": settings.agent,
+        "preset": settings.preset,
+        "steps": steps,
+        "settings": settings_document(settings),
+        "commit": commit,
+        "versions": package_versions(),
+    }
