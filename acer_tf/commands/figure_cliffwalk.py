@@ -10,6 +10,7 @@ leaves open.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shlex
 import time
@@ -61,14 +62,17 @@ def main(argv: list[str]) -> int:
     except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
         return cli.fail(2, error)
     try:
-        with changing(output):
-            document, results = _known(output, settings)  # again: another process may have added to them
+        with contextlib.nullcontext() if FLAGS.report_only else changing(output):
+            try:
+                document, results = _known(output, settings)  # again: another process may have added to them
+            except (ValueError, KeyError, TypeError) as error:
+                return cli.fail(2, error)
             if not FLAGS.report_only:
                 _run_rest(document, settings, results, output)
             _show(results, output)
     except KeyboardInterrupt:
         return cli.fail(130, "stopped; the same command continues")
-    except (EvidenceError, OSError, ValueError) as error:
+    except (EvidenceError, OSError) as error:
         return cli.fail(1, error)
     return 0
 

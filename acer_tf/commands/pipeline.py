@@ -88,11 +88,14 @@ def main(argv: list[str]) -> int:
     except (SettingsError, EvidenceError, SweepError) as error:
         return cli.fail(2, error)
     nothing_to_run = values.report_only or not cells
-    code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.family, cells)
-    if code == 2:
-        remove_empty(made)
-        return code
     try:
+        code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.family, cells)
+        if code == 2:
+            return code
+    finally:
+        remove_empty(made)
+    try:
+        require_folder(output)
         command = known.command if known and values.report_only else _command(experiment, argv)
         with changing(output):
             _report(experiment, asked, sweep_dir, output, given_up, command)

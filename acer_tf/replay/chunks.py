@@ -31,7 +31,7 @@ class ReplayMismatch(ValueError):
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether `error`, raised while a saved file was read, or what caused it is due to what the file holds."""
+    """Whether `error`, raised while a saved file was read, comes from what the file holds; its causes count too."""
     if isinstance(error, OSError):
         return error.errno in _DAMAGE_NUMBERS
     if isinstance(error, MemoryError | ImportError | ReplayMismatch):

@@ -182,7 +182,8 @@ def changing(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                print(f"waiting for another process that writes to {folder}", file=sys.stderr, flush=True)
+                with contextlib.suppress(OSError):  # nobody reads it
+                    print(f"waiting for another process that writes to {folder}", file=sys.stderr, flush=True)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -247,47 +248,55 @@ def collect(
     Raises:
         EvidenceError: a record cannot be read; if it is damaged, it has been set aside.
     """
-    found, damages = [], []
+    found: list[CellEvidence] = []
+    damages: list[str] = []
     for cell in cells:
         try:
-            # The evidence may be from another machine, which decided otherwise.
-            settings = settings_from({**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
-        except SettingsError as error:
-            raise EvidenceError(f"{output / 'experiment.json'} has settings of another version ({error})") from error
-        folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
-        if damage := folder.set_aside_damaged():
-            damages.append(damage)
-        kept = output / "runs" / cell.name
-        known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
-        # Given up now, or earlier and not resumed since; the sweep's folder may be gone.
-        steps = max(folder.latest()[0], known.steps if known else 0)
-        failed = cell.name in reasons or (cell.state == "failed" and steps == cell.steps)
-        reason = reasons.get(cell.name, damage or (cell.reason if steps == cell.steps else ""))
-        begun, behind = (folder.run_dir / "run.json").exists(), known and known.steps > folder.latest()[0]
-        if not begun or (behind and not folder.finished):
-            if known is None:
-                state: CellState = "failed" if failed else "not begun"
-                found.append(CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason))
-                continue
-            state = "failed" if failed and known.state != "finished" else known.state
-            reason = known.reason or reason
-            found.append(dataclasses.replace(known, state=state, policy=cell.policy, reason=reason))
-            continue
-        copy_records(folder.run_dir, kept)
-        state = "finished" if folder.finished else "failed" if failed else "interrupted"
-        reason = "" if folder.finished else reason
-        found.append(describe(kept, cell.name, cell.method, state, reason, policy=folder.run_dir / "policy"))
+            found.append(_collected(cell, sweep_dir, output, reasons, damages))
+        except PermissionError as error:  # its folder is another user's
+            reason = f"{error.filename}: {error.strerror}"
+            found.append(dataclasses.replace(cell, state="interrupted" if cell.steps else "failed", reason=reason))
     return found, damages
 
 
+def _collected(
+    cell: CellEvidence, sweep_dir: Path, output: Path, reasons: Mapping[str, str], damages: list[str]
+) -> CellEvidence:
+    """`collect` of one cell; adds to `damages`."""
+    try:
+        # The evidence may be from another machine, which decided otherwise.
+        settings = settings_from({**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
+    except SettingsError as error:
+        raise EvidenceError(f"{output / 'experiment.json'} has settings of another version ({error})") from error
+    folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
+    if damage := folder.set_aside_damaged():
+        damages.append(damage)
+    kept = output / "runs" / cell.name
+    known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
+    # Given up now, or earlier and not resumed since; the sweep's folder may be gone.
+    steps = max(folder.latest()[0], known.steps if known else 0)
+    failed = cell.name in reasons or (cell.state == "failed" and steps == cell.steps)
+    reason = reasons.get(cell.name, damage or (cell.reason if steps == cell.steps else ""))
+    begun, behind = (folder.run_dir / "run.json").exists(), known and known.steps > folder.latest()[0]
+    if not begun or (behind and not folder.finished):
+        if known is None:
+            state: CellState = "failed" if failed else "not begun"
+            return CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason)
+        state = "failed" if failed and known.state != "finished" else known.state
+        return dataclasses.replace(known, state=state, policy=cell.policy, reason=known.reason or reason)
+    copy_records(folder.run_dir, kept)
+    state = "finished" if folder.finished else "failed" if failed else "interrupted"
+    reason = "" if folder.finished else reason
+    return describe(kept, cell.name, cell.method, state, reason, policy=folder.run_dir / "policy")
+
+
 def copy_records(run: Path, kept: Path) -> None:
-    """Copies the existing records of a run into the evidence; raises EvidenceError for a link in their place."""
+    """Copies the existing records of a run into the evidence; raises EvidenceError if `kept` is a link."""
     kept.mkdir(parents=True, exist_ok=True)
+    if kept.is_symlink():
+        raise EvidenceError(f"{kept} is a link, and would be written through: move it away")
     for name in RECORDS:
         if (run / name).is_file():
-            for place in (kept, kept / name):
-                if place.is_symlink():
-                    raise EvidenceError(f"{place} is a link, and would be written through: move it away")
             write_whole(kept / name, (run / name).read_bytes())
 
 

@@ -49,7 +49,7 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
     Raises:
         ValueError: a missing, unknown or unwritable entry of `metadata`; nothing has been written.
         PolicyFolderError: `directory` holds something other than a policy, cannot be written, or is in use.
-        OSError: writing failed (disk full); `directory` is unchanged.
+        OSError: writing failed (disk full); `directory` holds the old policy or, whole, the new one.
     """
     with exporting(directory) as export:
         export(network, metadata)

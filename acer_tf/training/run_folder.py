@@ -29,10 +29,6 @@ class RunFolderError(RuntimeError):
     """The run folder cannot be used: the message says why and what to do."""
 
 
-class InUseError(RunFolderError):
-    """Another process holds the folder."""
-
-
 class Lock:
     """Exclusive use of a run folder by one process, until `release` or the end of the process.
 
@@ -41,8 +37,7 @@ class Lock:
         flag: that named it, for messages.
 
     Raises:
-        InUseError: another process holds it; names its host and pid.
-        RunFolderError: it cannot be created or locked.
+        RunFolderError: another process holds it (names its host and pid), or it cannot be created.
     """
 
     def __init__(self, folder: Path, flag: str = "run_dir") -> None:
@@ -63,9 +58,9 @@ class Lock:
         except OSError as error:
             holder = self._file.read().strip() or "an unknown process"
             self._file.close()
-            if isinstance(error, BlockingIOError | FileNotFoundError):
-                raise InUseError(f"--{flag}={folder} is in use by {holder}") from error
-            raise RunFolderError(f"--{flag}={folder} cannot be locked: {error}") from error
+            held = isinstance(error, BlockingIOError | FileNotFoundError)
+            reason = f"is in use by {holder}" if held else f"cannot be locked: {error}"
+            raise RunFolderError(f"--{flag}={folder} {reason}") from error
         self._file.truncate(0)
         self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
         self._file.flush()

@@ -37,8 +37,9 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         main = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if main else ():
-            # A shell's background jobs ignore Ctrl-C; None is a handler that Python could not restore.
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            handler = signal.getsignal(number)
+            # A shell's background jobs ignore Ctrl-C, but can be stopped; None, a handler of C, could not be restored.
+            if handler is not None and not (number == signal.SIGINT and handler is signal.SIG_IGN):
                 self._previous[number] = signal.signal(number, self._note)
         return self
 

@@ -75,22 +75,24 @@ def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, 
     assert (tmp_path / "index.html").exists()
 
 
-def test_two_at_once_share_the_work(tmp_path, capsys, monkeypatch):
+def test_a_second_call_waits_for_the_first_and_a_report_does_not(tmp_path, capsys, monkeypatch):
     arguments = ["figure_cliffwalk", "--sizes=2", "--runs=2", "--limit=60", f"--output={tmp_path / 'out'}"]
-    done, original = [], figure_cliffwalk._runs
-    second = threading.Thread(target=figure_cliffwalk.main, args=[arguments])
+    done, ended, original = [], [], figure_cliffwalk._runs
+    second = threading.Thread(target=lambda: ended.append(figure_cliffwalk.main(arguments)))
 
     def runs(*point):
         done.append(point)
-        if len(done) == 1:
+        if len(done) == 2:
+            assert figure_cliffwalk.main([*arguments, "--report_only"]) == 0
             second.start()
-            while "waiting for another process" not in capsys.readouterr().err:
+            while second.is_alive() and "waiting for another process" not in capsys.readouterr().err:
                 time.sleep(0.01)
         return original(*point)
 
     monkeypatch.setattr(figure_cliffwalk, "_runs", runs)
     assert figure_cliffwalk.main(arguments) == 0
     second.join()
+    assert ended == [0]
     assert len(done) == len(set(done)) == 2 * 6
 
 

@@ -4,10 +4,14 @@ import csv
 import importlib
 import json
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from acer_tf.__main__ import COMMANDS
@@ -17,10 +21,13 @@ from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.training.build import require_effect
 from acer_tf.training.resolve import resolve
+from acer_tf.training.run_folder import Lock
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
+ROOT = Path(__file__).resolve().parents[2]
+DEAF = str(ROOT / "tests" / "reproduction" / "sweep" / "stand_in.py")
 DQN = ("--setting=replay_capacity=1000", "--setting=replay_start=100")
 # A part of each that runs in no time.
 PARTS = {
@@ -177,14 +184,35 @@ def test_the_flags_of_a_sweep_reach_its_launcher_and_cells(script, monkeypatch, 
     assert [ran[0][name] for name in names] == [7, 50, 5, 9]
 
 
-def test_a_second_ctrl_c_stops_at_once(script, tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
+SECOND = """
+import sys
+from acer_tf import __main__
+from acer_tf.commands import sweep_flags
 
-    monkeypatch.setattr(sweep_flags, "run_sweep", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        script("figure4_ablation", *PARTS["figure4_ablation"])
-    assert not (tmp_path / "results" / "figure4_ablation" / "experiment.json").exists()
+sweep_flags.PROGRAM = (sys.executable, *sys.argv[1:3])
+sys.exit(__main__.main(["acer_tf", *sys.argv[3:]]))
+"""
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    """Also a cell that is deaf to the first; nothing is left of it, and no report is made."""
+    arguments = [DEAF, "--hang=0", "figure4_ablation", *PARTS["figure4_ablation"]]
+    folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'out'}"]
+    command = [sys.executable, "-c", SECOND, *arguments, *folders]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (cells := list(tmp_path.glob("sweep/cells/*/run/steps"))):
+        time.sleep(0.05)
+    lock = cells[0].with_name("lock")
+    pid = int(lock.read_text().split("pid ")[1])
+    process.send_signal(signal.SIGINT)
+    answer = "SIGINT: asking the cells for a checkpoint, then stopping\n"
+    assert answer in iter(process.stderr.readline, "")  # after TensorFlow's
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (130, "stopped by SIGINT\n")
+    assert not psutil.pid_exists(pid)
+    Lock(tmp_path / "sweep", "sweep_dir").release()
+    assert not (tmp_path / "out").exists()
 
 
 DRAWS = ["--tasks=reacher3", "--agents=acer_continuous,tis", "--total_steps=2_000", "--processes=2"]

@@ -2,7 +2,6 @@ import dataclasses
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -300,10 +299,8 @@ def test_the_first_line_says_what_runs_before_tensorflow_is_imported(tmp_path):
 def early(where, tmp_path):
     (tmp_path / "early.py").write_text(EARLY.format(where=where))
     command = [sys.executable, "-m", "acer_tf", "train", "--env=early:Early-v0", f"--run_dir={tmp_path}/run"]
-    # A shell that starts the tests in the background makes them ignore SIGINT.
-    options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
     paths = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
-    done = subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, **options)
+    done = subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True)
     assert not (tmp_path / "run").exists()
     return done.returncode, done.stderr
 

@@ -309,6 +309,24 @@ def test_a_damaged_run_of_a_sweep_is_set_aside_and_shown_as_not_begun(sweep, tmp
     assert (folders[1].path / "run.damaged-1" / "run.json").read_text() == "{"
 
 
+def test_another_users_cell_leaves_the_others(sweep, tmp_path, monkeypatch):
+    cells, folders, sweep_dir = sweep
+    before, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    usual = CellFolder.set_aside_damaged
+
+    def refused(self):
+        if self.cell == cells[0]:
+            raise PermissionError(errno.EACCES, "Permission denied", "attempts.json")
+        return usual(self)
+
+    monkeypatch.setattr(CellFolder, "set_aside_damaged", refused)
+    for known in (before, asked_for(cells)):
+        found, damages = collect(known, sweep_dir, tmp_path / "out", {})
+        assert (found[1:], damages) == (before[1:], [])
+        assert found[0].reason == "attempts.json: Permission denied"
+        assert found[0].state == ("interrupted" if known is before else "failed")
+
+
 def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path):
     cells, _, sweep_dir = sweep
     first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
@@ -320,20 +338,18 @@ def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path)
     assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first
 
 
-@pytest.mark.parametrize("name", ["", "progress.csv"])
-def test_records_are_not_copied_through_a_link(tmp_path, name):
+def test_records_are_not_copied_through_a_link(tmp_path):
     run, kept, elsewhere = tmp_path / "run", tmp_path / "kept", tmp_path / "elsewhere"
     run.mkdir()
     (run / "progress.csv").write_text("new")
-    if name:
-        kept.mkdir()
-        elsewhere.write_text("mine")
-    else:
-        elsewhere.mkdir()
-    (kept / name).symlink_to(elsewhere)
+    kept.mkdir()
+    elsewhere.write_text("mine")
+    (kept / "progress.csv").symlink_to(elsewhere)
+    copy_records(run, kept)
+    assert (elsewhere.read_text(), (kept / "progress.csv").read_text()) == ("mine", "new")
+    (tmp_path / "link").symlink_to(run)
     with pytest.raises(EvidenceError, match="is a link, and would be written through"):
-        copy_records(run, kept)
-    assert elsewhere.read_text() == "mine" if name else not list(elsewhere.iterdir())
+        copy_records(kept, tmp_path / "link")
 
 
 def test_what_is_written_is_whole_or_as_before(tmp_path, monkeypatch):

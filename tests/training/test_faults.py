@@ -101,7 +101,6 @@ USUAL_HANDLERS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_
 
 @pytest.fixture
 def usual_handlers():
-    # A shell that starts the tests in the background makes them ignore SIGINT.
     before = [(number, signal.signal(number, usual)) for number, usual in USUAL_HANDLERS.items()]
     yield
     for number, handler in before:

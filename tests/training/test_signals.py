@@ -6,16 +6,16 @@ import pytest
 from acer_tf.training.signals import StopRequest
 
 
-def test_an_ignored_signal_stays_ignored():
-    """As Ctrl-C is by what a shell runs in the background."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize(("number", "noted"), [(signal.SIGINT, None), (signal.SIGTERM, signal.SIGTERM)])
+def test_what_a_shell_runs_in_the_background_ignores_ctrl_c_and_can_be_stopped(number, noted):
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         with StopRequest("writing a checkpoint") as stop:
-            signal.raise_signal(signal.SIGINT)
-            assert stop.signal_number is None
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            signal.raise_signal(number)
+            assert stop.signal_number == noted
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

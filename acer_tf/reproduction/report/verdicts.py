@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, read_results
 from acer_tf.reproduction.curves import read_run
-from acer_tf.reproduction.evidence import EvidenceError, read_evidence
+from acer_tf.reproduction.evidence import Evidence, EvidenceError, read_evidence
 from acer_tf.reproduction.grids import CONTROL, figure1_minatar, figure3_draws
 from acer_tf.reproduction.methods import Method, label_of_search, make_cells, names_by_label
 from acer_tf.reproduction.outcome import Outcome
@@ -43,8 +43,8 @@ class Records(NamedTuple):
     whole: bool = False  # whether these are all
 
 
-def _begun(folder: Path, search: Mapping[str, Method] | None = None) -> tuple[str, Outcome] | None:
-    """The experiment of a folder, and those of its runs that have begun; None without any.
+def _begun(folder: Path, search: Mapping[str, Method] | None = None) -> tuple[Evidence, Outcome] | None:
+    """The evidence of a folder, and those of its runs that have begun; None without any.
 
     Its methods are the experiment's, or those of a `search`.
     """
@@ -55,15 +55,15 @@ def _begun(folder: Path, search: Mapping[str, Method] | None = None) -> tuple[st
     methods = search or EXPERIMENTS[evidence.name].methods
     # A search has other labels: its runs are not judged as the experiment's, nor those as a search's.
     cells = [cell for cell in evidence.cells if cell.steps and cell.method in names_by_label(methods)]
-    return (evidence.name, Outcome(methods, cells, folder)) if cells else None
+    return (evidence, Outcome(methods, cells, folder)) if cells else None
 
 
 def _of_paper(folder: Path) -> Records | None:
     """Runs of the paper's own design."""
     if not (begun := _begun(folder)):
         return None
-    name, outcome = begun
-    found = scope(name, outcome.cells)
+    evidence, outcome = begun
+    found = scope(evidence.name, outcome.cells)
     return Records(outcome, str(found), found is not None and found.is_whole)
 
 
@@ -72,14 +72,14 @@ def _best_draws(folder: Path) -> Records | None:
     methods = figure3_draws(DRAWS)
     if not (begun := _begun(folder, methods)):
         return None
-    evidence, (_, outcome) = read_evidence(folder), begun
+    evidence, outcome = begun
     steps = {method.label: method.steps for method in outcome.methods.values()}
     shares = [cell.steps / whole for cell in outcome.cells if (whole := steps[cell.method](cell.env))]
     shown = BEST_DRAWS * len(methods) * len(CONTROL)
     made = Counter((label_of_search(cell.method), cell.env) for cell in outcome.cells)
     other = altered(outcome.cells, by_place(make_cells(methods, CONTROL, seeds=1)))
     of = Scope(sum(min(n, BEST_DRAWS) for n in made.values()), shown, min(shares), max(shares), other)
-    draws = min(map(int, re.findall(r"--draws[= ](\d+)", evidence.command if evidence else "")), default=0)
+    draws = min(map(int, re.findall(r"(?<!\S)--?draws[= ](\d+)", evidence.command)), default=0)
     return Records(outcome, f"the best of {draws} draws: {of}", of.is_whole and draws >= DRAWS)
 
 
@@ -87,8 +87,8 @@ def _on_minatar(folder: Path, methods: Mapping[str, Method] | None = None) -> Re
     """Runs of the paper's design on other games; of `methods`, if they are not the experiment's."""
     if not (begun := _begun(folder)):
         return None
-    name, outcome = begun
-    experiment = EXPERIMENTS[name]
+    evidence, outcome = begun
+    experiment = EXPERIMENTS[evidence.name]
     whole = by_place(make_cells(methods or experiment.methods, experiment.envs, experiment.seeds))
     seeds = _span(Counter((cell.method, cell.env) for cell in outcome.cells).values())
     steps = _span([cell.steps / 1e6 for cell in outcome.cells], ".1f")

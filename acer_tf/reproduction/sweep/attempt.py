@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from acer_tf.training.run_folder import InUseError, Lock, RunFolderError
+from acer_tf.training.run_folder import Lock, RunFolderError
 
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
 # process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2
@@ -26,6 +27,8 @@ if os.getppid() != int(sys.argv[1]):
 signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 os.execv(sys.argv[2], sys.argv[2:])
 """
+# Why a run folder cannot be locked, also later; a network file system gives other errors for a while.
+_LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EROFS)
 _STDERR_LINES = 20
 _STDERR_BYTES = 20_000
 
@@ -80,7 +83,8 @@ class Attempt:
             try:
                 Lock(job.run_dir).release()
             except RunFolderError as error:
-                waits = isinstance(error, InUseError) and now - self._began <= job.lock_seconds
+                lasting = isinstance(error.__cause__, OSError) and error.__cause__.errno in _LASTING
+                waits = not lasting and now - self._began <= job.lock_seconds
                 return None if waits else self._end("failed", str(error))
             try:
                 self._start()

@@ -122,7 +122,7 @@ class CellFolder:
                 read_progress(self.run_dir, snapshot.state["position"], snapshot.state.get("progress_sha256"))
         except RecordError as error:
             # Too many open files, or a file system that does not answer now: the run may be whole.
-            if isinstance(error.__cause__, OSError) and not is_damage(error.__cause__):
+            if isinstance(error.__cause__, OSError) and not is_damage(error):
                 raise error.__cause__ from None
             return str(error)
         except CheckpointError:

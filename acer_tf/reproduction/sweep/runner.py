@@ -203,9 +203,10 @@ class _Sweep:
         self._launcher.start(job)
 
     def _give_up(self, name: str, error: PermissionError) -> None:
-        """A folder that is another user's stops no other cell."""
-        self._states[name], self._reasons[name] = "failed", str(error)
-        _warn(f"'{self._cells[name].cell.label}' cannot be run: {error}")
+        """A folder that this user may not read or write stops no other cell."""
+        folder, reason = self._cells[name], error.strerror or str(error)
+        self._states[name], self._reasons[name] = "failed", reason
+        _warn(f"'{folder.cell.label}' is left out: {reason} ({folder.path})")
 
     def _ended(self, name: str, number: int, end: AttemptEnd, *, retry: bool) -> None:
         folder = self._cells[name]

@@ -38,10 +38,7 @@ def under_way(run_dir):
 def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, tmp_path):
     folder = tmp_path / "sweep"
     command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", f"--sweep_dir={folder}", *FLAGS]
-    # A shell that starts the tests in the background makes them and their children ignore SIGINT.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    signal.signal(signal.SIGINT, before)
     wait_until(lambda: process.poll() is not None or sum(map(under_way, folder.glob("cells/*/run"))) == 2)
     runs = [child.pid for child in psutil.Process(process.pid).children()]
     os.kill(process.pid, number)

@@ -308,8 +308,8 @@ def test_a_cell_whose_folder_is_another_users_stops_no_other(method, sweep, monk
     monkeypatch.setattr(CellFolder, method, refused)
     report = sweep([cell(0), cell(1)], processes=1)
     assert report.states == {cell(0).name: "failed", cell(1).name: "finished"}
-    assert report.reasons == {cell(0).name: "[Errno 13] Permission denied: 'attempts.json'"}
-    assert "'ACER, CartPole-v1, seed 0' cannot be run: [Errno 13]" in capsys.readouterr().err
+    assert report.reasons == {cell(0).name: "Permission denied"}
+    assert "'ACER, CartPole-v1, seed 0' is left out: Permission denied (" in capsys.readouterr().err
 
 
 def test_a_run_folder_that_cannot_be_locked_is_not_waited_for(sweep):
