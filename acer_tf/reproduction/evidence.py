@@ -255,7 +255,7 @@ def collect(
             found.append(_collected(cell, sweep_dir, output, reasons, damages))
         except PermissionError as error:  # its folder is another user's
             reason = f"{error.filename}: {error.strerror}"
-            found.append(dataclasses.replace(cell, state="interrupted" if cell.steps else "failed", reason=reason))
+            found.append(cell if cell.steps else dataclasses.replace(cell, state="failed", reason=reason))
     return found, damages
 
 
