@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,10 @@ STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 
 def cell(seed=0, **given):
     return Cell("ACER", small_settings(seed=seed, total_steps=100, log_interval=10, **given))
+
+
+def attempts(sweep, cell):
+    return json.loads((sweep.folder / "cells" / cell.name / "attempts.json").read_text())["attempts"]
 
 
 @pytest.fixture
