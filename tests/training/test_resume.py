@@ -14,8 +14,8 @@ from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
+from acer_tf.training.export_run import assign_variables
 from acer_tf.training.loop import Loop
-from acer_tf.training.run import _assign
 from acer_tf.types import Trajectory
 from tests.replay.twin import World, spec_of
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, replay_of
@@ -111,7 +111,7 @@ def test_n_updates_a_resume_and_n_updates_equal_2n_updates_bit_for_bit(tape, uni
     folder, agent = interrupted
     second = Half(tape, 2, agent)
     snapshot = Checkpoints(folder).restore(second.replay)
-    _assign(agent, snapshot.arrays)
+    assign_variables(agent, snapshot.arrays)
     second.loop.restore(snapshot.state["loop"])
     assert second.loop.updates["on_policy"] == N
     assert equal(second.iterate(N).result(), uninterrupted)
@@ -127,7 +127,7 @@ def test_anything_missing_from_the_checkpoint_would_show(tape, uninterrupted, in
     snapshot = Checkpoints(folder).restore(second.replay)
     names = [name for name in snapshot.arrays if forgotten in name]
     assert bool(names) == (forgotten not in ("loop", "replay's generator"))
-    _assign(agent, snapshot.arrays | {name: np.asarray(fresh[name].value) for name in names})
+    assign_variables(agent, snapshot.arrays | {name: np.asarray(fresh[name].value) for name in names})
     if forgotten != "loop":
         second.loop.restore(snapshot.state["loop"])
     if forgotten == "replay's generator":
@@ -153,7 +153,7 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
     arrays = {name: np.asarray(variable.value) for name, variable in variables.items()}
     Checkpoints(tmp_path).save(Snapshot(arrays, {}), None, 1)
     other = make_agent(settings_of(seed=3), SPEC)
-    _assign(other, Checkpoints(tmp_path).restore(None).arrays)
+    assign_variables(other, Checkpoints(tmp_path).restore(None).arrays)
     for name, variable in other.variables().items():
         assert np.array_equal(np.asarray(variable.value), values[name]), name
     assert int(other.optimizer.iterations) == values["optimizer/rmsprop/iteration"]
@@ -171,7 +171,7 @@ def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
     else:
         arrays["online/q/bias"] = np.zeros(7)
     with pytest.raises(CheckpointError, match="another version wrote it"):
-        _assign(agent, arrays)
+        assign_variables(agent, arrays)
     assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.model.get_weights(), strict=True))
 
 
@@ -266,8 +266,8 @@ def test_layers_without_a_name_may_have_another_number_in_another_process():
 
     arrays = {"online/dense_2/bias": np.ones(2), "average/dense_3/bias": np.full(2, 2.0)}
     again = agent("online/dense/bias", "average/dense_1/bias")
-    _assign(again, arrays)
+    assign_variables(again, arrays)
     assert [variable.numpy()[0] for variable in again.variables().values()] == [1.0, 2.0]
     for other in (agent("average/dense/bias", "online/dense_1/bias"), agent("online/dense/bias")):
         with pytest.raises(CheckpointError, match="not those of this agent"):
-            _assign(other, arrays)
+            assign_variables(other, arrays)
