@@ -254,7 +254,7 @@ def collect(
         try:
             found.append(_collected(cell, sweep_dir, output, reasons, damages))
         except PermissionError as error:  # its folder is another user's
-            reason = f"{error.filename}: {error.strerror}"
+            reason = error.strerror or str(error)  # without the path, since evidence is published
             found.append(cell if cell.steps else dataclasses.replace(cell, state="failed", reason=reason))
     return found, damages
 

@@ -323,7 +323,7 @@ def test_another_users_cell_leaves_the_others(sweep, tmp_path, monkeypatch):
     assert collect(before, sweep_dir, tmp_path / "out", {}) == (before, [])
     found, damages = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
     assert (found[1:], damages) == (before[1:], [])
-    assert (found[0].state, found[0].reason) == ("failed", "attempts.json: Permission denied")
+    assert (found[0].state, found[0].reason) == ("failed", "Permission denied")
 
 
 def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path):

@@ -27,7 +27,7 @@ if os.getppid() != int(sys.argv[1]):
 signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-# Why a run folder cannot be locked, also later; a network file system gives other errors for a while.
+# Errors of a lock that waiting does not help; others may be a network file system's, which pass.
 _LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EROFS)
 _STDERR_LINES = 20
 _STDERR_BYTES = 20_000

@@ -487,7 +487,7 @@ def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most
     ("values", "word"),
     [
         ({0: 1.0, 1: 2.0, 4: 3.0}, "partly"),
-        ({0: 1.0, 1: 2.0, 4: 2.0}, "undecided"),  # one gain, and one that is none
+        ({0: 1.0, 1: 2.0, 4: 2.0}, "undecided"),  # one gain and one tie
         ({0: 1.0, 1: 3.0, 4: 2.0}, "contradicted"),
         ({0: 1.0, 1: 2.0, 4: None}, "partly"),
     ],
