@@ -34,9 +34,9 @@ test: $(STAMP)  ## all tests except those of clusters and the long ones: 10 to 2
 test-clusters: $(STAMP)  ## the tests that start a Ray or Slurm cluster on this machine: 5 to 15 minutes on 2 cores
 	$(RUN) $(PYTEST) -m cluster
 
-test-lowest:  ## the tests of agents, replay, environments and runs with the lowest versions, in .venv-lowest
+test-lowest:  ## the tests of agents, replay, environments, runs, sweeps and policies with the lowest versions, in .venv-lowest
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
-	.venv-lowest/bin/python $(PYTEST) -m 'not learning and not slow' \
+	.venv-lowest/bin/python $(PYTEST) -m 'not learning and not slow and not cluster' \
 		tests/agents tests/replay tests/envs tests/training tests/reproduction tests/test_policy.py tests/test_networks.py
 
 learning: $(STAMP)  ## the tests of learning, with several seeds: hours
@@ -52,7 +52,7 @@ lint: $(STAMP)  ## ruff and mypy
 benchmark: $(STAMP)  ## speed of the parts and of the whole loop, compared with this machine's limits: under 10 minutes
 	$(RUN) -m benchmarks
 
-docs: $(STAMP)  ## regenerate the tables in docs/
+docs: $(STAMP)  ## regenerate the table of docs/presets.md
 	$(RUN) docs/presets.py
 
 clean:  ## remove caches, build files and demo_output; keeps .venv and runs/

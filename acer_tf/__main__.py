@@ -42,7 +42,10 @@ _USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command that `argv` names after the program, and returns its exit status, 130 or 143 after a signal."""
+    """Runs the command that `argv` names after the program, and returns its exit status.
+
+    That is 128 + N after signal N, also 141 if the reader of a pipe has gone. Bad flags and --help raise SystemExit.
+    """
     # Before anything large is imported; and not if it is ignored, as it is for a shell's background jobs.
     usual = {number: handler for number, handler in _USUAL.items() if signal.getsignal(number) == handler}
     for number in usual:

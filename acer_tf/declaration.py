@@ -56,8 +56,8 @@ def declarations(kind: type) -> dict[str, Declaration]:
     return {field.name: field.metadata["declaration"] for field in dataclasses.fields(kind)}
 
 
-def at_least(low: float) -> Range:
-    return Range(lambda x: low <= x < math.inf and (isinstance(x, int) or x <= _LARGEST), f"at least {low} and finite")
+def at_least(low: int) -> Range:
+    return Range(lambda x: x >= low, f"at least {low}")
 
 
 def between(low: float, high: float) -> Range:
@@ -71,6 +71,7 @@ def one_of(*choices: str) -> Range:
 ANY = Range(lambda x: True, "anything")
 TRUTH = Range(lambda x: x in (True, False), "true or false")
 POSITIVE = Range(lambda x: _SMALLEST <= x <= _LARGEST, "above 0 and finite (1e-30 to 1e30)")
+NOT_NEGATIVE = Range(lambda x: 0 <= x <= _LARGEST, "at least 0 and finite (at most 1e30)")
 POSITIVE_OR_INFINITE = Range(lambda x: x == math.inf or POSITIVE.holds(x), "above 0 (1e-30 to 1e30; inf turns it off)")
 UNIT_INTERVAL = Range(lambda x: 0 <= x <= 1, "in [0, 1]")
 BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")

@@ -26,7 +26,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 _TINY = 1e-30  # the smallest divisor, against x / 0
-_LARGEST_LOG = 80.0  # e^88 overflows float32, and truncation makes all ρ above c equal
+_LARGEST_LOG = 80.0  # e^89 overflows float32, and truncation makes all ρ above c equal
 
 
 def state_value(q: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
@@ -146,6 +146,7 @@ def importance_sampled_return(
     The ablation of Retrace and Q_opc: `off_policy_return` with the trace ρ, and with Q and V of 0 inside a trajectory.
     Arguments, result and errors are the same.
     """
+    _require_same_shape(value=value, mask=mask)
     nothing = tf.zeros_like(value)
     return off_policy_return(
         reward, discount, mask, nothing, tf.where(mask, nothing, value), bootstrap_value, rho, gamma=gamma
@@ -155,8 +156,8 @@ def importance_sampled_return(
 def trajectory_weight(log_rho: tf.Tensor, discount: tf.Tensor, mask: tf.Tensor, *, c: float) -> tf.Tensor:
     """[B, T] w_t = min{c, Π_{i≥t} ρ_i}, the weight of TIS, over the rows that R_t sums (appendix E.2, with c = 5).
 
-    The product ends with the trajectory, with the return (a discount of 0), and before a masked row, whose weight is 1.
-    `log_rho` is [B, T] log ρ_t; the others and the errors are as in `off_policy_return`.
+    The product ends with the trajectory, with the return (a discount of 0), and before a masked row, whose weight is
+    min{c, 1}. `log_rho` is [B, T] log ρ_t; the others and the errors are as in `off_policy_return`.
     """
     _require_same_shape(log_rho=log_rho, discount=discount, mask=mask)
     if log_rho.shape.rank != 2 or log_rho.shape[1] is None:
@@ -251,6 +252,8 @@ def q_learning_error(
     """
     _require_same_shape(q=q, reward=reward, discount=discount, **{"next_values[..., 0]": next_values[..., 0]})
     _require_same_shape(next_values=next_values, next_choice=next_choice)
+    if q.shape.rank != 1:
+        raise ValueError(f"q must be [B], not {q.shape}")
     chosen = tf.gather(next_values, tf.argmax(next_choice, axis=-1), batch_dims=1)
     # The values after an episode's end may be NaN, which a product would keep.
     return reward + tf.where(discount > 0, gamma * discount * chosen, tf.zeros_like(chosen)) - q

@@ -39,14 +39,15 @@ class Network:
         architecture: of `torsos.ARCHITECTURES`, or "module:NAME" of a user's torso.
         initialization: "orthogonal": gain √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
-        precision: of the torso's matrix products; heads and softmax are float32.
+        precision: of the torso's matrix products; heads and softmax are float32 ("tf32" is of all products on a GPU).
         policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`self.exploration` holds ε).
         evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: of the initial weights.
 
     Raises:
-        ValueError: the architecture cannot read these observations.
+        ValueError: the architecture cannot read these observations, is recurrent where this class is not or the
+            reverse, or a user's torso cannot be imported.
     """
 
     normalization = None  # see `ContinuousNetwork`

@@ -55,8 +55,8 @@ class Policy:
     """An exported policy f(·|φ(x)) with its critic.
 
     Methods take observations [N, *observation_shape] as the environment returns them, for any N, and raise ValueError
-    for another shape or a dtype that would lose values. A recurrent policy needs `answer`, with the state from the
-    previous answer.
+    for another shape or a dtype of another kind (float64 is rounded to float32). A recurrent policy needs `answer`,
+    with the state from the previous answer.
 
     Attributes:
         metadata: the content of metadata.json.

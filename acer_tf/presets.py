@@ -28,7 +28,7 @@ _DQN: dict[str, Any] = {
     "entropy_weight": 0.0,
     "critic_weight": 1.0,
 }
-# Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate.
+# Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate; RMSProp's ε as in DQN Zoo.
 _QUARTER = {"learning_rate": 2.5e-4 / 4, "rmsprop_epsilon": 0.01 / 32**2 / 4**2}
 _ORIGINAL = {
     "double_q": False,
@@ -54,9 +54,10 @@ _CONTINUOUS: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {
     # OpenAI baselines' ACER, the public implementation to match.
     "baselines": {},
-    # The paper's §4. What it leaves open is as in A3C's paper (RMSProp ε 0.1 presumes summed gradients); the clip is
-    # the one usual in public A3Cs. One update stands for those of four threads: it costs less and moves θ as they do.
-    # The entropy weight is A3C's: with the paper's, 0.001, four runs on Pong fell to -21 and stayed there.
+    # The paper's §4. What it leaves open is as A3C's authors told it by e-mail (RMSProp ε 0.1 presumes summed
+    # gradients); the clip is the one usual in public A3Cs. One update stands for those of four threads: it costs less
+    # and moves θ as they do. The entropy weight is A3C's: with the paper's, 0.001, four runs on Pong fell to -21 and
+    # stayed there.
     "paper": {
         "trajectories_per_update": 4,
         "rmsprop_epsilon": 0.1,
@@ -126,6 +127,7 @@ def usual_preset(env: str, agent: str) -> str:
 
     Raises:
         InvalidEnvironment: it cannot be made.
+        EnvironmentFailure: it raised when it was made.
     """
     rule = rule_of(agent)
     if rule.presets:

@@ -83,7 +83,7 @@ def imported(reference: str) -> Any:
     module, _, attribute = reference.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"cannot be imported: {type(error).__name__}: {error}") from error
 
 

@@ -39,26 +39,31 @@ class Settings:
         "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
         f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
         f"ratio 0, without and with trust region); continuous ones: {', '.join(rules_for(continuous=True))}; or "
-        "module:Class of your own; if not given, that of the run folder")
+        "module:Class of your own; if not given, that of the run folder, else acer")
     preset: str = setting(
         "baselines", d.Range(lambda x: x in PRESETS, f"one of {', '.join(PRESETS)}"),
         f"named set of values, which other flags override: {', '.join(PRESETS)}; if not given, that of the run folder, "
-        "else the usual one for the environment")
+        "else the usual one for the agent and the environment")
     seed: int = setting(0, d.at_least(0), "seed of everything random in the run")
     total_steps: int = setting(
-        10_000_000, d.between(1, 10**12), "agent decisions over all environments (an Atari step is 4 frames)")
-    log_interval: int = setting(10_000, d.at_least(1), "steps between rows of progress.csv")
+        10_000_000, d.between(1, 10**12), "agent decisions over all environments (an Atari step is 4 frames); "
+        "if not given, that of the run folder")
+    log_interval: int = setting(
+        10_000, d.at_least(1), "steps between rows of progress.csv; if not given, that of the run folder")
 
     atari_preset: str = setting(
         "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI, speed=True)
     num_envs: int = setting(16, d.between(1, 100_000), "environments that step together", speed=True)
     actors: int = setting(
-        0, d.between(0, 100_000), "actors, which share the environments evenly and collect while the networks learn, "
-        "with the weights from before; a divisor of num_envs, or 0 for one actor that waits", speed=True)
+        0, d.between(0, 100_000), "actors, which share the environments evenly and collect with the weights from "
+        "before the updates, with --ray_address during them; a divisor of num_envs, or 0 for one actor that waits",
+        speed=True)
     acting_lag: int = setting(
         0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
         "with --actors=1; 0: with the newest ones", d.NO_ACTORS, speed=True)
-    unroll_length: int = setting(20, d.at_least(1), "k: steps per environment between on-policy updates", speed=True)
+    unroll_length: int = setting(
+        20, d.at_least(1), "k: steps per environment from one iteration's updates to the next's, and rows of a "
+        "replayed window (DQN: 1)", speed=True)
     trajectories_per_update: int = setting(
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
         speed=True)
@@ -67,7 +72,8 @@ class Settings:
         True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay",
         speed=True)
     replay_ratio: float = setting(
-        4.0, d.between(0, 1000), "mean number of replayed updates per on-policy update (Poisson)", speed=True)
+        4.0, d.between(0, 1000), "mean number of replayed updates per unroll of each group of environments that share "
+        "an update", speed=True)
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
         d.REPLAY, speed=True)
@@ -84,14 +90,14 @@ class Settings:
         "uniform", d.one_of("uniform", "proportional", "rank"), "how replayed trajectories are drawn: uniformly, in "
         "proportion to their priority, or by its rank", d.REPLAY, speed=True)
     replay_batch: int = setting(
-        0, d.between(0, 100_000), "trajectories (DQN: transitions) per draw by priority; 0 for trajectories_per_update",
+        0, d.between(0, 100_000), "trajectories (DQN: transitions) per draw by priority; 0: as many as share an update",
         d.BATCHES, speed=True)
     priority_exponent: float = setting(
         0.6, d.UNIT_INTERVAL, "α at the run's start: the probability of a draw is proportional to priority^α",
         d.REPLAY, d.PRIORITIES)
     priority_exponent_final: float = setting(
         0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
-    priority_epsilon: float = setting(1e-6, d.at_least(0), "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
+    priority_epsilon: float = setting(1e-6, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
     importance_exponent: float = setting(
         0.4, d.UNIT_INTERVAL, "β at the run's start: a draw has weight (stored · probability)^-β", d.REPLAY,
         d.PRIORITIES)
@@ -109,8 +115,9 @@ class Settings:
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
         "module:NAME of your own torso, or auto, which depends on the observations", speed=True)
     precision: str = setting(
-        "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "of the torso: float32, bfloat16, tf32 (float32 that "
-        "GPUs multiply with 10 bits), or auto, which depends on the device", speed=True)
+        "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "of the torso (continuous actions: also the critic's "
+        "layers): float32, bfloat16, or auto, which depends on the device; or tf32, of all products on a GPU (10 bits)",
+        speed=True)
     initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
 
     learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
@@ -118,7 +125,7 @@ class Settings:
     rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
     rmsprop_centered: bool = setting(
         False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root", speed=True)
-    rmsprop_initial_accumulator: float = setting(1.0, d.at_least(0), "initial value of RMSProp's mean square")
+    rmsprop_initial_accumulator: float = setting(1.0, d.NOT_NEGATIVE, "initial value of RMSProp's mean square")
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
     gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
@@ -128,11 +135,11 @@ class Settings:
         classes=("Acer", "AcerContinuous", "ActorCritic"))
     trust_region_delta: float = setting(1.0, d.POSITIVE_OR_INFINITE, "δ per state; inf for no trust region")
     average_decay: float = setting(0.99, d.BELOW_ONE, "α of the average policy network", d.TRUST_REGION)
-    entropy_weight: float = setting(0.01, d.at_least(0), "β of the entropy bonus", classes=_ACER)
+    entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus", classes=_ACER)
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
         classes=_ACER)
-    critic_weight: float = setting(0.5, d.at_least(0), "factor of ½ (Q_ret − Q)²")
+    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of ½ (Q_ret − Q)²")
     reduction: str = setting(
         "mean", d.one_of("mean", "sum", "threads"), "of the gradient: mean over rows; sum over rows and mean over "
         "trajectories; or threads: as sum, with learning rate and decays of one update per trajectory")
@@ -174,16 +181,19 @@ class Settings:
         for name, kind in setting_types().items():
             if not has_type(name, value := getattr(self, name)):
                 raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
-            if kind is float and value is not None:
-                object.__setattr__(self, name, float(value))
         for name, declared in declarations(Settings).items():
             if not declared.range.holds(value := getattr(self, name)):
                 raise SettingsError(f"--{name}={value}: must be {declared.range.wanted}")
+            if setting_types()[name] is float and value is not None:
+                object.__setattr__(self, name, float(value))
         for name, value in self.rule.fixed.items():
             if getattr(self, name) != value:
+                others = [other for other, rule in RULES.items() if rule.without_trust_region == self.agent]
+                if name != "trust_region_delta" or not others:
+                    others = ["acer", "acer_continuous", "tis or trust_tis"]
                 raise SettingsError(
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
-                    "use another agent, such as acer, acer_continuous, tis or trust_tis"
+                    f"use another agent, such as {', '.join(others)}"
                 )
         if self.rule.without_trust_region and not self.trust_region:
             raise SettingsError(
@@ -326,6 +336,7 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     Raises:
         SettingsError: an unknown name, preset or agent, or a value out of range.
         InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
+        EnvironmentFailure: likewise, and it raised when it was made.
     """
     given = {**(given or {}), **values}
     known = declarations(Settings)
@@ -347,7 +358,7 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
 
 
 def speed_key(settings: Settings) -> tuple[Any, ...]:
-    """Resolved settings with equal keys run equally fast, with checkpoints of equal size."""
+    """Resolved settings with equal keys run equally fast, with checkpoints of equal size but for the replay."""
     deciding = [name for name, declared in declarations(Settings).items() if declared.speed]
     env = settings.family if settings.family.alike else settings.env
     rule = settings.rule.discrete, settings.rule.continuous, settings.rule.trajectory_weights

@@ -29,7 +29,8 @@ class Torso:
         build: from `networks.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
             observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
-        continuous: whether it is the default of environments with continuous actions, whose network has its sizes.
+        continuous: whether it is the default of environments with continuous actions; `ContinuousNetwork` has its own
+            sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting; "serial" with `keras.layers.Conv2D` or `Layers.convolution`,
             which XLA makes much slower.
@@ -153,7 +154,7 @@ def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
         raise ValueError(
             f"observations of shape {shape} look like channels × height × width, but it reads height × width × "
             f"channels: make them {turned}, with gymnasium.wrappers.TransformObservation(env, "
-            f"lambda x: x.transpose(1, 2, 0), Box(low, high, {turned}, dtype))"
+            f"lambda x: x.transpose(1, 2, 0), Box(low, high, {turned}, dtype)); or give --network=mlp, if they are not"
         )
 
 

@@ -94,7 +94,7 @@ class EnvironmentSpec:
 class TimeStep(NamedTuple):
     """What N environments return for one action each: the rest of row t, and x_{t+1}.
 
-    After `reset()` only `observation` and `age` are meaningful.
+    After `reset()` the fields but `observation` and `age` are those of a masked row.
     """
 
     observation: np.ndarray  # [N, *observation_shape] x_{t+1}, stacked

@@ -6,7 +6,7 @@ Prints the tables, and writes them as benchmark.md, with benchmark.json (every r
 
 python -m benchmarks --against=../older --output=results/benchmark/older
 
-does so for the whole loop of this checkout and of another, in turn.
+measures the whole loop of this checkout and of another, in turn, and writes benchmark.md and benchmark.json.
 
 Leave the machine alone meanwhile: whatever else runs is measured too. At most 10 minutes on 2 cores.
 """

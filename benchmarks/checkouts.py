@@ -81,7 +81,7 @@ def table(compared: Mapping[str, Any]) -> str:
 
 def _rates(checkout: Path, loop: Loop) -> dict[str, float]:
     command = [sys.executable, str(PROGRAMS / "acer_tf_train.py"), f"--checkout={checkout}", *loop.flags]
-    # A fixed number of replayed updates: for each that is drawn, a graph of its own would be compiled meanwhile.
+    # A fixed number of replayed updates: older checkouts compile a graph of its own for each number that is drawn.
     fixed = {ratio: ["--noreplay_poisson"] * (ratio > 0) for ratio in loop.ratios}
     try:
         return {

@@ -49,6 +49,8 @@ def main(argv: list[str]) -> int:
             return cli.fail(1, error)
         if not policy.spec.continuous:
             return cli.fail(2, f"{folder / 'policy'}: its actions are discrete")
+        if "settings" not in policy.metadata:
+            return cli.fail(2, f"{folder / 'policy'}: does not record its settings; export it anew")
         mean_return, share = beyond_bounds(policy, FLAGS.episodes)
         settings = completed(policy.metadata["settings"])  # the policy may be of an earlier version
         rows.append({name: settings[name] for name in _SETTINGS} | {"mean_return": mean_return, "beyond_bounds": share})

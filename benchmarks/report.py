@@ -155,7 +155,7 @@ def _draw_memory(axes: plt.Axes, outcome: dict[str, Any]) -> None:
 
 
 def _draw_samples(axes: plt.Axes, outcome: dict[str, Any]) -> None:
-    axes.set(title="sampling 16 windows of 21 stacked Atari rows", xlabel="stored steps", ylabel="ms")
+    axes.set(title="sampling 16 windows of 20 Atari rows", xlabel="stored steps", ylabel="ms")
     axes.set(xscale="log", yscale="log")
     for place in ("memory", "file", "file, out of memory") if outcome else ():
         measured = {n: outcome["measurements"].get(f"sample 16 × 21, {n:,} rows, {place}") for n in REPLAY_ROWS}

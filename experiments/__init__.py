@@ -1,1 +1,4 @@
-"""A page per figure and table of the papers, and one per command: what each makes, and what runs it."""
+"""A page per figure and table of the papers, and one per other command of `acer_tf` but verdicts and benchmark.
+
+Each says what it makes, and runs it.
+"""

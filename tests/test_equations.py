@@ -273,6 +273,12 @@ def test_a_q_learning_error_refuses_shapes_that_would_make_a_matrix_of_it(name):
         equations.q_learning_error(**inputs, gamma=0.9)
 
 
+def test_a_q_learning_error_refuses_windows_whose_choices_it_would_mix():
+    row, values = tf.ones([2, 1]), tf.ones([2, 1, 3])
+    with pytest.raises(ValueError, match=r"q must be \[B\], not \(2, 1\)"):
+        equations.q_learning_error(row, row, row, values, values, gamma=0.9)
+
+
 # ---- policy gradient
 
 

@@ -29,6 +29,13 @@ def tensors(inputs):
     return {name: constant(x, tf.bool if x.dtype == bool else tf.float64) for name, x in inputs.items()}
 
 
+def test_an_importance_sampled_return_refuses_another_shape():
+    inputs, rho = inputs_of(0)
+    inputs["value"] = inputs["value"][:, :-1]
+    with pytest.raises(ValueError, match="shapes must be equal"):
+        equations.importance_sampled_return(**tensors(inputs), rho=constant(rho), gamma=0.9)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_importance_sampled_returns_are_the_sum(seed):
     inputs, rho = inputs_of(seed)

@@ -273,8 +273,9 @@ BAD_VALUES = [
     ("advantage_samples", 10**18, "at most 10,000"),
     ("learning_rate", 1e39, NOT_POSITIVE),  # float32 has no such numbers
     ("learning_rate", 1e-40, NOT_POSITIVE),
+    ("learning_rate", 10**400, NOT_POSITIVE),  # nor float64
     ("trust_region_delta", 1e300, "above 0 (1e-30 to 1e30; inf turns it off)"),
-    ("critic_weight", 1e39, "at least 0 and finite"),
+    ("critic_weight", 1e39, "at least 0 and finite (at most 1e30)"),
     ("trust_region_delta", 0.0, "above 0 (1e-30 to 1e30; inf turns it off)"),
     ("trust_region_delta", -1.0, "above 0 (1e-30 to 1e30; inf turns it off)"),
     ("average_decay", 1.0, "in [0, 1)"),
@@ -379,18 +380,17 @@ def test_values_at_the_edge_of_their_range_are_taken():
 
 
 @pytest.mark.parametrize(
-    ("agent", "name", "value"),
+    ("agent", "name", "value", "others"),
     [
-        ("a3c", "replay_ratio", 4.0),
-        ("a3c", "trust_region_delta", 1.0),
-        ("trust_a3c", "replay_ratio", 0.5),
-        ("tis", "trust_region_delta", 1.0),
+        ("a3c", "replay_ratio", 4.0, "acer, acer_continuous, tis or trust_tis"),
+        ("a3c", "trust_region_delta", 1.0, "trust_a3c"),
+        ("trust_a3c", "replay_ratio", 0.5, "acer, acer_continuous, tis or trust_tis"),
+        ("tis", "trust_region_delta", 1.0, "trust_tis"),
     ],
 )
-def test_an_agent_keeps_what_makes_it_that_agent(agent, name, value):
-    with pytest.raises(
-        SettingsError, match=rf"^--{name}={value}: --agent={agent} is defined by {name} .*use another agent"
-    ):
+def test_an_agent_keeps_what_makes_it_that_agent_and_another_is_named(agent, name, value, others):
+    defined = f"--{name}={value}: --agent={agent} is defined by {name}"
+    with pytest.raises(SettingsError, match=rf"^{defined} .*use another agent, such as {others}$"):
         pong(agent=agent, **{name: value})
     assert getattr(pong(agent="acer", **{name: value}), name) == value
 

@@ -181,7 +181,7 @@ class Agent(Generic[N]):
         return action.numpy(), statistics.numpy(), next_state.numpy()
 
     def prepare(self, trajectory: Trajectory, updates: int = 1) -> None:
-        """Compiles `learn` for up to `updates` updates on trajectories of these shapes; sets `diagnostic_names`."""
+        """Traces `learn` for up to `updates` updates on trajectories of these shapes; sets `diagnostic_names`."""
         arrays = [np.broadcast_to(array, (updates, *array.shape)) for array in trajectory.arrays()]
         self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.array(updates, np.int32))
 
@@ -210,7 +210,7 @@ class Agent(Generic[N]):
         return self.learn(one, None if weight is None else weight[None])[0]
 
     def schedule(self, steps: int) -> None:
-        """Sets what depends on the number of steps done; called before and after each unroll."""
+        """Sets what depends on the number of steps done; called before each unroll, and after the updates after it."""
 
     def note(self, trajectory: Trajectory) -> None:
         """Updates the observations' running statistics with a trajectory just collected."""

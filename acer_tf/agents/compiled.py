@@ -29,7 +29,7 @@ class Compiled:
         return self.trace(*arrays)(*[tf.constant(array) for array in arrays])
 
     def trace(self, *arrays: np.ndarray) -> Callable[..., Any]:
-        """The compiled function for tensors of these shapes and dtypes; nothing is computed."""
+        """The function traced for tensors of these shapes and dtypes; XLA compiles it at its first call."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
         if key not in self._traces:
             specs = [tf.TensorSpec(shape, dtype) for shape, dtype in key]

@@ -1,4 +1,5 @@
-"""What `python -m acer_tf COMMAND` does: thin pages of absl flags over the package, one per command."""
+"""What `python -m acer_tf COMMAND` does: thin pages of absl flags over the package; `pipeline` serves every figure and
+table made by sweeps."""
 
 import os
 

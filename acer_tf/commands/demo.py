@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
             print(text)
             title = f"ACER on {env}, replay ratio 4"
             learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command=command)
-        except (PolicyError, CurveError, EvidenceError) as error:
+        except (PolicyError, CurveError, EvidenceError, OSError) as error:
             return cli.fail(1, error)
         made += [
             f"{output / name}/figure.png  learning curve",

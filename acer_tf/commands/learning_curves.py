@@ -4,7 +4,7 @@ python -m acer_tf curves --output=my_results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 
 Runs in several environments get a panel each. Writes table.csv, table.md, figure.png, figure.svg and experiment.json,
-with --hours also hours.png and hours.svg, copies each run's progress.csv and run.json next to them, and writes the page
+with --hours also hours.png and hours.svg, copies each run's records into runs/ next to them, and writes the page
 of all results: index.html in the folder that --page names.
 """
 

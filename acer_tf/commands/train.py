@@ -53,7 +53,7 @@ for _name, _declared in declarations(Settings).items():
     _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared))
 flag.path("run_dir", None, "folder of this run; the same command continues it")
 flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
-_threads = "threads of TensorFlow and of ALE; 0 for what fits the machine"
+_threads = "threads of TensorFlow, ALE and control/; 0 for what fits the machine"
 flag.integer("threads", 0, _threads, 0, cli.MOST_THREADS)
 cli.define_device(FLAGS)
 flag.float("gpu_memory_gb", 0.0, "most memory of the GPU to take, for runs that share it; 0 for what it needs", 0.0)
@@ -75,7 +75,7 @@ flag.multi_enum(
     [],
     list(REPAIRS),
     "how a damaged run may continue: with the part of the replay that can be read; with a new progress.csv; or, if "
-    "no checkpoint has weights that can be read, from step 0. What is damaged is kept beside it",
+    "no checkpoint has weights that can be read, from step 0. A replaced progress.csv or run is kept beside it",
 )
 
 

@@ -99,9 +99,12 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._observe(), reward, terminated, truncated, {}
 
     def render(self) -> tuple[np.ndarray, ...]:
-        """The picture of environment 0, [240, 320, 3] uint8."""
+        """The picture of environment 0, [240, 320, 3] uint8; EnvironmentFailure if the process that renders died."""
         assert self._screen is not None
-        return (self._screen.draw(self._batch.get_data(0)),)
+        try:
+            return (self._screen.draw(self._batch.get_data(0)),)
+        except RuntimeError as error:
+            raise EnvironmentFailure(f"{type(self._task).__name__} failed in render(): {error}") from error
 
     def close_extras(self, **kwargs: Any) -> None:
         if self._screen is not None:

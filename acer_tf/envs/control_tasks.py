@@ -1,10 +1,11 @@
 """The six continuous control tasks of Wang et al. (2017), section 6 and appendix E.1.
 
 The paper's models are not public, and its text omits some numbers. docs/control-tasks.md says what is from the paper
-and what was chosen; models are from dm_control's suite unless stated otherwise. All episodes last 500 steps. The action
-a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in
-metres and radians: a step's reward is the formula times the step's length. This puts returns where the published curves
-are: an untrained policy has -8 on fish and -19 on humanoid, where the paper's worst curves end at -10 and -23.
+and what was chosen; models are from dm_control's suite unless stated otherwise. Episodes last 500 steps, but Walker2d's
+may end earlier. The action a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and
+reacher3) are rates per second, in metres and radians: a step's reward is the formula times the step's length. This puts
+returns where the published curves are: an untrained policy has -8 on fish and -19 on humanoid, where the worst curves
+of the paper's Figure 3 end at -10 and -23.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class InvalidEnvironment(ValueError):
 
 
 class EnvironmentFailure(Exception):
-    """The environment raised, which is the cause, or returned what its spaces do not promise."""
+    """The environment raised, which is the cause; or its simulation diverged, or it returned what it may not."""
 
 
 def split_id(env_id: str) -> tuple[str, str]:

@@ -39,7 +39,7 @@ def make(
             gymnasium id with a Discrete or bounded Box action space and a Box observation space ("CartPole-v1").
         num_envs: N.
         seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
-            after n steps passes (seed, n), and so gets new episodes.
+            after n steps passes them with the seed, and so gets new episodes.
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: worker threads of "atari" and "control"; 0 for one per core. Results do not depend on it. Other
             families use one.

@@ -22,11 +22,18 @@ def check_action_space(env_id: str, space: gymnasium.Space[Any]) -> None:
         reason = "only a Discrete or a Box one is supported"
     elif len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
         reason = "a Box must be of vectors of real numbers"
-    elif not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    elif 0 in space.shape:
+        reason = "a Box must have at least one component"
+    elif not _width_is_finite(space):
         reason = "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
     else:
         return
     raise InvalidEnvironment(f"{env_id} has the action space {space}; {reason}")
+
+
+def _width_is_finite(box: gymnasium.spaces.Box) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(box.high - box.low).all())
 
 
 class VectorEnvironment:
@@ -145,7 +152,8 @@ class VectorEnvironment:
         After a step that ended an episode this is its final picture, as `observation` is.
 
         Raises:
-            RuntimeError: the environments were not made with `render=True`, or the process that renders MuJoCo died.
+            RuntimeError: the environments were not made with `render=True`.
+            EnvironmentFailure: the environment raised, or the process that renders MuJoCo died.
         """
         if self._env.render_mode != "rgb_array":
             raise RuntimeError("these environments cannot render: make them with render=True")

@@ -111,6 +111,7 @@ class PrioritizedReplay(TrajectoryReplay):
 
         Raises:
             RuntimeError: no item is complete yet (see `can_sample`).
+            ValueError: all priorities are 0, with ε = 0 and α > 0.
         """
         if not self.can_sample:
             raise RuntimeError(f"draw() needs {self._unroll_length} rows per environment, {self.stored} are stored")
@@ -128,7 +129,7 @@ class PrioritizedReplay(TrajectoryReplay):
         """Sets the priorities of a draw's items, if it has any, to |error| + ε, with errors [B] or [1, B].
 
         Raises:
-            ValueError: an error is negative or not finite; no priority has changed.
+            ValueError: an error is below -ε or not finite; no priority has changed.
         """
         if draw.items is None:
             return

@@ -77,8 +77,8 @@ class Segments:
 class Ring:
     """The last `capacity` rows of each of N environments that move in lockstep.
 
-    The actor calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After `restore`,
-    when the environments have been reset, it calls `seam` instead of `start` if a row is pending.
+    The collector calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After
+    `restore`, when the environments have been reset, it calls `seam` instead of `start` if a row is pending.
 
     Attributes:
         spec: of the environments.
@@ -189,7 +189,7 @@ class Ring:
         """
         self._require_pending()
         shown = self._shown(observation, age, oldest=np.zeros_like(age))
-        # An interrupted actor may have begun a segment here without choosing its first action.
+        # A checkpoint of an earlier version may have a segment that begins here, without a row of it.
         self._segments.forget(self.rows)
         behaviour = 0 if self.spec.continuous else 1 / self.spec.num_actions
         masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}

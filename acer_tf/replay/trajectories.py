@@ -54,7 +54,7 @@ class TrajectoryReplay(Ring):
             file: a new file to hold the rows, for a ring larger than memory; None for memory. See `storage.zeros`.
 
         Raises:
-            ValueError: N or T below 1, a negative W, or a capacity with which an environment may have no valid window.
+            ValueError: N or T below 1, a negative W, or a capacity below `least_capacity`.
             OSError: the file exists, cannot be made, or does not fit on its disk.
         """
         if burn_in < 0:
@@ -71,7 +71,7 @@ class TrajectoryReplay(Ring):
 
     @staticmethod
     def least_capacity(spec: EnvironmentSpec, unroll_length: int, state_size: int = 0, burn_in: int = 0) -> int:
-        """The least capacity with which every environment of a full ring has a valid window."""
+        """The least capacity with which every environment of a full ring has a valid window after a whole unroll."""
         # Segments start T rows apart, or T + 1 with a resumed run's masked row between them.
         return unroll_length + spec.stack - 1 + (unroll_length + burn_in if state_size else 0)
 

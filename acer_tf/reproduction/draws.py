@@ -33,7 +33,7 @@ def define(values: flags.FlagValues) -> None:
 def chosen(experiment: Experiment, values: flags.FlagValues) -> Experiment:
     """`experiment` itself without --draws; with it, Figure 3 by its protocol.
 
-    Raises SettingsError for flags that do not fit together, and for --best_of without all draws finished.
+    Raises SettingsError for flags that do not fit together; its `keep` does for --best_of without all draws finished.
     """
     if not values.draws:
         for name in ("best", "best_of"):

@@ -42,7 +42,7 @@ class EvidenceError(RuntimeError):
 class CellEvidence:
     """What is known of one run; raises ValueError as `Evidence` does, because anyone may have written the file."""
 
-    name: str  # its folder under runs/, which exists unless the state is "not begun"
+    name: str  # its folder under runs/, which exists if it has a record
     method: str  # label of its curve or column
     settings: Mapping[str, Any]  # as in run.json; if the run has not started, as requested
     state: CellState = "not begun"  # "failed" if it was given up
@@ -105,7 +105,7 @@ def _require_types(record: CellEvidence | Evidence) -> None:
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated type, and no number is negative or too large to be printed or converted."""
+    """Whether a value is of an annotated type, and no integer is negative or too large to be printed or converted."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         return value in inner
@@ -119,7 +119,7 @@ def _is_of(value: Any, kind: Any) -> bool:
     if kind is int:
         return type(value) is int and 0 <= value < 2**63
     if kind is float:
-        return isinstance(value, float) or _is_of(value, int)
+        return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
     return kind is Any or isinstance(value, kind)
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.settings import make_settings
 
-# Rows of progress.csv in a whole run, and the most steps between two of them.
-_LOG_ROWS = 50
-_LONGEST_INTERVAL = 20_000
+_LOG_ROWS = 50  # by log_interval, of a whole run; fewer where an iteration is longer
+_LONGEST_INTERVAL = 20_000  # steps
 _DRAW = ", draw "  # between the label of a search and the number of its draw
 
 

@@ -136,7 +136,8 @@ def plan(
         processes: cells at a time.
         threads: of each; 0 for an equal share of the cores.
         checkpoint_minutes: between the checkpoints of each run.
-        measure: called with settings, threads and processes, once for all unfinished cells with equal `speed_key`.
+        measure: called with settings, threads and how many to measure at once, once for all unfinished cells with equal
+            `speed_key`.
         say: prints a line before each measurement.
 
     Returns:

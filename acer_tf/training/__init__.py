@@ -1,1 +1,1 @@
-"""A run: settings, actor, loop, checkpoints, records, evaluation and export."""
+"""A run: actors, loop, checkpoints, records, evaluation and export."""

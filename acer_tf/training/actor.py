@@ -10,8 +10,8 @@ import numpy as np
 from acer_tf.envs import VectorEnvironment
 from acer_tf.types import TimeStep
 
-# (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N], statistics of the behaviour policy
-# [N, A], next recurrent states [N, U]).
+# (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N] or [N, d], statistics of the
+# behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 class Actors(Protocol):
-    """The actors of a run. `begin` and `take` are called in turn."""
+    """The actors of a run. `begin` and `take` are called in turn; either may raise what `take` lists."""
 
     notes: list[str]  # what happened that the run's record should have, in a line each; whoever records it clears them
 

@@ -81,7 +81,8 @@ def make_network(
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
-        SettingsError: the network does not accept the observations.
+        SettingsError: the network does not accept the observations, a user's class cannot be imported, or its
+            `network_options` do not fit.
     """
     chosen = agent_class(settings, spec).network_options(settings)
     options: dict[str, Any] = {

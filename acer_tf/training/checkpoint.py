@@ -63,7 +63,7 @@ class Checkpoints:
         Args:
             snapshot: what to write.
             replay: None for the last checkpoint of a finished run: without replay, and all earlier ones are deleted.
-            step: names the checkpoint; if that name is taken, the next free number does.
+            step: names the checkpoint, or the next free number above all others, if that is higher.
 
         Raises:
             CheckpointError: it could not be written (disk full); earlier checkpoints are untouched.
@@ -105,7 +105,8 @@ class Checkpoints:
     def restore(self, replay: TrajectoryReplay | None, *, salvage: bool = False) -> Snapshot | None:
         """The newest undamaged checkpoint, its rows restored into `replay`; None if there are no checkpoints.
 
-        Damaged checkpoints are reported and renamed. The checkpoint of a finished run leaves `replay` unchanged.
+        Damaged checkpoints are reported, and renamed if another is whole. The checkpoint of a finished run leaves
+        `replay` unchanged.
 
         Args:
             replay: filled from the checkpoint; None to read only the snapshot (nothing is renamed then).
@@ -125,6 +126,8 @@ class Checkpoints:
                 if replay is not None and replay_state:
                     replay.restore(self._replay_folder, replay_state)
             except Exception as error:  # damaged bytes raise nearly anything
+                if replay is None and not path.is_dir():  # its run has written a newer one
+                    return self.restore(None)
                 what = f"({type(error).__name__}: {error})"
                 if not is_damage(error):
                     raise CheckpointError(f"checkpoint {path} cannot be read at present {what}") from error

@@ -12,15 +12,15 @@ from pathlib import Path
 
 _PARTS = ("acer_tf", "experiments", "benchmarks")
 _PACKAGE = Path(__file__).resolve().parents[1]
-COMMIT_FILE = "_commit.txt"  # of the package in a wheel
+COMMIT_FILE = "_commit.txt"  # of the package in a wheel or an sdist
 
 
 def code_version(package: Path = _PACKAGE) -> dict[str, str | None]:
     """Where the code in the folder `package` comes from.
 
     Returns:
-        "commit": with "+changes" appended if the tree differs from it; None if unknown. "changes": SHA-256 of the names
-        and contents of the files that differ; None if none do.
+        "commit": with "+changes" appended if the folders `_PARTS` differ from it; None if unknown. "changes": SHA-256
+        of the names and contents of the files that differ; None if none do.
     """
     try:
         return _checkout(package)

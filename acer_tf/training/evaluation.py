@@ -105,7 +105,8 @@ def evaluate(
         InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
             alone names a module of it ("module:Id-v0"), which could be anyone's code.
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
-        PolicyError: the policy does not fit the installed environment, or its probabilities are not finite.
+        PolicyError: the policy does not fit the installed environment, has unusable Atari preset values, or what it
+            answers is not finite.
         OSError: the video could not be written (disk full).
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):

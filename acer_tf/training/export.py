@@ -47,7 +47,7 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
             "atari_preset_values", "network", "state_size" and the fields of `EnvironmentSpec` are added.
 
     Raises:
-        ValueError: a missing, unknown or unwritable entry of `metadata`; nothing has been written.
+        ValueError: `metadata` lacks an entry, names an unknown Atari preset, or is not JSON; nothing has been written.
         PolicyFolderError: `directory` holds something other than a policy, cannot be written, or is in use.
         OSError: writing failed (disk full); `directory` holds the old policy or, whole, the new one.
     """
@@ -218,7 +218,7 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
 
 
 def _bounds(spec: EnvironmentSpec) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest action [A] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
+    """Lowest and highest action [d] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
     low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
     inner = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
     return np.where(low < spec.action_low, inner[0], low), np.where(high > spec.action_high, inner[1], high)

@@ -27,7 +27,7 @@ def export_run(run_dir: Path, directory: Path) -> int:
     Raises:
         RunFolderError: `run_dir` holds no run, or no checkpoint yet.
         SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
-        CheckpointError: all checkpoints are damaged.
+        CheckpointError: all checkpoints are damaged or of another version, or cannot be read at present.
         PolicyFolderError, OSError: as `exporting`.
     """
     record = record_in(run_dir)

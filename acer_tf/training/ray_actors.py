@@ -27,7 +27,7 @@ from acer_tf.training.ray_connection import ClusterLost, first_line, require_clu
 from acer_tf.training.signals import StopRequest
 from acer_tf.types import EnvironmentSpec
 
-ATTEMPTS = 5  # at one unroll of one actor
+ATTEMPTS = 5  # at one unroll of all actors
 START_SECONDS = 300.0  # an actor may take this long to start, imports included
 _KILL_SECONDS = 10.0
 _PAUSE_SECONDS = 2.0
@@ -94,7 +94,7 @@ class RayActors:
                 break
             if attempt == ATTEMPTS - 1:
                 group, why = next(iter(lost.items()))
-                raise ClusterLost(f"actor {group} {why}, as did {attempt} others in its place")
+                raise ClusterLost(f"actor {group} {why}, and actors were replaced {attempt} times at this unroll")
             time.sleep(_PAUSE_SECONDS * attempt)  # Ray may not know yet that a node died
             for group, why in lost.items():
                 self.notes.append(f"actor {group} {why}: another takes its place, with new episodes")

@@ -26,7 +26,7 @@ def connect(address: str, actors: int = 0) -> ModuleType:
     host:port.
 
     Raises:
-        SettingsError: Ray is not installed, or there is no such cluster.
+        SettingsError: Ray is not installed, there is no such cluster, or it has fewer cores than `actors`.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = address == "local"

@@ -34,7 +34,8 @@ def resolve(
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
-        SettingsError: no network accepts the observations.
+        SettingsError: no network accepts the observations, they have their channels first, or a user's torso cannot be
+            imported.
     """
     require_actions(settings, spec)
     kept = {name: (recorded or {}).get(name, "auto") for name in ("network", "precision")}

@@ -89,7 +89,8 @@ def train(
             `log_interval`.
         run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
-        threads: of TensorFlow and of ALE's emulators, see `use_threads`; 0 for what suits the machine.
+        threads: of TensorFlow, ALE's emulators and control/'s simulations, see `use_threads`; 0 for what suits the
+            machine.
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
@@ -98,7 +99,8 @@ def train(
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced; None for 300.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `run_folder.REPAIRS`.
         quiet: print no progress lines.
-        env: makes one gymnasium environment of the caller's; `settings.env` is then only its name.
+        env: makes one gymnasium environment of the caller's; `settings.env` is then only its name, whose family decides
+            the usual preset and reward clip.
         on_row: called with each row of progress.csv once it is written: Python numbers or None, by column. If it
             raises, the run stops after a checkpoint that includes the row. A resumed run repeats the rows after its
             checkpoint.
@@ -114,6 +116,7 @@ def train(
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: a checkpoint could not be written, or none could be read.
+        RecordError: run.json was damaged or removed meanwhile.
         ClusterLost: the Ray cluster is gone, or an actor could not be replaced; a checkpoint was written.
         OSError: another file could not be written (disk full); the last checkpoint is intact.
         Exception: what `on_row` raised.
@@ -248,7 +251,7 @@ class _Run:
         missing = max(0, settings.replay_start - self._replay.stored) * settings.num_envs
         if settings.replay_ratio and missing > settings.total_steps - self.steps > 0:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
-            _say(quiet, f"no replay in this run: {per_environment}, {missing:,} steps in total")
+            _say(quiet, f"no replay before the end: {per_environment}, and needs {missing:,} more steps")
         # The first interval with replay throughout tells the rate that will last.
         slower_at = self.steps + missing + settings.log_interval if settings.replay_ratio and missing else 0
         if self._unsaved:

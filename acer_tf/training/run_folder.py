@@ -21,7 +21,8 @@ from acer_tf.types import EnvironmentSpec
 # What a run writes, or deletes from: through a link, that would be outside its folder.
 _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
 # The part of a damaged replay that can be read, perhaps none; a new progress.csv, in place of one that is not that of
-# the checkpoint; step 0, if no checkpoint has weights that can be read. What is replaced is kept under another name.
+# the checkpoint; step 0, if no checkpoint has weights that can be read. A replaced progress.csv, and what a restart
+# replaces, are kept under another name; the rest of a damaged replay goes with the checkpoints that need it.
 REPAIRS = ("replay", "progress", "restart")
 
 

@@ -1,6 +1,7 @@
 """DI-engine's ACER on Pong: the loop of its ding.entry.serial_pipeline without the evaluation.
 
-Its own Pong configuration, but with the Nature network, our batch, and the faster of its two environment managers.
+Its own Pong configuration, but with the Nature network, our batch, a smaller memory, and the faster of its two
+environment managers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""PFRL's ACER on Pong, as its examples/atari/train_acer_ale.py has it, but with the Nature network and t_max 20."""
+"""PFRL's ACER on Pong, as its examples/atari/train_acer_ale.py has it, but with our settings of the comparison.
+
+That is the Nature network, t_max 20, a smaller memory that replays sooner, and a learning rate that is not annealed.
+"""
 
 from __future__ import annotations
 

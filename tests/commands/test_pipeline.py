@@ -157,6 +157,19 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
     assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
 
 
+def test_evidence_that_is_older_than_a_setting_is_read(script, tmp_path, capsys):
+    part = ["--games=breakout", "--agents=replay4_trust", "--seeds=1", "--total_steps=2_000", f"--output={tmp_path}/e"]
+    assert script("figure1_minatar", *part) == 0
+    path = tmp_path / "e" / "experiment.json"
+    document = json.loads(path.read_text())
+    document["cells"][0]["settings"] = {
+        name: document["cells"][0]["settings"][name] for name in ("env", "seed", "total_steps")
+    }
+    path.write_text(json.dumps(document))
+    assert script("figure1_minatar", *part, "--preset=paper") == 2
+    assert "has 'ACER, replay 4' by preset baselines, not paper" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "launcher", "given"),
     [

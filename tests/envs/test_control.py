@@ -178,6 +178,16 @@ def test_pictures(task, gl):
     env.close()
 
 
+def test_a_rendering_process_that_dies_is_the_environments_failure(gl):
+    env = envs.make("control/reacher3", 1, 0, render=True)
+    env.reset()
+    env.render()
+    env._env._screen._process.kill()
+    with pytest.raises(envs.EnvironmentFailure, match=r"^Reacher3 failed in render\(\): the process that renders"):
+        env.render()
+    env.close()
+
+
 def test_a_picture_shows_the_target_where_it_is(gl):
     """Reacher3 from above: the shoulder is in the middle, +y is up, and the target is the reddish disc."""
     env = envs.make("control/reacher3", 1, 0, render=True)

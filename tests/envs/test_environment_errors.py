@@ -89,6 +89,8 @@ def blank():
         (spaces.MultiDiscrete([2, 2]), "only a Discrete or a Box"),
         (spaces.Box(-np.inf, np.inf, (2,)), "must be bounded"),
         (spaces.Box(np.float32([-1, -1]), np.float32([1, np.inf])), "must be bounded"),
+        (spaces.Box(np.float32(-3e38), np.float32(3e38), (2,)), "must be bounded"),
+        (spaces.Box(-1, 1, (0,)), "at least one component"),
         (spaces.Box(-1, 1, (2, 2)), "vectors of real numbers"),
         (spaces.Box(0, 5, (2,), np.int64), "vectors of real numbers"),
     ],

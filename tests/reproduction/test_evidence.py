@@ -89,6 +89,13 @@ def test_unreadable_evidence_is_refused_by_its_name(tmp_path, damage):
         read_evidence(tmp_path)
 
 
+def test_a_return_may_be_a_whole_number_below_0(tmp_path):
+    write_evidence(tmp_path, EVIDENCE)
+    path = tmp_path / "experiment.json"
+    path.write_text(path.read_text().replace("-1.5", "-21"))
+    assert read_evidence(tmp_path).cells[0].mean_return == -21
+
+
 @pytest.mark.parametrize("content", [b'{"format": 1, ', b"[" * 100_000, b'{"format": 1, "title": "\xff"}', b"\0"])
 def test_torn_evidence_is_refused_by_its_name(tmp_path, content):
     (tmp_path / "experiment.json").write_bytes(content)

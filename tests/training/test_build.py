@@ -162,12 +162,14 @@ def test_actions_of_the_other_kind_name_the_agents(spec, agent, said):
         ("no_such_module:VTrace", "cannot be imported: ModuleNotFoundError: No module"),
         ("acer_tf.types:Nothing", "cannot be imported: AttributeError: module"),
         ("broken:VTrace", "cannot be imported: SyntaxError: "),
+        ("exiting:VTrace", "cannot be imported: SystemExit: "),
         ("acer_tf.types:Trajectory", "must be a subclass of acer_tf.agents.agent.Agent"),
         ("acer_tf.agents.dqn:Dqn", "must not be a subclass of Dqn"),
     ],
 )
 def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said, tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("def")
+    (tmp_path / "exiting.py").write_text("raise SystemExit")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SettingsError, match=f"^--agent={agent}: .*{said}"):
         build.make_network(settings_of(agent=agent, preset="classic", network="mlp"), CARTPOLE)

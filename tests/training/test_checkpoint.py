@@ -141,6 +141,21 @@ def test_successive_checkpoints_share_chunks_that_are_written_once(tmp_path):
     assert len(names(tmp_path / "replay")) == 3
 
 
+def test_a_checkpoint_that_its_run_deletes_meanwhile_is_no_damage(two, monkeypatch, capsys):
+    checkpoints, _, _, folder = two
+    read = checkpoint._snapshot
+
+    def finishing(path):
+        monkeypatch.setattr(checkpoint, "_snapshot", read)
+        Checkpoints(folder).save(snapshot_of(300), None, 300)
+        assert not path.exists()
+        return read(path)
+
+    monkeypatch.setattr(checkpoint, "_snapshot", finishing)
+    assert step_of(checkpoints.restore(None)) == 300
+    assert capsys.readouterr().err == ""
+
+
 def test_a_finished_run_keeps_only_weights_and_is_restored_without_replay(tmp_path):
     checkpoints, source = Checkpoints(tmp_path), Source()
     save_at(checkpoints, source, 1, 2)

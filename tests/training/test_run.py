@@ -346,7 +346,8 @@ def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):
 def test_a_run_too_short_to_replay_says_so(light, tmp_path, capsys, replay_start, said):
     settings = small_settings(total_steps=200, replay_start=replay_start)
     assert script(settings, tmp_path / "run") == 0
-    line = f"no replay in this run: --replay_start={replay_start} is per environment, {2 * replay_start} steps in"
+    per_environment = f"--replay_start={replay_start} is per environment"
+    line = f"no replay before the end: {per_environment}, and needs {2 * replay_start} more steps"
     assert (line in capsys.readouterr().out) == said
     assert (rows_of(tmp_path / "run")[-1]["replay_updates"] == "0") == said
 
@@ -617,7 +618,7 @@ def test_an_extension_that_is_too_short_to_replay_says_so(light, tmp_path, capsy
     assert script(small_settings(replay_start=100), run_dir) == 0
     assert "no replay" not in capsys.readouterr().out
     assert script(small_settings(replay_start=100, total_steps=700), run_dir) == 0
-    line = "no replay in this run: --replay_start=100 is per environment, 200 steps in total"
+    line = "no replay before the end: --replay_start=100 is per environment, and needs 200 more steps"
     assert line in capsys.readouterr().out
     assert rows_of(run_dir)[-1]["replay_updates"] == rows_of(run_dir)[-2]["replay_updates"]
 

@@ -124,7 +124,10 @@ class RankHeap(Priorities):
         keys, items = np.array(state["priorities"], np.float64), self._checked(state["indices"])
         if keys.shape != items.shape:
             raise ValueError(f"indices must have the shape of priorities, {keys.shape}, got {items.shape}")
+        if len(items) > self.capacity:
+            raise ValueError(f"capacity is {self.capacity}, got {len(items)} items")
+        unsorted = int(state["unsorted"])
         self._keys[1:] = -np.inf
         self._places[:] = 0
-        self._stored, self._unsorted = len(items), int(state["unsorted"])
+        self._stored, self._unsorted = len(items), unsorted
         self._put(np.arange(1, self._stored + 1), keys, items)

@@ -88,8 +88,8 @@ def figure1(outcome: Outcome) -> Report:
     shared_legend(figure, axes)
     caption = (
         "Ours (lines) and the paper's (pale), over the games that have begun and as far as all of them have come. "
-        "Left: cumulative maximum, as in the paper; middle: without it; right: hours of the machine that ran them, the "
-        f"paper's on its own. Solid: with trust region; dotted: without. {_ATARI5}"
+        "Left: cumulative maximum, as in the paper; middle: ours without it; right: hours of the machine that ran "
+        f"them, the paper's on its own. Solid: with trust region; dotted: without. {_ATARI5}"
     )
     return Report({"table": table}, {"figure": Drawing(caption, figure)})
 
@@ -181,9 +181,15 @@ def table1(outcome: Outcome) -> Report:
     """The prioritized-replay paper's Table 1: medians, means, and games won, beside its own of the same games."""
     labels = {name: method.label for name, method in outcome.methods.items()}
     ours, same, whole = {}, {}, {}
-    for name, method in outcome.methods.items():
-        theirs = published_scores(method.published, "human starts")
-        ours[name], whole[name] = _means(_normalized(_final(outcome, name))), theirs.human_normalized()
+    theirs = {
+        name: published_scores(method.published, "human starts").human_normalized()
+        for name, method in outcome.methods.items()
+    }
+    for name, scores in theirs.items():
+        # Table 1's games are those of the baseline: DQN was evaluated on 49.
+        games = theirs.get(_BASELINES.get(name, name), scores)
+        ours[name] = _means(_normalized(_final(outcome, name)))
+        whole[name] = {game: score for game, score in scores.items() if game in games}
         same[name] = {game: score for game, score in whole[name].items() if game in ours[name]}
     rows = []
     for name, label in labels.items():

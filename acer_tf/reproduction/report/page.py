@@ -60,7 +60,8 @@ def write_page(results: Path) -> Path:
     """Writes `results`/index.html, whole or not at all, and returns its path.
 
     It shows the folders with an experiment.json, at most two deep; a section whose experiment.json cannot be read says
-    so. Files outside `results` are never shown, whatever a name or a link says. The same files give the same bytes.
+    so. Files outside `results` are never shown, whatever a name or a link says. The same files give the same bytes in
+    the same working folder.
 
     Raises:
         EvidenceError: see `require_page`.

@@ -1,7 +1,8 @@
 """The verdicts: what the papers claim, whether the records of a results folder show it, and of how much of it they are.
 
-Each claim is decided by its records alone. "Reproduced" wants the whole of the paper's runs; "partly" says that the
-claim holds in what was run; "undecided" that the runs do not decide it.
+Each claim is decided by its records alone. "Reproduced" wants the whole experiment as its command defines it (--help
+says how that differs from the paper's runs); "partly" says that the claim holds in what was run; "undecided" that the
+runs do not decide it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from acer_tf.settings import make_settings
 from acer_tf.settings_record import settings_document
 
 WORDS = (
-    "Reproduced: the claim holds over all of the paper's runs. Partly: it holds in what was run. Contradicted: it "
+    "Reproduced: the claim holds over the whole experiment as its command defines it (--help says how that differs "
+    "from the paper's). Partly: it holds in what was run. Contradicted: it "
     "does not. Undecided: our runs do not decide it. With NAME=VALUE: a setting that is not the experiment's own."
 )
 
@@ -39,7 +41,7 @@ class Records(NamedTuple):
     """What was run of a claim."""
 
     content: Any  # for its judge
-    share: str  # of the paper's runs
+    share: str  # of the experiment's runs
     whole: bool = False  # whether these are all
 
 
@@ -148,7 +150,7 @@ class Claim(NamedTuple):
 
 
 def verdict(finding: Finding | None, whole: bool) -> str:
-    """The word for a finding that is of all of the paper's runs, or of a part."""
+    """The word for a finding that is of all of the experiment's runs, or of a part."""
     if finding is None:
         return "not run"
     if finding.holds is None:

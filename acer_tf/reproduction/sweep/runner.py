@@ -74,7 +74,7 @@ def run_sweep(
         say: prints the lines of progress and the final table.
 
     Raises:
-        SweepError: bad input; nothing was started, and nothing changed.
+        SweepError: bad input; nothing was started, and nothing changed (but sweep.json, if a node is refused).
     """
     try:
         require_distinct(cells)

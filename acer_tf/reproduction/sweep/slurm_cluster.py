@@ -1,8 +1,9 @@
 """Cells as tasks of Slurm arrays, submitted by submitit, on nodes that share the sweep's folder.
 
 A task that nears its time limit asks its run for a checkpoint and requeues itself; Slurm requeues those of lost nodes
-and of jobs with precedence. Both remain the same attempt. A task that Slurm drops without a result is reported as lost.
-What a task returns lies in a file, and squeue, not sacct, tells that it is gone: many clusters keep no accounts.
+and those that give way to other jobs. Both remain the same attempt. A task that Slurm drops without a result is
+reported as lost. What a task returns lies in a file, and squeue, not sacct, tells that it is gone: many clusters keep
+no accounts.
 
 A running task knows by the probe, a file in the sweep's folder, that it is still wanted. So it also stops when its
 sweep was killed and another has begun there.
@@ -86,8 +87,11 @@ class SlurmLauncher:
             import submitit
         except ImportError as error:
             raise SweepError("--launcher=slurm needs submitit: pip install 'acer_tf[slurm]'") from error
-        if not all(map(shutil.which, ("sbatch", "srun", "squeue", "scancel"))):
-            raise SweepError("--launcher=slurm: sbatch is not found; run this on a machine that submits to the cluster")
+        for name in ("sbatch", "srun", "squeue", "scancel"):
+            if not shutil.which(name):
+                raise SweepError(
+                    f"--launcher=slurm: {name} is not found; run this on a machine that submits to the cluster"
+                )
         self._submitit = submitit
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:

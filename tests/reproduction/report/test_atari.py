@@ -229,6 +229,9 @@ def test_table1_counts_wins_over_the_agent_without_priorities(tmp_path):
         "ddqn_rank": "38 of 57",
         "ddqn_proportional": "42 of 57",
     }
+    # The paper's own: DQN's two columns are of 49 games.
+    medians = [row_of(table, methods[name].label, "published, all games")["median"] for name in ("dqn", "dqn_rank")]
+    assert medians == ["0.48", "1.06"]
 
 
 def test_table1_compares_with_the_games_that_ours_has(tmp_path):

@@ -182,6 +182,9 @@ def test_without_submitit_or_slurm_a_sweep_is_refused_in_a_line(monkeypatch, tmp
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SweepError, match=r"^--launcher=slurm: sbatch is not found"):
         launcher_of()
+    (tmp_path / "sbatch").touch(mode=0o755)
+    with pytest.raises(SweepError, match=r"^--launcher=slurm: srun is not found"):
+        launcher_of()
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(SweepError, match=r"^--launcher=slurm needs submitit: pip install 'acer_tf\[slurm\]'"):
         launcher_of()

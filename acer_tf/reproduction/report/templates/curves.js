@@ -48,9 +48,9 @@
       svg.append(node("line", { class: "rule", x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y) }));
       svg.append(node("text", { x: LEFT - 8, y: py(y) + 4, "text-anchor": "end" }, short(y)));
     }
-    const places = logarithmic
-      ? ticks(Math.ceil(x0), Math.floor(x1), Math.max(1, Math.floor(x1) - Math.ceil(x0))).map((power) => 10 ** power)
-      : ticks(x0, x1, 8);
+    const powers = [];
+    for (let power = Math.ceil(x0); logarithmic && power <= Math.floor(x1); power++) powers.push(10 ** power);
+    const places = powers.length > 1 ? powers : logarithmic ? ticks(10 ** x0, 10 ** x1, 4) : ticks(x0, x1, 8);
     for (const x of places) {
       svg.append(node("line", { class: "rule", x1: px(x), x2: px(x), y1: TOP, y2: HEIGHT - BOTTOM }));
       svg.append(node("text", { x: px(x), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, short(x)));
