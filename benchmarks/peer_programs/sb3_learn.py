@@ -1,7 +1,8 @@
 """Trains Stable-Baselines3's PPO or DQN, with RL Zoo's Atari settings, on Pong or a MinAtar game.
 
 Leaves run.json and progress.csv in --run_dir, as a run of this package does, so that `python -m acer_tf curves` lays
-one beside the other. A run that was interrupted begins anew; a finished one is left alone.
+one beside the other. The same command continues a run that was interrupted, from its last checkpoint and with new
+episodes; a finished one is left alone.
 
 MinAtar's images are too small for their network for Atari: there it is this package's small network, one convolution
 of 16 3x3 filters and 128 units, and a step is one frame. Episodes end after 10,000 steps, as here.
@@ -18,6 +19,8 @@ import json
 import os
 import platform
 import runpy
+import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -64,6 +67,7 @@ ZOO: dict[str, dict[str, Any]] = {
 }
 PACKAGE = Path(__file__).resolve().parents[2] / "acer_tf"
 MINATAR_MAX_STEPS = 10_000
+BUFFER = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 COLUMNS = ("steps", "frames", "seconds", "steps_per_second", "games", "mean_return", "interval_return")
 
 
@@ -83,19 +87,56 @@ class SmallNetwork(BaseFeaturesExtractor):
 
 
 class Record(BaseCallback):
-    """Writes progress.csv: a row each `interval` steps and at the end, of the returns of training episodes."""
+    """Writes progress.csv: a row each `interval` steps and at the end, of the returns of training episodes.
 
-    def __init__(self, path: Path, interval: int, total_steps: int, frames_per_step: int) -> None:
+    Saves the whole run each `checkpoint_seconds`, and when a signal asks it to stop. It does so before a rollout, when
+    what was collected has been learned from.
+    """
+
+    def __init__(
+        self, folder: Path, interval: int, total_steps: int, frames_per_step: int, checkpoint_seconds: float
+    ) -> None:
         super().__init__()
-        self._path, self._interval, self._total, self._frames = path, interval, total_steps, frames_per_step
+        self._folder, self._path = folder, folder / "progress.csv"
+        self._interval, self._total, self._frames = interval, total_steps, frames_per_step
         self._last: collections.deque[float] = collections.deque(maxlen=100)
         self._since: list[float] = []
         self._games, self._at, self._began = 0, 0, time.monotonic()
+        self._checkpoint_seconds, self._saved = checkpoint_seconds, time.monotonic()
         self.seconds = 0.0
-        with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow(COLUMNS)
+        self.resumed_at: list[int] = []
+        self.asked, self.stopped = 0, False  # the number of a signal; whether its checkpoint is written
+
+    def begin(self, state: dict[str, Any] | None, steps: int) -> None:
+        """Begins progress.csv, or continues it after the rows of the checkpoint with `state`."""
+        if state is None:
+            with self._path.open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerow(COLUMNS)
+            return
+        os.truncate(self._path, state["position"])
+        self._last.extend(state["last"])
+        self._since, self._games, self._at = state["since"], state["games"], state["at"]
+        self.seconds, self.resumed_at = state["row_seconds"], [*state["resumed_at"], steps]
+        self._began -= state["seconds"]
+
+    def _on_rollout_start(self) -> None:
+        if self.asked or time.monotonic() - self._saved > self._checkpoint_seconds:
+            state = {
+                "position": self._path.stat().st_size,
+                "last": list(self._last),
+                "since": self._since,
+                "games": self._games,
+                "at": self._at,
+                "row_seconds": self.seconds,
+                "seconds": time.monotonic() - self._began,
+                "resumed_at": self.resumed_at,
+            }
+            save_checkpoint(self.model, state, self._folder)
+            self._saved, self.stopped = time.monotonic(), self.asked > 0
 
     def _on_step(self) -> bool:
+        if self.stopped:
+            return False
         for info in self.locals["infos"]:
             if "episode" in info:  # raw returns: Monitor stands below clipping and the loss of lives
                 self._since.append(float(info["episode"]["r"]))
@@ -131,9 +172,9 @@ def make_env(name: str, n_envs: int, seed: int) -> VecEnv:
     return make_vec_env(env_id, n_envs=n_envs, seed=seed, env_kwargs={"max_episode_steps": MINATAR_MAX_STEPS})
 
 
-def make_model(algorithm: str, env: str, total_steps: int, seed: int) -> BaseAlgorithm:
+def make_model(algorithm: str, env: str, vec_env: VecEnv, seed: int) -> BaseAlgorithm:
     options = dict(ZOO[algorithm])
-    vec_env = make_env(env, options.pop("n_envs"), seed)
+    del options["n_envs"]
     for name, value in options.items():
         if isinstance(value, str):
             options[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
@@ -144,6 +185,41 @@ def make_model(algorithm: str, env: str, total_steps: int, seed: int) -> BaseAlg
             "normalize_images": False,
         }
     return {"ppo": PPO, "dqn": DQN}[algorithm]("CnnPolicy", vec_env, seed=seed, device="cpu", **options)
+
+
+def save_checkpoint(model: BaseAlgorithm, state: dict[str, Any], folder: Path) -> None:
+    """Replaces the checkpoint in `folder` by the model, the arrays of its replay buffer, and `state`."""
+    partial, final, old = (folder / f"checkpoint{suffix}" for suffix in (".partial", "", ".old"))
+    for leftover in (partial, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial.mkdir()
+    model.save(partial / "model.zip")
+    if isinstance(model, DQN):
+        buffer = model.replay_buffer
+        for name in BUFFER:
+            np.save(partial / f"{name}.npy", getattr(buffer, name)[: buffer.buffer_size if buffer.full else buffer.pos])
+        state = {**state, "pos": buffer.pos, "full": buffer.full}
+    write(partial / "state.json", state)
+    if final.exists():
+        final.rename(old)
+    partial.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(algorithm: str, env: VecEnv, folder: Path) -> tuple[BaseAlgorithm, dict[str, Any]] | None:
+    """The model and the state of the checkpoint in `folder`; None if there is none."""
+    found = next((path for path in (folder / "checkpoint", folder / "checkpoint.old") if path.exists()), None)
+    if found is None:
+        return None
+    model = {"ppo": PPO, "dqn": DQN}[algorithm].load(found / "model.zip", env=env, device="cpu")
+    state = json.loads((found / "state.json").read_text(encoding="utf-8"))
+    if isinstance(model, DQN):
+        buffer = model.replay_buffer
+        for name in BUFFER:
+            rows = np.load(found / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            getattr(buffer, name)[: len(rows)] = rows
+        buffer.pos, buffer.full = state["pos"], state["full"]
+    return model, state
 
 
 def document(args: argparse.Namespace) -> dict[str, Any]:
@@ -181,22 +257,41 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--log_interval", type=int, default=20_000)
+    parser.add_argument("--checkpoint_minutes", type=float, default=20.0)
     parser.add_argument("--run_dir", type=Path, required=True)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    record = args.run_dir / "run.json"
-    if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("finished"):
-        print(f"{args.run_dir} holds a finished run")
-        return
+    path, made = args.run_dir / "run.json", document(args)
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known["settings"] != made["settings"]:
+            sys.exit(f"error: --run_dir={args.run_dir} holds a run with other settings: choose another folder")
+        if known.get("finished"):
+            print(f"{args.run_dir} holds a finished run")
+            return
     frames = 4 if args.env.startswith("atari/") else 1
-    model = make_model(args.algorithm, args.env, args.total_steps, args.seed)
-    made = document(args)
-    write(args.run_dir / "run.json", made)
-    record = Record(args.run_dir / "progress.csv", args.log_interval, args.total_steps, frames)
-    model.learn(args.total_steps, callback=record)
+    record = Record(args.run_dir, args.log_interval, args.total_steps, frames, 60 * args.checkpoint_minutes)
+    vec_env = make_env(args.env, ZOO[args.algorithm]["n_envs"], args.seed)
+    if loaded := load_checkpoint(args.algorithm, vec_env, args.run_dir):
+        (model, state), made = loaded, known
+        # Else the environments would repeat the episodes with which the run began.
+        vec_env.seed(args.seed + model.num_timesteps)
+    else:
+        model, state = make_model(args.algorithm, args.env, vec_env, args.seed), None
+        write(path, made)
+    record.begin(state, model.num_timesteps)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: setattr(record, "asked", number))
+    model.learn(args.total_steps - model.num_timesteps, callback=record, reset_num_timesteps=state is None)
+    if record.stopped:
+        print(f"stopped; the same command continues from {args.run_dir}/checkpoint", flush=True)
+        sys.exit(128 + record.asked)
     ended = {"finished": True, "steps": model.num_timesteps, "seconds": round(record.seconds, 1)}
-    write(args.run_dir / "run.json", made | ended)
+    if record.resumed_at:
+        ended["resumed_at"] = record.resumed_at
+    write(path, made | ended)
+    shutil.rmtree(args.run_dir / "checkpoint", ignore_errors=True)
 
 
 if __name__ == "__main__":
