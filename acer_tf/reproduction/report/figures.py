@@ -35,8 +35,9 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "acer_tf"}):
         figure.savefig(vectors, format="svg", metadata={"Date": None})
     figure.savefig(drawn, format="png", dpi=_DPI)
-    # 256 colours make a quarter of the file, and nobody sees the difference.
-    colours = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    # 256 colours make a quarter of the file. Without k-means, pale bands and the grid get other hues.
+    whole, coverage = Image.open(drawn).convert("RGB"), Image.Quantize.MAXCOVERAGE
+    colours = whole.quantize(256, coverage, kmeans=1, dither=Image.Dither.NONE)
     colours.save(palette, "png", optimize=True, dpi=(_DPI, _DPI))
     write_whole(folder / f"{name}.png", palette.getvalue())
     # Two decimals are a hundredth of a point; the other four make a fifth of the file.
