@@ -154,7 +154,7 @@ def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
         raise ValueError(
             f"observations of shape {shape} look like channels × height × width, but it reads height × width × "
             f"channels: make them {turned}, with gymnasium.wrappers.TransformObservation(env, "
-            f"lambda x: x.transpose(1, 2, 0), Box(low, high, {turned}, dtype)); or give --network=mlp, if they are not"
+            f"lambda x: x.transpose(1, 2, 0), Box(low, high, {turned}, dtype)); or, if they are right, --network=mlp"
         )
 
 

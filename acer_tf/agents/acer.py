@@ -57,7 +57,7 @@ class Acer(Agent[Network]):
             probabilities: [B, T+1, A] f(·|φ(x)), the bootstrap row last.
             q: [B, T+1, A] Q(x, ·).
             average: [B, T, A] f(·|φ_a(x)); None without a trust region.
-            weight: [B] factors of the trajectories' z* and critic errors (of g it would change δ); None for 1.
+            weight: [B] factors of the trajectories' z* and critic errors; on g they would act as another δ. None for 1.
         """
         h, mask = self.settings, trajectory.mask
         reward = self.clipped(trajectory.reward)

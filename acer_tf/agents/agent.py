@@ -210,7 +210,7 @@ class Agent(Generic[N]):
         return self.learn(one, None if weight is None else weight[None])[0]
 
     def schedule(self, steps: int) -> None:
-        """Sets what depends on the number of steps done; called before each unroll, and after the updates after it."""
+        """Sets what depends on the number of steps done; called before each unroll, and again after its updates."""
 
     def note(self, trajectory: Trajectory) -> None:
         """Updates the observations' running statistics with a trajectory just collected."""

@@ -1,5 +1,7 @@
-"""What `python -m acer_tf COMMAND` does: thin pages of absl flags over the package; `pipeline` serves every figure and
-table made by sweeps."""
+"""What `python -m acer_tf COMMAND` does: thin pages of absl flags over the package.
+
+`pipeline` is the page of all figures and tables that are made by sweeps.
+"""
 
 import os
 

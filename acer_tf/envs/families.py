@@ -74,7 +74,10 @@ class InvalidEnvironment(ValueError):
 
 
 class EnvironmentFailure(Exception):
-    """The environment raised, which is the cause; or its simulation diverged, or it returned what it may not."""
+    """The environment raised, its simulation diverged, or it returned what its spaces do not promise.
+
+    What it raised is the cause.
+    """
 
 
 def split_id(env_id: str) -> tuple[str, str]:

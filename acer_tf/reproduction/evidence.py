@@ -246,7 +246,7 @@ def collect(
         The evidence of each cell, and a line for each damaged run, which has been set aside.
 
     Raises:
-        EvidenceError: a record cannot be read, or is behind a link; if it is damaged, it has been set aside.
+        EvidenceError: a record cannot be read, or its path has a link; if it is damaged, it has been set aside.
         OSError: a record cannot be copied (disk full).
     """
     found: list[CellEvidence] = []

@@ -126,7 +126,7 @@ class Checkpoints:
                 if replay is not None and replay_state:
                     replay.restore(self._replay_folder, replay_state)
             except Exception as error:  # damaged bytes raise nearly anything
-                if replay is None and not path.is_dir():  # its run has written a newer one
+                if replay is None and not path.is_dir():  # deleted meanwhile by its run, which has saved a newer one
                     return self.restore(None)
                 what = f"({type(error).__name__}: {error})"
                 if not is_damage(error):
