@@ -137,6 +137,8 @@ def test_its_flags_are_its_own() -> None:
         ("--policy=setup.py/policy", "--policy=setup.py/policy: cannot be used: Not a directory"),
         ("--num_envs=0", "num_envs"),
         ("--greedy=perhaps", "greedy"),
+        ("--device=tpu", "--device=tpu: must be auto, cpu or gpu:N"),
+        ("--device=gpu:99", "--device=gpu:99: TensorFlow sees"),
         ("--episode=3", "Did you mean: episodes"),
         ("policy", "not a flag: policy"),
     ],

@@ -125,6 +125,24 @@ def test_the_heap_is_approximately_sorted_between_sorts_and_exactly_by_a_sort():
     assert (np.diff(priorities_of(heap, by_place())) <= 0).all()
 
 
+def test_a_heap_is_sorted_after_a_million_priorities_as_in_the_paper():
+    size, generator = 20_000, np.random.default_rng(0)
+    heap, everything = RankHeap(size, 1.0), np.arange(size)
+
+    def is_sorted():
+        order = np.argsort(-probabilities_of(heap, everything), kind="stable")
+        return bool((np.diff(priorities_of(heap, order)) <= 0).all())
+
+    heap.set(everything, generator.random(size))
+    for _ in range(249):
+        heap.set(generator.permutation(size)[:4000], generator.random(4000))
+    assert not is_sorted()
+    heap.set(generator.permutation(size)[:3999], generator.random(3999))
+    assert not is_sorted()
+    heap.set(everything[:1], generator.random(1))
+    assert is_sorted()
+
+
 def test_repeated_updates_to_the_same_and_to_equal_priorities_keep_the_heap():
     heap = RankHeap(4096)
     heap.set(np.arange(4096), np.ones(4096))
