@@ -43,7 +43,7 @@ def read_run(folder: str | Path) -> RunCurve:
     """The learning curve in a run's folder, also during the run.
 
     >>> curve = acer_tf.read_run("runs/cartpole")
-    >>> best = curve.mean_return.max()
+    >>> best = np.nanmax(curve.mean_return)
 
     Raises:
         NoRowsYet: progress.csv is missing or empty.

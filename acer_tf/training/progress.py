@@ -53,11 +53,7 @@ class Progress:
         return {"position": self._written, "progress_sha256": self._sha256.hexdigest()}
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
-        """Appends one row; None is an empty cell, and a float has seven significant digits in progress.csv.
-
-        Raises:
-            RunFolderError: the columns are not those of the first row.
-        """
+        """Appends one row; None is an empty cell. The first sets the columns; others in a later one: RunFolderError."""
         new = self._columns is None
         self._columns = self._columns or list(row)
         if list(row) != self._columns:
@@ -66,8 +62,7 @@ class Progress:
         writer = csv.writer(text, lineterminator="\n")
         if new:
             writer.writerow(self._columns)
-        # A float32 has no more than about seven digits; all 17 of a float64 make the records 1.6 times as large.
-        writer.writerow([f"{value:.7g}" if isinstance(value, float) else value for value in row.values()])
+        writer.writerow(["" if value is None else value for value in row.values()])
         line = text.getvalue().encode()
         self._file.write(line)
         self._file.flush()

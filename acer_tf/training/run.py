@@ -317,14 +317,12 @@ class _Run:
     def _row(self) -> Row:
         collector, (steps, seconds) = self._loop.collector, self._logged
         self._logged = (self.steps, self._seconds())
-        # As many digits as float32 has: with Python's 17 a row would be half as long again.
-        diagnostics = {name: float(f"{value:.7g}") for name, value in self._loop.take_diagnostics().items()}
-        new_returns = collector.take_returns()
-        return {
+        diagnostics, new_returns = self._loop.take_diagnostics(), collector.take_returns()
+        row = {
             "steps": self.steps,
             "frames": self.steps * self._agent.network.spec.frames_per_step,
-            "seconds": round(self._logged[1], 3),
-            "steps_per_second": round((self.steps - steps) / max(self._logged[1] - seconds, 1e-9), 1),
+            "seconds": self._logged[1],
+            "steps_per_second": (self.steps - steps) / max(self._logged[1] - seconds, 1e-9),
             "games": collector.games,
             "mean_return": float(np.mean(collector.recent_returns)) if collector.recent_returns else None,
             "interval_return": float(np.mean(new_returns)) if new_returns else None,
@@ -334,6 +332,8 @@ class _Run:
             "stored_rows": self._replay.stored,
             **{name: diagnostics.get(name) for name in self._diagnostics},
         }
+        # As many digits as float32 has: with Python's 17 the records would be 1.6 times as large.
+        return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in row.items()}
 
     def _seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._began

@@ -8,7 +8,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.envs import InvalidEnvironment
-from acer_tf.presets import PRESETS, fitting_presets
+from acer_tf.presets import fitting_presets
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
 from acer_tf.rules import RULES
 from acer_tf.settings import SettingsError, make_settings
@@ -135,12 +135,18 @@ def test_a_setting_that_is_read_is_not_refused(spec, given):
     assert {name: getattr(resolved, name) for name in given} == given
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("agent", RULES)
-@pytest.mark.parametrize("spec", [CARTPOLE, PENDULUM], ids=["discrete", "continuous"])
-def test_no_preset_is_refused_for_what_it_sets_itself(preset, agent, spec):
-    if preset in fitting_presets(agent) and RULES[agent].accepts(continuous=spec.continuous):
-        build.require_effect(settings_of(agent=agent, preset=preset), spec)
+@pytest.mark.parametrize(
+    ("spec", "agent", "preset"),
+    [
+        (spec, agent, preset)
+        for spec in (CARTPOLE, PENDULUM)
+        for agent, rule in RULES.items()
+        for preset in fitting_presets(agent)
+        if rule.accepts(continuous=spec.continuous)
+    ],
+)
+def test_no_preset_is_refused_for_what_it_sets_itself(spec, agent, preset):
+    build.require_effect(settings_of(agent=agent, preset=preset), spec)
 
 
 @pytest.mark.parametrize(

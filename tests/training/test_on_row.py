@@ -34,6 +34,8 @@ def test_it_receives_each_row_right_after_it_is_written(tmp_path):
     train(small_settings(), str(tmp_path / "run"), quiet=True, on_row=on_row)
     assert [written(row) for row in rows] == on_disk == rows_of(tmp_path / "run")
     assert {type(value) for row in rows for value in row.values()} <= {int, float, type(None)}
+    fractions = [value for row in rows for value in row.values() if isinstance(value, float)]
+    assert fractions == [float(f"{value:.7g}") for value in fractions]  # seven digits, also in the file
     train(small_settings(), tmp_path / "run", quiet=True, on_row=rows.append)
     assert len(rows) == len(on_disk)  # a finished run has no more
 

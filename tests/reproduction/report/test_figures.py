@@ -135,5 +135,6 @@ def test_the_mean_and_its_standard_error_reach_over_what_both_seeds_have():
 def test_each_dot_lies_in_the_row_of_its_game():
     scores = {"Pong": 0.5, "Alien": 2.0}
     (axes,) = dots(["Alien", "Breakout", "Pong"], {"a": scores}, {"b": scores}).axes
+    assert len(axes.collections) == 2
     for points in axes.collections:
         assert {tuple(p) for p in points.get_offsets().tolist()} == {(2.0, 0.0), (0.5, 2.0)}

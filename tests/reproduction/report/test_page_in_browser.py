@@ -131,7 +131,9 @@ def test_in_a_browser_images_load_links_lead_somewhere_and_nothing_complains(ope
 
 def test_in_a_browser_contents_lead_to_sections(opened):
     driver = opened()
-    for link in driver.find_elements("css selector", ".contents a"):
+    links = driver.find_elements("css selector", ".contents a")
+    assert len(links) == 3
+    for link in links:
         link.click()
         target = driver.execute_script("return document.querySelector(':target h2').textContent")
         assert target == link.text
