@@ -57,14 +57,17 @@ def declarations(kind: type) -> dict[str, Declaration]:
 
 
 def at_least(low: int) -> Range:
+    """The numbers from `low` on, itself included."""
     return Range(lambda x: x >= low, f"at least {low}")
 
 
 def between(low: float, high: float) -> Range:
+    """The numbers from `low` to `high`, both included."""
     return Range(lambda x: low <= x <= high, f"at least {low} and at most {high:,}")
 
 
 def one_of(*choices: str) -> Range:
+    """These words."""
     return Range(lambda x: x in choices, "one of " + ", ".join(choices))
 
 

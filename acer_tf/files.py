@@ -7,9 +7,9 @@ import errno
 import itertools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 POLICY_METADATA = "metadata.json"
 POLICY_PARTS = (
@@ -40,14 +40,21 @@ def write_whole(path: Path, content: str | bytes) -> None:
     try:
         # Text from elsewhere need not be valid Unicode.
         data = content.encode("utf-8", errors="replace") if isinstance(content, str) else content
-        with partial.open("wb") as file:
+        with durable(partial) as file:  # else the name may reach the disk before the content
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())  # else the name may reach the disk before the content
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def durable(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write, whose content is on the disk when the block ends. Raises FileExistsError if it exists."""
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync(path: Path) -> None:

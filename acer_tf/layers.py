@@ -25,6 +25,7 @@ class RunningNormalization(keras.layers.Layer):
         self.variance = self.add_weight(shape=(self.size,), initializer="ones", name="variance", **options)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[..., D] float32 of x [..., D]."""
         normal = (tf.cast(x, tf.float32) - self.mean) * tf.math.rsqrt(self.variance + 1e-8)
         return tf.clip_by_value(normal, -10.0, 10.0)
 
@@ -67,6 +68,7 @@ class PatchConvolution(_Convolution):
         return input_shape[-1] // PATCH**2
 
     def call(self, patches: tf.Tensor) -> tf.Tensor:
+        """[B, H/4 − 1, W/4 − 1, filters] of patches [B, H/4, W/4, S·16], not yet scaled; both of the layer's dtype."""
         frames = self.kernel.shape[2]
         # Scaling the kernel instead of the pixels saves a pass over them; integers up to 255 are exact in bfloat16.
         kernel = tf.reshape(self.kernel / 255.0, [2, PATCH, 2, PATCH, frames, self._filters])
@@ -82,6 +84,7 @@ class ProductConvolution(_Convolution):
     """
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[B, H − k + 1, W − k + 1, filters] of x [B, H, W, channels], with kernels k×k; both of the layer's dtype."""
         height, width = (side - self._size + 1 for side in x.shape[1:3])
         offsets = [(i, j) for i in range(self._size) for j in range(self._size)]
         patches = tf.concat([x[:, i : i + height, j : j + width] for i, j in offsets], axis=-1)

@@ -70,6 +70,7 @@ class Network:
             raise ValueError(f"{type(self).__name__} does not support network {architecture!r}")
         self.spec = spec
         self.architecture = architecture
+        self._model_name = architecture.replace(":", ".")  # scopes allow no colon
         self.policy, self.shared_bias, self.evaluation_epsilon = policy, shared_bias, evaluation_epsilon
         layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
         plane = spec.frame_shape
@@ -153,7 +154,7 @@ class Network:
         return tf.reshape(probabilities, shape), tf.reshape(q, shape)
 
     def _assemble(self, layers: Layers, planes: keras.KerasTensor, features: keras.KerasTensor) -> keras.Model:
-        return keras.Model(planes, self._heads(layers, features), name=self.architecture.replace(":", "."))
+        return keras.Model(planes, self._heads(layers, features), name=self._model_name)
 
     def _heads(self, layers: Layers, features: keras.KerasTensor) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """(probabilities, Q)."""

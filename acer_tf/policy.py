@@ -173,6 +173,7 @@ def _quiet() -> Iterator[None]:
 
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
+    """Of a policy's function: observations [N, *observation_shape], and states [N, U] float32 if U is above 0."""
     observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
     return [observation, state] if state_size else [observation]  # sorted by name

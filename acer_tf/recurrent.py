@@ -54,5 +54,4 @@ class RecurrentNetwork(Network):
         # The whole network on one row: it acts, and names every variable once.
         state, carry = keras.Input((self.state_size,), name="state"), keras.Input((1,), dtype="bool", name="carry")
         h, next_state = self._lstm(self._bottom(planes)[:, None], state, carry)
-        name = self.architecture.replace(":", ".")  # scopes allow no colon
-        return keras.Model((planes, state, carry), (*self._top(h[:, 0]), next_state), name=name)
+        return keras.Model((planes, state, carry), (*self._top(h[:, 0]), next_state), name=self._model_name)

@@ -144,10 +144,8 @@ class Settings:
         "mean", d.one_of("mean", "sum", "threads"), "of the gradient: mean over rows; sum over rows and mean over "
         "trajectories; or threads: as sum, with learning rate and decays of one update per trajectory")
     reward_clip: float | None = setting(
-        None, d.Range(
-            lambda x: x is None or d.POSITIVE_OR_INFINITE.holds(x), "above 0 (1e-30 to 1e30; inf turns clipping off)"
-        ), "rewards are clipped to ± "
-        "this for learning; by default 1 on Atari and inf elsewhere")
+        None, d.Range(lambda x: x is None or d.POSITIVE_OR_INFINITE.holds(x), d.POSITIVE_OR_INFINITE.wanted),
+        "rewards are clipped to ± this for learning; by default 1 on Atari and inf elsewhere")
 
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)

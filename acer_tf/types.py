@@ -86,6 +86,11 @@ class EnvironmentSpec:
         return self.action_size if self.continuous else self.num_actions
 
     @property
+    def masked_statistic(self) -> float:
+        """Each number of φ in a masked row, where nothing acted: uniform probabilities, or a mean of 0."""
+        return 0.0 if self.continuous else 1 / self.num_actions
+
+    @property
     def frame_shape(self) -> tuple[int, ...]:
         """The newest frame of an observation, which is what replay stores per step."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape

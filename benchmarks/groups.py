@@ -123,12 +123,12 @@ def replay(repetitions: int, scratch: Path) -> Group:
             ring = TrajectoryReplay(_ATARI, _NUM_ENVS, rows, _UNROLL_LENGTH, 0, file=file)
             steps = _noise(_ATARI, _NUM_ENVS)
             before = psutil.Process().memory_info().rss
-            for filled in _fill(ring, _ATARI, rows, steps, points=MEMORY_POINTS):
+            for filled in _fill(ring, rows, steps, points=MEMORY_POINTS):
                 if place == "memory" and rows == max(n for n in REPLAY_ROWS if n <= _affordable_rows()):
                     grown = psutil.Process().memory_info().rss - before
                     memory.append({"steps": filled * _NUM_ENVS, "bytes": grown})
             workloads = {
-                f"add 16 steps, {rows:,} rows, {place}": milliseconds(_adder(ring, _ATARI, steps), 200),
+                f"add 16 steps, {rows:,} rows, {place}": milliseconds(_adder(ring, steps), 200),
                 f"sample 16 × 21, {rows:,} rows, {place}": milliseconds(ring.sample, 20),
             }
             measurements |= interleaved(workloads, repetitions)
@@ -173,7 +173,7 @@ def _learning(
     rows = min(settings["float32"].replay_capacity, _affordable_rows(spec))
     ring = TrajectoryReplay(spec, _NUM_ENVS, rows, _UNROLL_LENGTH, 0)
     filling = envs.make(env_id, _NUM_ENVS, 1)
-    for _ in _fill(ring, spec, rows, _recorded(filling)):
+    for _ in _fill(ring, rows, _recorded(filling)):
         pass
     filling.close()
 
@@ -229,8 +229,9 @@ def _checkpoints(
 ) -> tuple[Measurement, dict[str, float]]:
     """Times checkpoints that each add a tenth of the rows of an interval; the first one, of all rows, is a fact."""
     from acer_tf.training.checkpoint import Checkpoints, Snapshot
+    from acer_tf.training.export_run import arrays_of
 
-    arrays = {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
+    arrays = arrays_of(agent)
     checkpoints = Checkpoints(scratch / "checkpoints")
     interval = CHECKPOINT_MINUTES * 60.0 * steps_per_second / _NUM_ENVS  # rows, of which the ring keeps the newest
     share = min(interval, ring.stored) / 10
@@ -238,7 +239,7 @@ def _checkpoints(
     seconds = []
     for repetition in range(repetitions + 1):
         if repetition > 0:
-            for _ in _fill(ring, _ATARI, math.ceil(share), steps, started=True):
+            for _ in _fill(ring, math.ceil(share), steps, started=True):
                 pass
         began = time.perf_counter()
         checkpoints.save(Snapshot(arrays, {}), ring, ring.rows)
@@ -314,26 +315,20 @@ def _noise(spec: EnvironmentSpec, count: int, rows: int = 64) -> list[TimeStep]:
 
 
 def _fill(
-    ring: TrajectoryReplay,
-    spec: EnvironmentSpec,
-    rows: int,
-    steps: list[TimeStep],
-    points: int = 1,
-    *,
-    started: bool = False,
+    ring: TrajectoryReplay, rows: int, steps: list[TimeStep], points: int = 1, *, started: bool = False
 ) -> Iterator[int]:
     """Adds `rows` rows; yields how many there are, `points` times on the way."""
     if not started:
         ring.start(steps[0].observation, steps[0].age)
-    add = _adder(ring, spec, steps)
+    add = _adder(ring, steps)
     for point in range(points):
         for _ in range(rows // points):
             add()
         yield (point + 1) * (rows // points)
 
 
-def _adder(ring: TrajectoryReplay, spec: EnvironmentSpec, steps: list[TimeStep]) -> Callable[[], None]:
-    count, actions = len(steps[0].age), spec.num_actions
+def _adder(ring: TrajectoryReplay, steps: list[TimeStep]) -> Callable[[], None]:
+    count, actions = len(steps[0].age), ring.spec.num_actions
     action, behaviour = np.zeros(count, np.int32), np.full((count, actions), 1 / actions, np.float32)
     stream = iter(_cycle(steps[1:]))
     return lambda: ring.append(action, behaviour, next(stream))

@@ -69,6 +69,7 @@ class Rows:
         return self.only(tf.reshape(self._weight, [-1] + [1] * (x.shape.rank - 1)) * x)
 
     def mean(self, x: tf.Tensor) -> tf.Tensor:
+        """The scalar mean of `x` [B, T] over the unmasked rows; 0 if all are masked."""
         return tf.reduce_sum(self.only(x)) / self._count
 
     def mean_of_each(self, x: tf.Tensor) -> tf.Tensor:
@@ -77,6 +78,7 @@ class Rows:
         return tf.reduce_sum(self.only(x), axis=1) / count
 
     def max(self, x: tf.Tensor) -> tf.Tensor:
+        """The scalar maximum of `x` [B, T], which is at least 0 if a row is masked."""
         return tf.reduce_max(self.only(x))
 
     def explained_variance(self, target: tf.Tensor, error: tf.Tensor) -> tf.Tensor:

@@ -21,7 +21,16 @@ from typing import Any
 import numpy as np
 
 from acer_tf.commands import cli
-from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, Result, read_results, run, write_results
+from acer_tf.reproduction.cliffwalk import (
+    REPLAYS,
+    REPRESENTATIONS,
+    RUNS,
+    SIZES,
+    Result,
+    read_results,
+    run,
+    write_results,
+)
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, changing, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report
@@ -42,8 +51,8 @@ _TEXT = (
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.list("sizes", [str(n) for n in range(2, 17)], "numbers of states n, from 2 to 20")
-flag.integer("runs", 10, "per point", 1, 100_000)
+flag.list("sizes", [str(n) for n in SIZES], "numbers of states n, from 2 to 20")
+flag.integer("runs", RUNS, "per point", 1, 100_000)
 flag.integer("seed", 0, "of all runs", lower_bound=0)
 flag.integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1)
 flag.path("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")

@@ -87,6 +87,7 @@ def split_id(env_id: str) -> tuple[str, str]:
 
 
 def family_of(env_id: str) -> Family:
+    """The family of an environment's id, which need not exist; "gymnasium" for an unknown prefix or none."""
     return FAMILIES[split_id(env_id)[0]]
 
 

@@ -71,6 +71,7 @@ def make_gym(
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: wraps each environment.
         steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment; by default its render_fps.
+        view: what a picture shows of one environment; None where it renders itself.
 
     Raises:
         InvalidEnvironment: unknown id, package not installed, unsupported spaces, or rendering that does not work.

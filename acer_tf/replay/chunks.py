@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
-import os
+import json
 import re
 import zipfile
 import zlib
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.files import sync
+from acer_tf.files import durable, sync
 
 _TEMPORARY = "rows.tmp"
 _NAME = re.compile(rf"rows-[0-9]+-[0-9]+-[0-9a-f]{{8}}\.npz|{re.escape(_TEMPORARY)}")
@@ -80,10 +80,8 @@ def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.nda
     members: dict[str, Any] = dict(arrays)
     temporary.unlink(missing_ok=True)  # not written through, in case it is a link
     try:
-        with temporary.open("xb") as file:
+        with durable(temporary) as file:
             np.savez(file, **members)
-            file.flush()
-            os.fsync(file.fileno())
         with zipfile.ZipFile(temporary) as archive:
             chunk = Chunk(first, last, _checksum(archive))
         temporary.replace(folder / chunk.name)
@@ -122,6 +120,16 @@ def read_arrays(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
         member.removesuffix(".npy"): np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
         for member in archive.namelist()
     }
+
+
+def encode(value: Any) -> np.ndarray:
+    """`value` as JSON, in a uint8 array."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def decode(array: np.ndarray) -> Any:
+    """The inverse of `encode`."""
+    return json.loads(bytes(array))
 
 
 def _checksum(archive: zipfile.ZipFile) -> int:

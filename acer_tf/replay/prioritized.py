@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
-from acer_tf.replay.ring import ALL, Envs
 from acer_tf.replay.trajectories import TrajectoryReplay
 from acer_tf.types import Draw, EnvironmentSpec, Trajectory
 
@@ -92,11 +91,12 @@ class PrioritizedReplay(TrajectoryReplay):
         """Does nothing: items have a fixed length."""
         self._require_pending()
 
-    def blank(self, envs: Envs = ALL) -> Trajectory:
-        return self._blank(self._batch_size)
+    def blank(self, batch: int) -> Trajectory:
+        """Zeros in the shapes of a replayed update, which has a batch size of its own."""
+        return super().blank(self._batch_size)
 
-    def sample(self, envs: Envs = ALL) -> Trajectory:
-        """The windows of `draw`, whatever `envs` is."""
+    def sample(self) -> Trajectory:
+        """The windows of `draw`."""
         return self.draw().trajectory
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:

@@ -7,19 +7,25 @@ is stored: the older frames are in the rows before it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from acer_tf.replay.chunks import Chunk, ReplayCorrupt, ReplayMismatch, chunks_from, read_chunk, write_chunk
+from acer_tf.replay.chunks import (
+    Chunk,
+    ReplayCorrupt,
+    ReplayMismatch,
+    chunks_from,
+    decode,
+    encode,
+    read_chunk,
+    write_chunk,
+)
 from acer_tf.replay.storage import zeros
 from acer_tf.types import EnvironmentSpec, TimeStep
 
-Envs = slice | np.ndarray  # environments, by range or by number
-ALL = slice(None)
 SHOWN = ("observation", "age")  # the fields that the pending row has already
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
 
@@ -191,8 +197,7 @@ class Ring:
         shown = self._shown(observation, age, oldest=np.zeros_like(age))
         # A checkpoint of an earlier version may have a segment that begins here, without a row of it.
         self._segments.forget(self.rows)
-        behaviour = 0 if self.spec.continuous else 1 / self.spec.num_actions
-        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": behaviour}
+        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": self.spec.masked_statistic}
         self._complete(masked, shown)
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
@@ -318,9 +323,10 @@ class Ring:
         self._write(self.rows + 1, shown)
         self.rows += 1
 
-    def _gather(self, name: str, rows: np.ndarray, envs: Envs = ALL) -> np.ndarray:
-        """A copy [B, K, ...] of one field of environments [B], in absolute rows [K], or [B, K] that differ by env."""
-        values: np.ndarray = self._ring[name][np.arange(self.num_envs)[envs, None], rows % self._slots]
+    def _gather(self, name: str, rows: np.ndarray, envs: np.ndarray | None = None) -> np.ndarray:
+        """A copy [B, K, ...] of one field of environments [B] or all, in absolute rows [K], or [B, K] for each."""
+        which = np.arange(self.num_envs) if envs is None else envs
+        values: np.ndarray = self._ring[name][which[:, None], rows % self._slots]
         return values
 
     def _layout(self) -> dict[str, Any]:
@@ -358,13 +364,3 @@ def rows_held(name: str, first: int, last: int) -> np.ndarray:
 
 def _segments_in(capacity: int, unroll_length: int) -> int:
     return capacity // unroll_length + 1  # the most unrolls that can start among these rows and the pending one
-
-
-def encode(value: Any) -> np.ndarray:
-    """`value` as JSON, in a uint8 array."""
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)
-
-
-def decode(array: np.ndarray) -> Any:
-    """The inverse of `encode`."""
-    return json.loads(bytes(array))

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from acer_tf.replay.ring import ALL, SHOWN, Envs, Ring, decode, encode, fields
+from acer_tf.replay.chunks import decode, encode
+from acer_tf.replay.ring import SHOWN, Ring, fields
 from acer_tf.replay.storage import prefetch
 from acer_tf.types import Draw, EnvironmentSpec, RecurrentContext, Trajectory
 
@@ -81,18 +82,17 @@ class TrajectoryReplay(Ring):
         starts, low = self._valid_starts()
         return bool((low < len(starts)).all())
 
-    def latest(self, envs: Envs = ALL) -> Trajectory:
-        """The last T rows of B environments, in new arrays, for an on-policy update.
+    def latest(self) -> Trajectory:
+        """The last T rows of all N environments, in new arrays, for an on-policy update.
 
         Raises:
             RuntimeError: fewer than T rows are stored, or the last segment does not start T rows ago, where a recurrent
                 network needs its state.
         """
-        which = np.arange(self.num_envs)[envs]
-        return self._windows(np.full(which.shape, self._latest_start()), which)
+        return self._windows(np.full(self.num_envs, self._latest_start()), np.arange(self.num_envs))
 
-    def sample(self, envs: Envs = ALL) -> Trajectory:
-        """One window of each of B environments, uniform over its valid starts, in new arrays.
+    def sample(self) -> Trajectory:
+        """One window of each of the N environments, uniform over its valid starts, in new arrays.
 
         A start is valid if its W + T rows, the bootstrap observation, and the S-1 frames before it (or those since the
         episode's first) are stored; with U > 0, also a state. Frames older than `age` are arbitrary: the reader must
@@ -101,11 +101,11 @@ class TrajectoryReplay(Ring):
         Raises:
             RuntimeError: an environment has no valid window yet (see `can_sample`).
         """
-        which = np.arange(self.num_envs)[envs]
+        which = np.arange(self.num_envs)
         return self._windows(self._drawn_starts(which), which, self._burn_in)
 
     def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
-        """The data of M consecutive updates, each `latest` or `sample` of B environments, in new arrays.
+        """The data of M consecutive updates, each as `latest` or `sample`, but of B environments, in new arrays.
 
         Args:
             latest: [M] bool: True for `latest`, False for `sample`. M must be 1 unless `draws_together`.
@@ -123,9 +123,16 @@ class TrajectoryReplay(Ring):
         windows = self._windows(starts.ravel(), envs.ravel(), 0 if latest.all() else self._burn_in)
         return Draw(windows.reshaped(*envs.shape))
 
-    def blank(self, envs: Envs = ALL) -> Trajectory:
-        """Zeros in the shapes of what `sample` returns."""
-        return self._blank(len(np.arange(self.num_envs)[envs]))
+    def blank(self, batch: int) -> Trajectory:
+        """Zeros in the shapes of a replayed update of B = `batch` environments."""
+        seen = self._burn_in + self._unroll_length + 1
+        lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
+        arrays = {
+            name: np.zeros((batch, lengths.get(name, self._unroll_length), *shape), dtype)
+            for name, (shape, dtype) in fields(self.spec).items()
+        }
+        memory = RecurrentContext(np.zeros((batch, self.state_size), np.float32), np.zeros((batch, seen), bool))
+        return Trajectory(**arrays, memory=memory if self.state_size else None)
 
     def refresh(self, draw: Draw, errors: np.ndarray) -> None:
         """Takes the errors [B], or [1, B], that an update found in a draw; does nothing here."""
@@ -138,16 +145,6 @@ class TrajectoryReplay(Ring):
         generator.bit_generator.state = decode(state["generator"])
         super().restore(folder, state, salvage=salvage)
         self._generator = generator
-
-    def _blank(self, batch: int) -> Trajectory:
-        seen = self._burn_in + self._unroll_length + 1
-        lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
-        arrays = {
-            name: np.zeros((batch, lengths.get(name, self._unroll_length), *shape), dtype)
-            for name, (shape, dtype) in fields(self.spec).items()
-        }
-        memory = RecurrentContext(np.zeros((batch, self.state_size), np.float32), np.zeros((batch, seen), bool))
-        return Trajectory(**arrays, memory=memory if self.state_size else None)
 
     def _valid_starts(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows [K] at which windows may start, in order, and for each environment [N] the index of the first valid."""

@@ -42,6 +42,8 @@ import numpy as np
 from acer_tf.files import write_whole
 from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
 
+SIZES = range(2, 17)  # numbers of states n, and the runs of each, of Figures 1 and 2
+RUNS = 10
 STEP_SIZE = 0.25
 CONVERGED = 1e-3
 REPRESENTATIONS = ("tabular", "linear")
@@ -62,9 +64,10 @@ class Result(NamedTuple):
     updates: int  # until convergence, or until the limit
     converged: bool
 
-    @property
-    def transitions(self) -> int:
-        return 2 ** (self.states + 1) - 2
+
+def transitions(states: int) -> int:
+    """The number of those in the memory: of all 2^n action sequences."""
+    return 2 ** (states + 1) - 2
 
 
 def true_values(states: int) -> np.ndarray:
@@ -233,7 +236,7 @@ def write_results(results: Sequence[Result], path: Path) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*Result._fields, "transitions"])
-    writer.writerows([*result[:-1], int(result.converged), result.transitions] for result in results)
+    writer.writerows([*result[:-1], int(result.converged), transitions(result.states)] for result in results)
     write_whole(path, text.getvalue())
 
 

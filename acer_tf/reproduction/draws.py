@@ -24,7 +24,9 @@ def define(values: flags.FlagValues) -> None:
         "draws", 0, "draws of learning rate and δ per method from the paper's ranges; 0 for the preset's",
         lower_bound=0, upper_bound=1000, flag_values=values,
     )  # fmt: skip
-    flags.DEFINE_integer("best", 5, "with --draws: how many of them are shown", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer(
+        "best", grids.BEST_DRAWS, "with --draws: how many of them are shown", lower_bound=1, flag_values=values
+    )
     flags.DEFINE_string(
         "best_of", None, "with --draws: run only the --best of the finished draws in this folder", flag_values=values
     )

@@ -24,11 +24,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from acer_tf.files import read_json, set_aside, write_whole
 from acer_tf.replay.chunks import is_damage
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
-from acer_tf.reproduction.sweep.cells import DECIDED_BY_RUN, Cell
+from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import SettingsError
 from acer_tf.settings_record import differences, settings_document, settings_from
 from acer_tf.training.records import RECORDS, RecordError, read_record, write_json
+from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
 CellState = Literal["finished", "interrupted", "not begun", "failed"]

@@ -25,6 +25,7 @@ FIGURE1 = {
     for ratio in (0, 1, 4, 8)
     for trust_region in (True, False)
 } | {"dqn": Figure1Method("DQN"), "prioritized": Figure1Method("Prioritized Double DQN")}
+DRAWS, BEST_DRAWS = 30, 5  # of each method in the paper's Figure 3: those run, and those shown
 _FIGURE1_FRAMES = {0: 900_000_000, 1: 600_000_000, 4: 270_000_000, 8: 160_000_000}
 _DQN_STEPS = 200_000_000 // FRAMES_PER_STEP
 _BASELINES_STEPS = 40_000_000 // FRAMES_PER_STEP

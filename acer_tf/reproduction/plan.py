@@ -1,58 +1,29 @@
-"""Estimates a sweep's time, disk and memory on this machine from a measurement of each kind of cell.
-
-A measurement runs this module in new processes, with the real objects and a small replay.
-"""
+"""Estimates a sweep's time, disk and memory on this machine from a measurement of each kind of cell."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import heapq
-import json
 import math
 import os
 import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from acer_tf import envs
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction.sweep.cells import Cell, SweepError, require_distinct
+from acer_tf.reproduction.measure import Measured, bytes_in, measured
+from acer_tf.reproduction.sweep.cells import Cell, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import memory_of, resolved
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.settings import Settings, speed_key
-from acer_tf.settings_record import settings_document, settings_from
-from acer_tf.torsos import torso_of
-from acer_tf.training import build
-from acer_tf.training.checkpoint import KEPT, Checkpoints, Snapshot
-from acer_tf.training.collector import collector_of
-from acer_tf.training.device import find_device, use_device, use_threads
-from acer_tf.training.export import export_policy
-from acer_tf.training.export_run import policy_metadata
-from acer_tf.training.loop import Loop
+from acer_tf.training import build, resources
+from acer_tf.training.checkpoint import KEPT
 from acer_tf.types import EnvironmentSpec
 
 START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells
 _ROW_BYTES, _RECORD_BYTES = 1_700, 20_000  # a row of progress.csv and its TensorBoard event; run.json and logs
-_ROUNDS = 4
-
-
-class Measured(NamedTuple):
-    """Measurements of one process."""
-
-    before: float  # seconds per step before replay starts
-    after: float  # seconds per step with replay; the same in a run without replay
-    checkpoint: int  # bytes, without replay
-    policy: int  # bytes
 
 
 class Run(NamedTuple):
@@ -75,44 +46,6 @@ class Rest(NamedTuple):
     @property
     def seconds(self) -> float:
         return START_SECONDS + self.stepping
-
-
-def measured(settings: Settings, threads: int, copies: int) -> Measured:
-    """Measures resolved `settings` in `copies` processes at once, as in a sweep; returns the medians.
-
-    Takes about half a minute, and writes only to the temporary folder. Ignores the time of checkpoints, and of a full
-    replay compared with a small one, each a few percent at most.
-
-    Raises:
-        SweepError: a process failed; with its last line on standard error.
-    """
-    command = [sys.executable, "-m", "acer_tf.reproduction.plan"]
-    request = json.dumps({"settings": settings_document(settings), "threads": threads}) + "\n"
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    processes: list[Any] = []
-    with tempfile.TemporaryFile("w+") as errors:
-        try:
-            for _ in range(copies):
-                processes.append(subprocess.Popen(command, stderr=errors, **pipes))
-            # All compile and warm up first, so that they are timed together.
-            for line in (request, "go\n"):
-                for process in processes:
-                    process.stdin.write(line)
-                    process.stdin.flush()
-                answers = [process.stdout.readline() for process in processes]
-                if not all(answers):
-                    raise BrokenPipeError
-        except BrokenPipeError as error:
-            errors.seek(0)
-            said = [text.strip() for text in errors.read().splitlines() if text.strip()]
-            raise SweepError(
-                f"the speed of {settings.agent} on {settings.env} cannot be measured: {said[-1] if said else 'killed'}"
-            ) from error
-        finally:
-            for process in processes:
-                process.kill()
-                process.communicate()
-    return Measured(*map(statistics.median_high, zip(*map(json.loads, answers), strict=True)))
 
 
 def plan(
@@ -148,8 +81,8 @@ def plan(
     """
     require_distinct(cells)
     load, cores, threads = os.getloadavg()[0], len(os.sched_getaffinity(0)), LocalLauncher(processes, threads).threads
-    kinds, available = _kinds(cells, sweep_dir), build.available_memory()
-    copies = max(1, min(processes, sum(map(len, kinds)), available // build.PROCESS_BYTES))
+    kinds, available = _kinds(cells, sweep_dir), resources.available_memory()
+    copies = max(1, min(processes, sum(map(len, kinds)), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"
     rest: dict[str, Rest] = {}
     rates = []
@@ -195,9 +128,9 @@ def plan(
         f"steps/s and hours left of a method are for one process of {each}: {_hours(sum(seconds))} hours in total; "
         "without checkpoints (about 2 %) and failures",
         *rates,
-        f"disk: at most about {build.in_bytes(peak)} more while cells run, of which "
-        f"{build.in_bytes(max(0, kept))} stay; {build.in_bytes(free)} are free at {place}",
-        f"memory: up to {build.in_bytes(memory)}; {build.in_bytes(available)} are available",
+        f"disk: at most about {resources.in_bytes(peak)} more while cells run, of which "
+        f"{resources.in_bytes(max(0, kept))} stay; {resources.in_bytes(free)} are free at {place}",
+        f"memory: up to {resources.in_bytes(memory)}; {resources.in_bytes(available)} are available",
         *(f"warning: {text}" for text, holds in warnings.items() if holds),
     ]
 
@@ -247,16 +180,6 @@ def makespan(seconds: Iterable[float], processes: int) -> float:
     return max(busy)
 
 
-def bytes_in(folder: Path) -> int:
-    """The total size of the files under a folder; 0 if it does not exist."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):  # an active run deletes checkpoints
-                total += Path(place, name).stat().st_size
-    return total
-
-
 def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
     rows: list[tuple[str, ...]] = [("method", "cells", "finished", "envs", "steps per cell", "steps/s", "hours left")]
     for method in dict.fromkeys(cell.method for cell in cells):
@@ -284,56 +207,3 @@ def _counted(count: int, noun: str) -> str:
 def _hours(seconds: float) -> str:
     hours = seconds / 3600.0
     return f"{hours:,.1f}" if hours >= 10 or hours == 0 else f"{hours:.2g}"
-
-
-def _measure_here() -> None:
-    """A process of `measured`: reads JSON, writes "ready" when warm, reads a line, writes a `Measured` as JSON."""
-    # What simulators print must not mix with the answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    request = json.loads(sys.stdin.readline())
-    settings = settings_from(request["settings"])
-    use_device(find_device())
-    emulators = use_threads(request["threads"], settings.network)["emulators"]
-    small = dataclasses.replace(
-        settings,
-        replay_capacity=10 * settings.unroll_length + settings.burn_in,
-        replay_start=0,
-        replay_poisson=settings.replay_ratio % 1 > 0,  # a whole ratio needs no draws to average over
-        learning_rate=1e-9,  # nothing may diverge
-    )
-    preset = settings.atari_preset
-    spec = envs.spec(settings.env, atari_preset=preset)
-    agent, replay = build.make_agent(small, spec), build.make_replay(small, spec)
-    env = envs.make(settings.env, settings.num_envs, settings.seed, atari_preset=preset, threads=emulators)
-    collector = collector_of(env, agent.act, replay, seed=0)
-    before, after = (build.make_loop(small, collector, agent, replay, replay_start=at) for at in (sys.maxsize, 0))
-    before.iterate()
-    while settings.replay_ratio and not after.updates["replay"]:
-        after.iterate()
-    print("ready", file=answers, flush=True)
-    sys.stdin.readline()
-    # An iteration of the large network takes a second, one of the others milliseconds.
-    seconds = 8.0 if torso_of(settings.network).large else 4.0
-    loops = (before, after) if settings.replay_ratio else (before, before)
-    # In turn, because the speed of a shared machine drifts.
-    rounds = [[_seconds_per_step(loop, seconds / _ROUNDS) for loop in loops] for _ in range(_ROUNDS)]
-    env.close()
-    with tempfile.TemporaryDirectory() as name:
-        checkpoint, policy = Path(name, "checkpoint"), Path(name, "policy")
-        arrays = {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
-        Checkpoints(checkpoint).save(Snapshot(arrays, {"actor": collector.state(), "loop": after.state()}), None, 0)
-        export_policy(agent.network, policy, policy_metadata(settings, 0, None))
-        pace = [statistics.median(found) for found in zip(*rounds, strict=True)]
-        print(json.dumps(Measured(pace[0], pace[1], bytes_in(checkpoint), bytes_in(policy))), file=answers, flush=True)
-
-
-def _seconds_per_step(loop: Loop, at_least: float) -> float:
-    steps, began = loop.collector.steps, time.perf_counter()
-    while (seconds := time.perf_counter() - began) < at_least:
-        loop.iterate()
-    return seconds / (loop.collector.steps - steps)
-
-
-if __name__ == "__main__":
-    _measure_here()

@@ -73,6 +73,7 @@ class Actor:
 
     Args:
         env: not yet reset.
+        act: the policy, called with what all N environments show.
         seed: of the sampled actions; a row's sample depends only on this and the row's number.
         state_size: U.
         truncates: the recurrent states [N, U] that another actor left. Row 0 is then a masked one, so that the
@@ -96,9 +97,7 @@ class Actor:
             if self._truncates is not None:
                 before = self._truncates
                 action = np.zeros((self._env.num_envs, *spec.action_shape), spec.action_dtype)
-                behaviour = np.zeros((self._env.num_envs, spec.statistics_size), np.float32)
-                if not spec.continuous:
-                    behaviour += 1 / spec.num_actions
+                behaviour = np.full((self._env.num_envs, spec.statistics_size), spec.masked_statistic, np.float32)
                 rows.append((action, behaviour, self._now))
         first = self._now
         for row in range(len(rows), request.rows):

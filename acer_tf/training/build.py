@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
@@ -21,18 +19,12 @@ from acer_tf.recurrent import RecurrentNetwork
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.rules import RULES, imported
 from acer_tf.settings import Settings, SettingsError, make_settings
+from acer_tf.training import resources
 from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.collector import Collector
 from acer_tf.training.loop import Loop
 from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
-
-# Of a control group: most memory, memory in use, and that of the pages in it that can be reclaimed.
-_LIMITS = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
-)
-PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networks, environments and batches
 
 
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
@@ -141,7 +133,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
         SettingsError: it does not fit into memory, or the file cannot be made.
     """
     if file is None:
-        require_memory(settings, spec, available_memory())
+        require_memory(settings, spec, resources.available_memory())
     sizes = spec, settings.num_envs, replay_rows(settings, spec), settings.window_length
     seed = derive_seed(settings, "replay")
     try:
@@ -172,7 +164,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
             raise
         needed = replay_bytes(settings, spec, replay_rows(settings, spec))
         raise SettingsError(
-            f"--replay_file={file}: {error.strerror}; must name a new file where {in_bytes(needed)} are free"
+            f"--replay_file={file}: {error.strerror}; must name a new file where {resources.in_bytes(needed)} are free"
         ) from error
 
 
@@ -246,52 +238,22 @@ def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> in
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
     """Raises SettingsError unless the replay and the rest of the process fit into `available` bytes of memory."""
     needed = replay_bytes(settings, spec, replay_rows(settings, spec))
-    if needed + PROCESS_BYTES <= available:
+    if needed + resources.PROCESS_BYTES <= available:
         return
     length, least = settings.window_length, replay_bytes(settings, spec, 0)
-    fits = (available - PROCESS_BYTES - least) * length // (replay_bytes(settings, spec, length) - least)
+    fits = (available - resources.PROCESS_BYTES - least) * length // (replay_bytes(settings, spec, length) - least)
     raise SettingsError(
         f"--replay_capacity={settings.replay_capacity}: {settings.num_envs} environments need {needed / 1e9:.1f} GB of "
-        f"replay and about {PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
+        f"replay and about {resources.PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
         + (f"at most --replay_capacity={fits} fits" if fits >= _least_rows(settings, spec) else "no capacity fits")
         + ", or keep it on disk with --replay_file"
     )
-
-
-def in_bytes(size: int) -> str:
-    """A size as text: "1.2 GB", "3.5 kB"."""
-    unit, name = (1e9, "GB") if size >= 1e8 else (1e6, "MB") if size >= 1e5 else (1e3, "kB")
-    return f"{size / unit:,.1f} {name}"
-
-
-def available_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Bytes of memory that this process and its children may still take, by the machine and by their control groups."""
-    available = psutil.virtual_memory().available
-    for group in _control_groups(root, own):
-        for limit, used, cache in _LIMITS:
-            if not (group / limit).exists() or (most := (group / limit).read_text().strip()) == "max":
-                continue
-            # The page cache counts as used, but it is reclaimable; the checkpoints of a run fill it.
-            pages = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())[cache]
-            available = min(available, int(most) - int((group / used).read_text()) + int(pages))
-    return available
 
 
 def derive_seed(settings: Settings, purpose: str) -> int:
     """An independent seed per purpose, all from --seed."""
     words = [settings.seed, *purpose.encode()]
     return int(np.random.SeedSequence(words).generate_state(1)[0]) >> 1  # fits an int32
-
-
-def _control_groups(root: Path, own: Path) -> Iterator[Path]:
-    """The folders of this process's control groups for memory, of both versions, and of those that they are in."""
-    lines = own.read_text().splitlines() if own.exists() else []
-    for line in ["0::/", *lines]:  # a container may see its own group as the root
-        _, controllers, path = line.split(":", 2)
-        if not controllers or "memory" in controllers.split(","):
-            top = root / "memory" if controllers else root
-            group = top / path.lstrip("/")
-            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top))
 
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:

@@ -11,20 +11,18 @@ alone.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.files import set_aside, sync
+from acer_tf.files import durable, set_aside, sync
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
-from acer_tf.replay.chunks import is_chunk_file, is_damage, read_arrays
+from acer_tf.replay.chunks import decode, encode, is_chunk_file, is_damage, read_arrays
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
@@ -82,13 +80,13 @@ class Checkpoints:
                 self._replay_folder.mkdir(exist_ok=True)
                 replay_state = replay.save(self._replay_folder)
             members: dict[str, Any] = {
-                _JSON: np.frombuffer(json.dumps(snapshot.state).encode(), np.uint8),
+                _JSON: encode(snapshot.state),
                 **{f"array/{name}": array for name, array in snapshot.arrays.items()},
                 **{f"replay/{name}": array for name, array in replay_state.items()},
             }
-            with _durable(partial / _STATE) as file:
+            with durable(partial / _STATE) as file:
                 np.savez(file, **members)
-            with _durable(partial / _SENTINEL):
+            with durable(partial / _SENTINEL):
                 pass
             sync(partial)
             partial.rename(final)
@@ -199,7 +197,7 @@ def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
         {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
         for prefix in ("array/", "replay/")
     )
-    return Snapshot(arrays, json.loads(members[_JSON].tobytes())), replay_state
+    return Snapshot(arrays, decode(members[_JSON])), replay_state
 
 
 def _delete(path: Path) -> None:
@@ -207,11 +205,3 @@ def _delete(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # it holds something that is not ours
         path.rmdir()
-
-
-@contextlib.contextmanager
-def _durable(path: Path) -> Iterator[Any]:
-    with path.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import imageio.v2 as imageio
 import numpy as np
 
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
 from acer_tf.policy import Policy, PolicyError
 from acer_tf.settings import SettingsError
+from acer_tf.training.video import Video
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
 MAX_NO_OPS = 30
@@ -52,10 +51,12 @@ class EvaluationResult:
 
     @property
     def mean(self) -> float:
+        """Of the raw returns."""
         return statistics.fmean(self.returns)
 
     @property
     def median(self) -> float:
+        """Of the raw returns."""
         return statistics.median(self.returns)
 
     @property
@@ -91,6 +92,7 @@ def evaluate(
 
     Args:
         policy: from `load_policy`.
+        episodes: their number, from 1 to 1,000,000.
         greedy: take the most probable action instead of sampling.
         seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
             that training derives from the same number.
@@ -124,7 +126,7 @@ def evaluate(
     scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     with contextlib.ExitStack() as stack:
-        recorder = stack.enter_context(_Video(Path(video))) if video is not None else None
+        recorder = stack.enter_context(Video(Path(video))) if video is not None else None
         options: dict[str, Any] = {"factory": None if isinstance(env, str) else env}
         if family_of(env_id).atari:
             options["atari_preset"] = _protocol(policy)
@@ -198,71 +200,18 @@ def _protocol(policy: Policy) -> AtariPreset:
 def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None) -> np.ndarray:
     """Actions [N] or [N, d] from the policy's answer: sampled, or the most probable if `random` is None."""
     name = "mean" if "mean" in answer else "probabilities"
-    statistics = answer[name]
-    if not np.isfinite(statistics).all():
+    phi = answer[name]
+    if not np.isfinite(phi).all():
         raise PolicyError(f"the policy's {name} is not finite")
     if name == "mean":
-        noise = 0.0 if random is None else answer["std"] * random.standard_normal(statistics.shape)
-        return (statistics + noise).astype(np.float32)
+        noise = 0.0 if random is None else answer["std"] * random.standard_normal(phi.shape)
+        return (phi + noise).astype(np.float32)
     if random is None:
-        return statistics.argmax(axis=1)
-    below = statistics.cumsum(axis=1, dtype=np.float64)
+        return phi.argmax(axis=1)
+    below = phi.cumsum(axis=1, dtype=np.float64)
     drawn = random.random(len(below)) * below[:, -1]
     # The first action whose cumulative probability exceeds the draw: never one of probability 0.
     return (drawn[:, None] < below).argmax(axis=1)
-
-
-class _Video:
-    """An .mp4 file that appears under its name only once `finish` was called."""
-
-    def __init__(self, path: Path) -> None:
-        if path.suffix.lower() != ".mp4":
-            raise SettingsError(f"--video={path}: must be an .mp4 file")
-        if path.is_dir():
-            raise SettingsError(f"--video={path}: is a folder")
-        self._path = path
-        # FFmpeg chooses the format by the suffix.
-        self._partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
-        try:
-            self._partial.touch()
-        except OSError as error:
-            raise SettingsError(f"--video={path}: cannot be written: {error.strerror}") from error
-        self._writer: Any = None
-
-    def __enter__(self) -> _Video:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            # If FFmpeg died, closing raises a second time.
-            with contextlib.suppress(OSError):
-                self._writer.close()
-        self._partial.unlink(missing_ok=True)
-
-    def start(self, fps: float) -> None:
-        """Call before the first `add`."""
-        # macro_block_size=1: rescaling to multiples of 16 pixels would blur the picture.
-        self._writer = imageio.get_writer(
-            self._partial, format="FFMPEG", fps=fps, macro_block_size=1, ffmpeg_log_level="error"
-        )
-
-    def add(self, picture: np.ndarray) -> None:
-        """Appends [height, width, 3] uint8; odd sides, which the pixel format does not allow, are padded by one."""
-        height, width = picture.shape[:2]
-        with self._writing():
-            self._writer.append_data(np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
-
-    def finish(self) -> None:
-        with self._writing():
-            self._writer.close()
-            self._partial.replace(self._path)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:  # imageio's message is FFmpeg's whole output
-            raise OSError(f"--video={self._path} not written: FFmpeg ended, as it does on a full disk") from error
 
 
 def _video_fps(env_id: str, env: VectorEnvironment) -> float:

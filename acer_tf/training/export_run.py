@@ -52,6 +52,11 @@ def export_run(run_dir: Path, directory: Path) -> int:
     return steps
 
 
+def arrays_of(agent: Agent) -> dict[str, np.ndarray]:
+    """The agent's variables by name, for a checkpoint; views, which the next update may change."""
+    return {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
+
+
 def assign_variables(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
     """Restores the variables of a checkpoint, by name; raises CheckpointError if they are not the agent's."""
     variables = agent.variables()
@@ -65,8 +70,11 @@ def assign_variables(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _unnumbered(name: str) -> str:
-    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process."""
-    return re.sub(r"_\d+(?=/|$)", "", name)
+    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process.
+
+    A layer's name ends at a "/" or, in the name of an optimizer's slot, at a "_".
+    """
+    return re.sub(r"_\d+(?=[_/]|$)", "", name)
 
 
 def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:

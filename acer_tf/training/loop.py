@@ -29,6 +29,7 @@ class Loop:
     Args:
         collector: of the rows, into `replay`.
         agent: learns from them.
+        replay: holds them.
         unroll_length: k, rows per environment in one iteration.
         trajectories_per_update: environments per group, a divisor of their number. With 1, every environment has
             its updates, as in the paper; with 0, all are one group.
@@ -66,7 +67,7 @@ class Loop:
         most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
         most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
-        agent.prepare(replay.blank(self._groups[0]), self._updates_per_call)
+        agent.prepare(replay.blank(self._groups.shape[1]), self._updates_per_call)
         self._generator = np.random.default_rng(seed)
         self.updates = {"on_policy": 0, "replay": 0}
         self._sums: dict[str, float] = collections.defaultdict(float)

@@ -43,6 +43,7 @@ class RayActors:
 
     Args:
         ray: connected: see `ray_connection.connect`.
+        settings: resolved, of the run.
         agent: whose policy acts.
         steps: of the run so far.
         timeout: seconds to wait for an unroll before an actor is replaced.

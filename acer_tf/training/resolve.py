@@ -13,6 +13,8 @@ from acer_tf.torsos import default_network, require_channels_last, torso_of
 from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec
 
+DECIDED_BY_RUN = ("network", "precision")  # settings that may be "auto"
+
 
 def require_actions(settings: Settings, spec: EnvironmentSpec) -> None:
     """Raises InvalidEnvironment unless the agent supports the environment's kind of actions."""
@@ -38,7 +40,7 @@ def resolve(
             imported.
     """
     require_actions(settings, spec)
-    kept = {name: (recorded or {}).get(name, "auto") for name in ("network", "precision")}
+    kept = {name: (recorded or {}).get(name, "auto") for name in DECIDED_BY_RUN}
     network, precision = (kept[name] if getattr(settings, name) == "auto" else getattr(settings, name) for name in kept)
     try:
         if network == "auto":

@@ -33,7 +33,7 @@ from acer_tf.training.checkpoint import Checkpoints, Snapshot
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export import exporting
-from acer_tf.training.export_run import assign_variables, policy_metadata
+from acer_tf.training.export_run import arrays_of, assign_variables, policy_metadata
 from acer_tf.training.progress import Progress, progress_line, require_diagnostics
 from acer_tf.training.provenance import provenance, user_modules
 from acer_tf.training.ray_actors import RayActors, Stopped
@@ -308,7 +308,7 @@ class _Run:
     def _save(self, *, with_replay: bool = True) -> None:
         state = {"actor": self._loop.collector.state(), "loop": self._loop.state(), "seconds": self._seconds()}
         state |= self._progress.state()
-        arrays = {name: np.asarray(variable.value) for name, variable in self._agent.variables().items()}
+        arrays = arrays_of(self._agent)
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")

@@ -59,7 +59,7 @@ def test_checkpoints_are_timed_and_cleared_away(tmp_path):
             return {}
 
     ring = groups.TrajectoryReplay(groups._ATARI, 16, 90, 20, 0)
-    for _ in groups._fill(ring, groups._ATARI, 90, groups._noise(groups._ATARI, 16)):
+    for _ in groups._fill(ring, 90, groups._noise(groups._ATARI, 16)):
         pass
     measurement, facts = groups._checkpoints(Agent(), ring, 1_000.0, 3, tmp_path)
     assert len(measurement.values) == 3

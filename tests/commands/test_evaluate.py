@@ -17,6 +17,7 @@ from acer_tf.networks import Network
 from acer_tf.torsos import default_network
 from acer_tf.training import evaluation
 from acer_tf.training.export import export_policy
+from acer_tf.training.video import Video
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -217,7 +218,7 @@ def test_a_full_disk_is_a_failure(
     def fail(*_: Any) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(evaluation._Video, "add", fail)
+    monkeypatch.setattr(Video, "add", fail)
     policy = export(tmp_path, "minatar/breakout")
     line = expect_error(capsys, f"--policy={policy}", f"--video={tmp_path / 'film.mp4'}", status=1)
     assert "No space left on device" in line

@@ -110,7 +110,7 @@ def test_sampled_rows_are_prefetched_from_the_file(tmp_path, monkeypatch):
     for step in others:
         replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
     replay.sample()
-    replay.sample(slice(1, 2))
+    replay.batches(np.array([False]), np.array([[1]]))
     assert asked == [([0, 1], 9), ([1], 9)]
 
 

@@ -160,7 +160,7 @@ def test_a_recurrent_networks_windows_equal_the_twins(
         assert replay.can_sample == all(twin.valid_starts(env) for env in range(num_envs))
         assert replay.can_sample or replay.stored < capacity
         if replay.can_sample:
-            sample, blank = replay.sample(), replay.blank()
+            sample, blank = replay.sample(), replay.blank(num_envs)
             assert [(a.shape, a.dtype) for a in sample.arrays()] == [(a.shape, a.dtype) for a in blank.arrays()]
             starts.update(twin.starts_of(sample))
     assert twin.rows > 3 * capacity
@@ -173,7 +173,7 @@ def test_states_are_stored_once_per_segment_and_counted() -> None:
     assert with_states - TrajectoryReplay.required_bytes(spec_of(1), 3, 103) == 4 * 3 * 8 * (103 // 10 + 1)
     replay = TrajectoryReplay(spec_of(1), **sizes, seed=0, state_size=8, burn_in=5)
     assert replay._segments._ring.nbytes == 4 * 3 * 8 * 11
-    assert replay.blank().memory.carry.shape == (3, 5 + 10 + 1)
+    assert replay.blank(3).memory.carry.shape == (3, 5 + 10 + 1)
 
 
 def test_a_state_of_another_shape_and_a_batch_without_a_state_are_refused() -> None:
@@ -292,13 +292,14 @@ def test_windows_of_some_environments_are_those_of_all() -> None:
         pair = Pair(spec_of(3, dtype="uint8"), 6, 40, 5, seed=0)
         pair.step(70)
         replays.append(pair.replay)
-    some, every = slice(2, 4), replays[0].latest()
-    for part, whole in zip(replays[0].latest(some).arrays(), every.arrays(), strict=True):
-        np.testing.assert_array_equal(part, whole[some])
+    latest, drawn = np.array([True]), np.array([False])
+    some = replays[0].batches(latest, np.array([[2, 3]])).trajectory
+    for part, whole in zip(some.arrays(), replays[0].latest().arrays(), strict=True):
+        np.testing.assert_array_equal(part, whole[None, 2:4])
     # The draws of consecutive groups are those of all at once.
-    parts = [replays[0].sample(slice(first, first + 2)) for first in (0, 2, 4)]
+    parts = [replays[0].batches(drawn, np.array([[first, first + 1]])).trajectory for first in (0, 2, 4)]
     for *pieces, whole in zip(*(part.arrays() for part in parts), replays[1].sample().arrays(), strict=True):
-        np.testing.assert_array_equal(np.concatenate(pieces), whole)
+        np.testing.assert_array_equal(np.concatenate(pieces, axis=1), whole[None])
 
 
 def test_shapes_and_dtypes_are_those_of_trajectory() -> None:

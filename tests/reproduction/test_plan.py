@@ -8,11 +8,12 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction.plan import START_SECONDS, Measured, Run, bytes_in, makespan, measured, plan, rest_of
+from acer_tf.reproduction.measure import Measured, bytes_in, measured
+from acer_tf.reproduction.plan import START_SECONDS, Run, makespan, plan, rest_of
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings
-from acer_tf.training import build
+from acer_tf.training import resources
 from acer_tf.training.resolve import resolve
 from acer_tf.training.run import train
 from tests.training.scripted import leave_policy, small_settings, tree
@@ -20,14 +21,14 @@ from tests.training.scripted import leave_policy, small_settings, tree
 GB = 10**9
 FOUND = Measured(0.01, 0.02, 1_000_000, 200_000)
 HOURLY = Measured(36.0, 36.0, 1, 1)  # 100 steps an hour
-PROCESS = build.PROCESS_BYTES
+PROCESS = resources.PROCESS_BYTES
 
 
 @pytest.fixture(autouse=True)
 def _idle_machine(monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
-    monkeypatch.setattr(build, "available_memory", lambda: 100 * GB)
+    monkeypatch.setattr(resources, "available_memory", lambda: 100 * GB)
 
 
 def cell(method="ACER", **given):
@@ -229,7 +230,7 @@ def test_insufficient_resources_are_warnings(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (3.04, 0.0, 0.0))
     (busy,) = warnings()
     assert busy.startswith("warning: this machine is busy (load 3.0 on 4 cores): the measured rates are too low")
-    monkeypatch.setattr(build, "available_memory", lambda: GB)
+    monkeypatch.setattr(resources, "available_memory", lambda: GB)
     memory, _ = warnings()
     assert memory.startswith("warning: memory does not suffice for --processes=1")
 
@@ -284,6 +285,6 @@ def test_disk_is_for_as_many_cells_as_run_together(tmp_path):
 
 
 def test_no_more_processes_are_measured_at_once_than_memory_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "available_memory", lambda: 2 * build.PROCESS_BYTES + 1)
+    monkeypatch.setattr(resources, "available_memory", lambda: 2 * resources.PROCESS_BYTES + 1)
     _, ((_, _, copies),), _ = planned([cell(seed=seed) for seed in range(4)], tmp_path, processes=4)
     assert copies == 2

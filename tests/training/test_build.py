@@ -12,7 +12,7 @@ from acer_tf.presets import fitting_presets
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
 from acer_tf.rules import RULES
 from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training import build
+from acer_tf.training import build, resources
 from acer_tf.training.device import CPU, Device
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
@@ -290,43 +290,11 @@ def test_the_replay_that_is_made_is_the_one_whose_memory_was_counted(monkeypatch
     replay = build.make_replay(settings, CARTPOLE)
     held = sum(array.nbytes for array in replay._ring.values())
     assert held == TrajectoryReplay.required_bytes(CARTPOLE, 4, 1000)
-    monkeypatch.setattr(build, "available_memory", lambda: build.PROCESS_BYTES + held)
+    monkeypatch.setattr(resources, "available_memory", lambda: resources.PROCESS_BYTES + held)
     build.make_replay(settings, CARTPOLE)
-    monkeypatch.setattr(build, "available_memory", lambda: build.PROCESS_BYTES + held - 1)
+    monkeypatch.setattr(resources, "available_memory", lambda: resources.PROCESS_BYTES + held - 1)
     with pytest.raises(SettingsError, match="--replay_capacity=1000"):
         build.make_replay(settings, CARTPOLE)
-
-
-def test_a_container_has_the_memory_of_its_limit_and_the_page_cache_counts_as_free(tmp_path):
-    free = build.available_memory(tmp_path)
-    assert free > 0
-    for name, text in (("max", "3000000\n"), ("current", "1000000\n"), ("stat", "anon 5\ninactive_file 400000\n")):
-        (tmp_path / f"memory.{name}").write_text(text)
-    assert build.available_memory(tmp_path) == 2_400_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert build.available_memory(tmp_path) == pytest.approx(free, rel=0.5)
-
-
-@pytest.mark.parametrize(
-    ("line", "folder", "names"),
-    [
-        ("0::/slurm/job_7/step", "slurm/job_7", ("max", "current", "inactive_file")),
-        (
-            "4:cpu,memory:/slurm/job_7/step",
-            "memory/slurm/job_7",
-            ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
-        ),
-    ],
-)
-def test_the_limit_of_a_job_around_the_process_counts(tmp_path, line, folder, names):
-    (tmp_path / "own").write_text(f"3:cpuset:/elsewhere\n{line}\n")
-    group = tmp_path / "root" / folder
-    (group / "step").mkdir(parents=True)
-    most, used, cache = names
-    (group / f"memory.{most}").write_text("3000000\n")
-    (group / f"memory.{used}").write_text("1000000\n")
-    (group / "memory.stat").write_text(f"anon 5\n{cache} 400000\n")
-    assert build.available_memory(tmp_path / "root", tmp_path / "own") == 2_400_000
 
 
 def test_an_infinite_setting_reaches_the_agent():
@@ -335,7 +303,7 @@ def test_an_infinite_setting_reaches_the_agent():
 
 
 def test_a_replay_larger_than_memory_lives_in_a_new_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "available_memory", lambda: 10**6)
+    monkeypatch.setattr(resources, "available_memory", lambda: 10**6)
     settings = settings_of(num_envs=1, replay_capacity=100, replay_start=0)
     with pytest.raises(SettingsError, match="or keep it on disk with --replay_file"):
         build.make_replay(settings, CARTPOLE)

@@ -100,7 +100,7 @@ def _twins():
     spec = envs.spec("CartPole-v1")
     settings = resolve(acer(trust_region_delta=0.01), spec)
     rng = np.random.default_rng(0)
-    blank = make_replay(settings, spec).blank()
+    blank = make_replay(settings, spec).blank(settings.num_envs)
     behaviour = rng.dirichlet([1, 1], blank.mask.shape).astype(np.float32)
     trajectory = blank._replace(
         observation=rng.normal(size=blank.observation.shape).astype(np.float32),

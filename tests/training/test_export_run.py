@@ -1,18 +1,21 @@
 """`export_run` takes the environment's spec from run.json, so that the environment need not be installed."""
 
+import functools
 import json
 import re
 import sys
 
 import gymnasium
+import numpy as np
 import pytest
 
 from acer_tf.envs import InvalidEnvironment
+from acer_tf.policy import load_policy
 from acer_tf.settings import SettingsError
 from acer_tf.training.export_run import export_run
 from acer_tf.training.run import train
 from acer_tf.training.run_folder import RunFolderError
-from tests.training.scripted import small_settings, use_light_agents
+from tests.training.scripted import rows_of, small_settings, use_light_agents
 
 
 @pytest.fixture
@@ -37,6 +40,32 @@ def test_a_run_in_an_environment_of_the_caller_is_exported(made, tmp_path):
     forget_environment(tmp_path / "run")
     with pytest.raises(InvalidEnvironment, match="there is no environment 'mine'"):
         export_run(tmp_path / "run", tmp_path / "policy")
+
+
+UNNAMED = """
+import keras
+from acer_tf.torsos import Torso
+
+def build(layers, x):
+    x = keras.layers.Dense(6, "tanh", **layers.initializers(1.0, x.shape[-1]))(layers.flat(x))
+    return keras.layers.Dense(5, "tanh", **layers.initializers(1.0, 6))(x)
+
+TORSO = Torso(build, reads=lambda spec: spec.stack == 1)
+"""
+
+
+def test_layers_without_names_are_exported_and_resumed_in_one_process(tmp_path, monkeypatch):
+    """Keras numbers them through the whole process: each network of these has other numbers."""
+    (tmp_path / "unnamed_torso.py").write_text(UNNAMED)
+    monkeypatch.syspath_prepend(tmp_path)
+    theirs = functools.partial(small_settings, network="unnamed_torso:TORSO")
+    train(theirs(), tmp_path / "run", quiet=True)
+    assert export_run(tmp_path / "run", tmp_path / "again") >= 600
+    observation = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    first, again = (load_policy(tmp_path / name).answer(observation) for name in ("run/policy", "again"))
+    np.testing.assert_array_equal(first["probabilities"], again["probabilities"])
+    train(theirs(total_steps=1200), tmp_path / "run", quiet=True)
+    assert int(rows_of(tmp_path / "run")[-1]["steps"]) >= 1200
 
 
 def test_an_old_record_without_the_environment_is_exported(made, tmp_path):

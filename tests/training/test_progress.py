@@ -1,4 +1,3 @@
-import csv
 import hashlib
 import os
 from types import SimpleNamespace
@@ -10,15 +9,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from acer_tf.training.checkpoint import Snapshot
 from acer_tf.training.progress import Progress, progress_line, require_diagnostics
 from acer_tf.training.run_folder import RunFolderError, resume
+from tests.training.scripted import rows_of
 
 
 def row_of(steps, **more):
     return {"steps": steps, "value": steps / 8, "mean_return": None} | more
-
-
-def rows_of(folder):
-    with (folder / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def events_of(folder):

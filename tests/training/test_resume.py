@@ -14,7 +14,7 @@ from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
-from acer_tf.training.export_run import assign_variables
+from acer_tf.training.export_run import arrays_of, assign_variables
 from acer_tf.training.loop import Loop
 from acer_tf.types import Trajectory
 from tests.replay.twin import World, spec_of
@@ -76,7 +76,7 @@ class Half:
 
     def result(self):
         """Everything that the interruption must not change."""
-        weights = {name: np.asarray(variable.value).copy() for name, variable in self.agent.variables().items()}
+        weights = {name: array.copy() for name, array in arrays_of(self.agent).items()}
         state = self.loop.state()
         return weights | {"state": json.dumps(state), "draw": self.replay.sample().reward}
 
@@ -102,8 +102,7 @@ def interrupted(tape, tmp_path_factory):
     """A checkpoint after N iterations, and the objects of another process."""
     folder = tmp_path_factory.mktemp("resume")
     first = Half(tape, seed=1).iterate(N)
-    arrays = {name: np.asarray(variable.value) for name, variable in first.agent.variables().items()}
-    Checkpoints(folder).save(Snapshot(arrays, {"loop": first.loop.state()}), first.replay, 1)
+    Checkpoints(folder).save(Snapshot(arrays_of(first.agent), {"loop": first.loop.state()}), first.replay, 1)
     return folder, make_agent(settings_of(seed=2), tape.spec)
 
 
@@ -150,8 +149,7 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
     values = {n: generator.integers(1, 1000, v.shape).astype(v.dtype) for n, v in variables.items()}
     for name, variable in variables.items():
         variable.assign(values[name])
-    arrays = {name: np.asarray(variable.value) for name, variable in variables.items()}
-    Checkpoints(tmp_path).save(Snapshot(arrays, {}), None, 1)
+    Checkpoints(tmp_path).save(Snapshot(arrays_of(agent), {}), None, 1)
     other = make_agent(settings_of(seed=3), SPEC)
     assign_variables(other, Checkpoints(tmp_path).restore(None).arrays)
     for name, variable in other.variables().items():
@@ -162,7 +160,7 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
 @pytest.mark.parametrize("change", ["missing", "extra", "shape"])
 def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
     agent = make_agent(settings_of(), SPEC)
-    arrays = {name: np.asarray(variable.value) + 1 for name, variable in agent.variables().items()}
+    arrays = {name: array + 1 for name, array in arrays_of(agent).items()}
     before = [w.copy() for w in agent.network.model.get_weights()]
     if change == "missing":
         arrays.popitem()
@@ -205,7 +203,7 @@ def agent():
 
 
 def window(replay, start):
-    return replay._windows(np.full(2, start), slice(None))
+    return replay._windows(np.full(2, start), np.arange(2))
 
 
 STARTS = range(len(ROWS) + 1 + len(LATER) - 4 + 1)
@@ -264,10 +262,11 @@ def test_layers_without_a_name_may_have_another_number_in_another_process():
         variables = {name: tf.Variable(tf.zeros(2)) for name in names}
         return SimpleNamespace(variables=lambda: variables)
 
-    arrays = {"online/dense_2/bias": np.ones(2), "average/dense_3/bias": np.full(2, 2.0)}
-    again = agent("online/dense/bias", "average/dense_1/bias")
+    slots = "optimizer/rmsprop/dense_2_bias_velocity", "optimizer/rmsprop/dense_bias_velocity"
+    arrays = {"online/dense_2/bias": np.ones(2), "average/dense_3/bias": np.full(2, 2.0), slots[0]: np.full(2, 3.0)}
+    again = agent("online/dense/bias", "average/dense_1/bias", slots[1])
     assign_variables(again, arrays)
-    assert [variable.numpy()[0] for variable in again.variables().values()] == [1.0, 2.0]
+    assert [variable.numpy()[0] for variable in again.variables().values()] == [1.0, 2.0, 3.0]
     for other in (agent("average/dense/bias", "online/dense_1/bias"), agent("online/dense/bias")):
         with pytest.raises(CheckpointError, match="not those of this agent"):
             assign_variables(other, arrays)

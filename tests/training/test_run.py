@@ -24,7 +24,7 @@ from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
 from acer_tf.replay import PrioritizedReplay
 from acer_tf.settings import SettingsError
-from acer_tf.training import build, resolve, run
+from acer_tf.training import resolve, resources, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.device import Device
 from acer_tf.training.export_run import export_run
@@ -316,7 +316,7 @@ def test_other_files_in_the_folder_are_left_alone(light, tmp_path):
 
 
 def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(build, "available_memory", lambda: 2_000_000_000)
+    monkeypatch.setattr(resources, "available_memory", lambda: 2_000_000_000)
     assert script(small_settings(replay_capacity=10_000_000), tmp_path / "run") == 2
     assert "2 environments need 0.8 GB of replay and about 1.5 GB besides, but 2.0 GB" in capsys.readouterr().err
     assert tree(tmp_path) == {}

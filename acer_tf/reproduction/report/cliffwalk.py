@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from acer_tf.reproduction.cliffwalk import REPLAYS, Result
+from acer_tf.reproduction.cliffwalk import REPLAYS, Result, transitions
 from acer_tf.reproduction.report.figures import panels
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table
@@ -33,7 +33,7 @@ def _rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     for representation, groups in _by_representation(results).items():
         for states in sorted({states for _, states in groups}):
             cells = [_cell(groups.get((replay, states), [])) for replay in replays]
-            rows.append([representation, str(states), f"{2 ** (states + 1) - 2:,}", *cells])
+            rows.append([representation, str(states), f"{transitions(states):,}", *cells])
     return ["representation", "n", "transitions", *replays], rows
 
 
@@ -53,7 +53,7 @@ def _figure(results: Sequence[Result]) -> Figure:
             unfinished = [not all(result.converged for result in groups[replay, states]) for states in sizes]
             panel.plot(np.array(sizes)[unfinished], medians[unfinished], color=color, marker="^", linestyle="")
         sizes = sorted({states for _, states in groups})
-        memory = [2 ** (states + 1) - 2 for states in sizes]
+        memory = [transitions(states) for states in sizes]
         panel.plot(sizes, memory, color="0.6", linestyle=":", label="number of transitions")
         panel.set(title=representation, xlabel="number of states n", yscale="log")
         panel.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))

@@ -21,7 +21,7 @@ from acer_tf.reproduction.aggregation import (
 )
 from acer_tf.reproduction.cliffwalk import REPRESENTATIONS
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.grids import FIGURE1, FRAMES_PER_STEP, figure3_continuous
+from acer_tf.reproduction.grids import BEST_DRAWS, FIGURE1, FRAMES_PER_STEP, figure3_continuous
 from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import PublishedCurve, published_ablations, published_curves
@@ -34,7 +34,6 @@ from acer_tf.reproduction.statistics import Estimate, interquartile_mean, mean_a
 _TRUST = tuple(f"replay{ratio}_trust" for ratio in (0, 1, 4, 8))
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
 _FEWEST_GAMES = 5  # of which a median says something of 57
-DRAWS, BEST_DRAWS = 30, 5  # of each method in the paper's Figure 3: those run, and those shown
 _PERMUTATIONS = 10_000
 _BEGUN = 0.1  # of a published curve's whole rise: a run that learns nothing may lie on what comes before
 CLIFFWALK_REPLAYS = ("uniform", "rank-based", "proportional", "oracle")  # those that claims are about

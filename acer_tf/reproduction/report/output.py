@@ -15,6 +15,8 @@ from acer_tf.reproduction.report.tables import Table, write_table
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
+    """A figure and the text below it."""
+
     caption: str
     figure: Figure
 

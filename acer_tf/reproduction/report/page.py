@@ -38,6 +38,8 @@ _NUMBER = frozenset("0123456789.,;+-−–±×%()[] eE")
 
 
 class Link(NamedTuple):
+    """A link of the page."""
+
     text: str
     href: str  # percent-encoded, relative to the page
 

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, read_results
+from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, RUNS, SIZES, read_results
 from acer_tf.reproduction.curves import read_run
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, read_evidence
-from acer_tf.reproduction.grids import CONTROL, figure1_minatar, figure3_draws
+from acer_tf.reproduction.grids import BEST_DRAWS, CONTROL, DRAWS, figure1_minatar, figure3_draws
 from acer_tf.reproduction.methods import Method, label_of_search, make_cells, names_by_label
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report import findings
-from acer_tf.reproduction.report.findings import BEST_DRAWS, CLIFFWALK_REPLAYS, DRAWS, CliffwalkUpdates, Finding
+from acer_tf.reproduction.report.findings import CLIFFWALK_REPLAYS, CliffwalkUpdates, Finding
 from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.scope import Scope, altered, by_place, scope
 from acer_tf.settings import make_settings
@@ -135,8 +135,8 @@ def _cliffwalk(folder: Path) -> Records | None:
     if not groups:
         return None
     runs = min(map(len, groups.values()))
-    share = f"{min(sizes)} to {max(sizes)} states of 2 to 16, {runs} of 10 runs"
-    return Records(groups, share, sizes >= set(range(2, 17)) and runs >= 10)
+    share = f"{min(sizes)} to {max(sizes)} states of {SIZES[0]} to {SIZES[-1]}, {runs} of {RUNS} runs"
+    return Records(groups, share, sizes >= set(SIZES) and runs >= RUNS)
 
 
 class Claim(NamedTuple):

@@ -43,8 +43,7 @@ class Job:
     cwd: Path
     run_dir: Path
     log: Path  # standard output and error go to this path with .out and .err
-    threads: int  # that it uses
-    actors: int  # that it has beside
+    actors: int  # that it has
     memory: int  # bytes that it needs
     stall_seconds: float  # it is stopped after this time without a new row of progress.csv or a new checkpoint
     stop_seconds: float  # it is killed this long after it was asked to stop

@@ -12,8 +12,6 @@ from typing import Any
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings_record import changed
 
-DECIDED_BY_RUN = ("network", "precision")  # settings that a run resolves by its environment and machine
-
 
 class SweepError(RuntimeError):
     """A sweep cannot be run: the message names the flag or file, its value, and what would be right."""
@@ -53,8 +51,9 @@ def require_distinct(cells: Sequence[Cell]) -> None:
 
 def flags_of(settings: Settings) -> list[str]:
     """The shortest flags of `acer_tf train` that give `settings`."""
-    given: dict[str, Any] = {name: getattr(settings, name) for name in ("env", "agent", "preset", "seed")}
-    given["total_steps"] = settings.total_steps
+    given: dict[str, Any] = {
+        name: getattr(settings, name) for name in ("env", "agent", "preset", "seed", "total_steps")
+    }
     base = make_settings(given)
     for field in dataclasses.fields(Settings):
         value = getattr(settings, field.name)

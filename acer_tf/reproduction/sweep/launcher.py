@@ -10,6 +10,7 @@ from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.settings import Settings, SettingsError
+from acer_tf.training.resources import PROCESS_BYTES
 from acer_tf.types import EnvironmentSpec
 
 
@@ -72,6 +73,6 @@ def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
 
 def memory_of(settings: Settings, spec: EnvironmentSpec) -> int:
     """Bytes of memory that a run with resolved `settings` needs, replay included."""
-    from acer_tf.training.build import PROCESS_BYTES, replay_bytes, replay_rows  # see resolved
+    from acer_tf.training.build import replay_bytes, replay_rows  # see resolved
 
     return PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))

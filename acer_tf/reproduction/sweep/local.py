@@ -10,6 +10,7 @@ from pathlib import Path
 
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
+from acer_tf.training import resources
 from acer_tf.training.device import gpu_count
 
 
@@ -33,8 +34,6 @@ class LocalLauncher:
         self._gpu_of: dict[str, int] = {}
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
-        from acer_tf.training import build  # see launcher.resolved
-
         side_by_side = min(self._processes, len(memory))
         fits = self._gpus * int(1 / self._share + 1e-9) if self._share else side_by_side
         if fits < side_by_side:
@@ -42,7 +41,7 @@ class LocalLauncher:
                 f"--gpus_per_cell={self._share:g}: {side_by_side} cells at a time do not fit on the {self._gpus} GPUs "
                 f"that TensorFlow sees here; {f'at most --processes={fits} fits' if fits else 'leave it out'}"
             )
-        available = build.available_memory()
+        available = resources.available_memory()
         # Any cells may run together, so the largest ones must fit.
         largest = sorted(memory, reverse=True)[: self._processes]
         if sum(largest) <= available:
@@ -57,7 +56,7 @@ class LocalLauncher:
     def open(self, sweep_dir: Path) -> None:
         pass
 
-    def room(self, actors: int = 0) -> int:
+    def room(self, actors: int) -> int:
         return self._processes - len(self._attempts)
 
     def start(self, job: Job) -> None:

@@ -85,15 +85,15 @@ class RayLauncher:
             if complained:
                 raise SweepError(f"node {name} cannot be used: {complained}")
 
-    def room(self, actors: int = 0) -> int:
+    def room(self, actors: int) -> int:
         # Ray queues tasks that cannot run yet. But a run whose actors find no core would wait for them in vain.
         jobs = self._tasks.values()
         if not actors and not any(job.actors for job in jobs):
             return 1
-        return int(sum(job.threads + job.actors for job in jobs) + self.threads + actors <= self._cores())
+        return int(sum(self.threads + job.actors for job in jobs) + self.threads + actors <= self._cores())
 
     def start(self, job: Job) -> None:
-        amounts = {"num_cpus": job.threads, "num_gpus": self._gpus, "memory": job.memory}
+        amounts = {"num_cpus": self.threads, "num_gpus": self._gpus, "memory": job.memory}
         job = job if self._gpus else without_gpu(job)
         task = self._task.options(**amounts, name=job.label, scheduling_strategy="SPREAD").remote(
             job, self._probe, self._needs

@@ -192,7 +192,6 @@ class _Sweep:
             cwd=self._cwd,
             run_dir=folder.run_dir,
             log=folder.path / "logs" / f"attempt-{number}",
-            threads=self._launcher.threads,
             actors=settings.actors,
             memory=self._memory[name],
             stall_seconds=self._stall_seconds,

@@ -106,7 +106,7 @@ class SlurmLauncher:
         python = shlex.quote(self._needs[0])
         self._executor = self._submitit.SlurmExecutor(sweep_dir / "slurm" / self._probe.name, python=python)
 
-    def room(self, actors: int = 0) -> int:
+    def room(self, actors: int) -> int:
         return 1  # Slurm queues tasks that cannot run yet
 
     def start(self, job: Job) -> None:

@@ -1,8 +1,6 @@
 """Cells whose curves are known: what reports are tested on."""
 
 import csv
-import dataclasses
-import json
 
 from acer_tf.reproduction.evidence import asked_for, describe
 from acer_tf.reproduction.outcome import Outcome
@@ -40,10 +38,3 @@ def row_of(table, *first):
     """The row that begins with `first`, by column name."""
     (row,) = [row for row in table.rows if tuple(row[: len(first)]) == first]
     return dict(zip(table.head, row, strict=True))
-
-
-def document(path):
-    return json.loads(path.read_text())
-
-
-__all__ = ["dataclasses", "document", "outcome", "row_of", "write_run"]

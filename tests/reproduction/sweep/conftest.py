@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep, runner
-from acer_tf.training import build
+from acer_tf.training import resources
 from tests.training.scripted import small_settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
@@ -23,7 +23,7 @@ def attempts(sweep, cell):
 def sweep(tmp_path, monkeypatch):
     """A sweep of stand-ins, with enough memory, and a short time before cells that do not stop are killed."""
     monkeypatch.setattr(runner, "STOP_SECONDS", 0.5)
-    monkeypatch.setattr(build, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
     lines = []
 
     def run(cells, *behaviour, experiment="tiny", processes=4, launcher=None, **options):

@@ -41,7 +41,7 @@ def test_new_rows_and_new_checkpoints_are_progress_and_nothing_else_is(monkeypat
     program = (sys.executable, "-c", "import time; time.sleep(600)")
     run_dir, checkpoints = tmp_path / "run", tmp_path / "run" / "checkpoints"
     checkpoints.mkdir(parents=True)
-    job = Job("c", "", program, tmp_path, run_dir, tmp_path / "log", 1, 0, 0, 10.0, 60.0, 60.0)
+    job = Job("c", "", program, tmp_path, run_dir, tmp_path / "log", 0, 0, 10.0, 60.0, 60.0)
     watched = Attempt(job)
     try:
         assert watched.poll() is None
@@ -143,7 +143,7 @@ def test_a_task_keeps_an_unusable_node_for_a_while_and_then_is_lost(monkeypatch,
     monkeypatch.setattr(cluster.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(cluster.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     monkeypatch.setattr(cluster, "Attempt", lambda job: pytest.fail("started on a node that does not see the folder"))
-    job = Job("c", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 0, 1.0, 1.0, 1.0)
+    job = Job("c", "", ("train",), tmp_path, tmp_path, tmp_path, 0, 0, 1.0, 1.0, 1.0)
 
     def end_of(asked):
         return cluster.run_task(job, tmp_path / "probe-1", ("python", str(tmp_path)), asked)

@@ -11,7 +11,7 @@ from acer_tf.reproduction.sweep.attempt import Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.runner import SweepProgress
 from acer_tf.settings import make_settings
-from acer_tf.training import build, run
+from acer_tf.training import resources, run
 from acer_tf.training.records import RecordError
 from acer_tf.training.run_folder import Lock
 from tests.reproduction.sweep.conftest import attempts, cell
@@ -54,7 +54,7 @@ def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_compl
     before = finished()
     assert sweep(CELLS).exit_code == 0
     assert finished() == before  # not run again
-    monkeypatch.setattr(build, "available_memory", lambda: 0)
+    monkeypatch.setattr(resources, "available_memory", lambda: 0)
     assert sweep(CELLS, launcher=LocalLauncher(1)).exit_code == 0  # nothing left that needs memory
     assert sweep.lines[-1] == "all 4 cells are finished"
     assert sweep.lines[-2].startswith("4/4 done, 0 running, 0 failed, 0 waiting  100.0 %  400/400 steps  ")
@@ -119,13 +119,13 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep, monkeypatc
         sweep([cell(0), cell(0)])
     with pytest.raises(SweepError, match=r"'ACER, Pendulum-v1, seed 0' cannot be run: .*Pendulum-v1"):
         sweep([cell(0, env="Pendulum-v1")])
-    monkeypatch.setattr(build, "available_memory", lambda: 3_100_000_000)
+    monkeypatch.setattr(resources, "available_memory", lambda: 3_100_000_000)
     with pytest.raises(SweepError, match=r"--processes=3: 3 cells at a time need up to 4.5 GB .* but 3.1 GB "):
         sweep(CELLS, launcher=LocalLauncher(3))
-    monkeypatch.setattr(build, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(resources, "available_memory", lambda: 10**9)
     with pytest.raises(SweepError, match=r"one alone needs 1.5 GB"):
         sweep(CELLS, launcher=LocalLauncher(1))
-    monkeypatch.setattr(build, "available_memory", lambda: 9 * 10**9)
+    monkeypatch.setattr(resources, "available_memory", lambda: 9 * 10**9)
     with pytest.raises(
         SweepError, match=r"--processes=2: 2 cells at a time need up to 10.0 GB .* at most --processes=1"
     ):
@@ -248,12 +248,12 @@ def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(swe
 def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     started = []
     monkeypatch.setattr(local, "Attempt", lambda job: started.append(job.command[-1]))
-    monkeypatch.setattr(build, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
     monkeypatch.setattr(local, "gpu_count", lambda: 2)
     launcher = LocalLauncher(4, gpus_per_cell=0.5)
     launcher.check([10**9] * 9)
     for number in range(4):
-        launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 1, 0, 0, 1.0, 1.0, 1.0))
+        launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 0, 0, 1.0, 1.0, 1.0))
     assert started == ["--device=gpu:0", "--device=gpu:1"] * 2
     with pytest.raises(SweepError, match="--gpus_per_cell=0.5: 5 cells at a time do not fit on the 2 GPUs .*=4 fits"):
         LocalLauncher(5, gpus_per_cell=0.5).check([10**9] * 9)

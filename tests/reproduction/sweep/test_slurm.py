@@ -197,7 +197,7 @@ def waiting_launcher(monkeypatch, folder, map_array, cells):
     launcher._executor = SimpleNamespace(map_array=map_array, update_parameters=lambda **given: None)
     times = {"stall_seconds": 1.0, "stop_seconds": 1.0, "lock_seconds": 1.0}
     paths = {"cwd": folder, "run_dir": folder / "run", "log": folder / "log"}
-    job = Job("0", "0", ("train",), **paths, threads=1, actors=0, memory=2**30, **times)
+    job = Job("0", "0", ("train",), **paths, actors=0, memory=2**30, **times)
     for n in range(cells):
         launcher.start(dataclasses.replace(job, name=str(n)))
     return launcher

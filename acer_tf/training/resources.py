@@ -1,0 +1,45 @@
+"""The memory that a run may take on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+# Of a control group: most memory, memory in use, and that of the pages in it that can be reclaimed.
+_LIMITS = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
+)
+PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networks, environments and batches
+
+
+def available_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Bytes of memory that this process and its children may still take, by the machine and by their control groups."""
+    available = psutil.virtual_memory().available
+    for group in _control_groups(root, own):
+        for limit, used, cache in _LIMITS:
+            if not (group / limit).exists() or (most := (group / limit).read_text().strip()) == "max":
+                continue
+            # The page cache counts as used, but it is reclaimable; the checkpoints of a run fill it.
+            pages = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())[cache]
+            available = min(available, int(most) - int((group / used).read_text()) + int(pages))
+    return available
+
+
+def in_bytes(size: int) -> str:
+    """A size as text: "1.2 GB", "3.5 kB"."""
+    unit, name = (1e9, "GB") if size >= 1e8 else (1e6, "MB") if size >= 1e5 else (1e3, "kB")
+    return f"{size / unit:,.1f} {name}"
+
+
+def _control_groups(root: Path, own: Path) -> Iterator[Path]:
+    """The folders of this process's control groups for memory, of both versions, and of those that they are in."""
+    lines = own.read_text().splitlines() if own.exists() else []
+    for line in ["0::/", *lines]:  # a container may see its own group as the root
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "memory" in controllers.split(","):
+            top = root / "memory" if controllers else root
+            group = top / path.lstrip("/")
+            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top))
