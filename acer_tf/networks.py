@@ -265,10 +265,11 @@ def _readable(architecture: str, spec: EnvironmentSpec) -> Torso:
     torso = torso_of(architecture)
     if not torso.reads(spec):
         recurrent = architecture_of(architecture).recurrent
-        fitting = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
+        alike = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
+        able = [name for name in alike if torso_of(name).reads(spec)]
         raise ValueError(
             f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
-            f"{spec.observation_dtype}; these can: {[name for name in fitting if torso_of(name).reads(spec)]}"
+            f"{spec.observation_dtype}; {'take ' + ' or '.join(able) if able else 'none can'}"
         )
     return torso
 

@@ -181,7 +181,8 @@ def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpe
 
 def _read_metadata(directory: Path) -> dict[str, Any]:
     if not directory.is_dir():
-        raise PolicyError(f"{directory} is not a policy: {'a file' if directory.exists() else 'it does not exist'}")
+        what = "a file, not the folder of a SavedModel" if directory.exists() else "it does not exist"
+        raise PolicyError(f"{directory} is not a policy: {what}")
     if missing := missing_parts(directory):
         inside = [path.parent for path in sorted(directory.glob(f"*/{POLICY_METADATA}"))]
         hint = f"; did you mean {inside[0]}?" if inside else ""

@@ -254,19 +254,19 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
 @pytest.mark.parametrize(
     ("architecture", "spec", "readers"),
     [
-        ("nature", SPECS["mlp"], r"\['mlp'\]"),
-        ("nature", SPECS["small"], r"\['small', 'mlp'\]"),
-        ("nature", EnvironmentSpec((4, 32, 84), "uint8", 4, 2), r"\[\]"),
-        ("nature", EnvironmentSpec((4, 84, 86), "uint8", 4, 2), r"\[\]"),
-        ("nature", EnvironmentSpec((4, 84, 84), "float32", 4, 2), r"\[\]"),
-        ("image", SPECS["small"], r"\['small', 'mlp'\]"),
-        ("small", ATARI, r"\['nature'\]"),
-        ("mlp", ATARI, r"\['nature'\]"),
-        ("small", EnvironmentSpec((2, 10, 3), "bool", 1, 2), r"\['mlp'\]"),
+        ("nature", SPECS["mlp"], "take mlp"),
+        ("nature", SPECS["small"], "take small or mlp"),
+        ("nature", EnvironmentSpec((4, 32, 84), "uint8", 4, 2), "none can"),
+        ("nature", EnvironmentSpec((4, 84, 86), "uint8", 4, 2), "none can"),
+        ("nature", EnvironmentSpec((4, 84, 84), "float32", 4, 2), "none can"),
+        ("image", SPECS["small"], "take small or mlp"),
+        ("small", ATARI, "take nature"),
+        ("mlp", ATARI, "take nature"),
+        ("small", EnvironmentSpec((2, 10, 3), "bool", 1, 2), "take mlp"),
     ],
 )
 def test_an_architecture_that_cannot_read_the_observations_is_refused(architecture, spec, readers):
-    with pytest.raises(ValueError, match=rf"network '{architecture}' cannot read .*these can: {readers}"):
+    with pytest.raises(ValueError, match=rf"network '{architecture}' cannot read .*; {readers}$"):
         Network(spec, architecture=architecture)
 
 

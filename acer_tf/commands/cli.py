@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import traceback
 from types import SimpleNamespace
@@ -24,6 +25,12 @@ _OTHERS = {
     "n_steps": "unroll_length",
     "num_steps": "unroll_length",
     "total_timesteps": "total_steps",
+}
+
+# What Python says of text that is no number, and what would be right.
+_NUMBERS = {
+    r"invalid literal for int\(\).*": "must be a whole number, such as 1_000_000",
+    r"could not convert string to float.*": "must be a number, such as 0.001 or 1e-3",
 }
 
 
@@ -83,7 +90,10 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         ours = _OTHERS.get(error.flagname, "")
         sys.exit(fail(2, f"{error}: use --{ours}" if ours in values else error))
     except flags.Error as error:
-        sys.exit(fail(2, str(error).removeprefix("ERROR:: ")))  # as absl begins that of a missing --flagfile
+        said = str(error).removeprefix("ERROR:: ")  # as absl begins that of a missing --flagfile
+        for pythons, ours in _NUMBERS.items():
+            said = re.sub(pythons, ours, said)
+        sys.exit(fail(2, said))
 
 
 def _unusable(path: str | None) -> str | None:

@@ -12,12 +12,10 @@ import time
 from pathlib import Path
 
 from acer_tf.commands import cli, learning_curves, train
-from acer_tf.policy import PolicyError, load_policy
 from acer_tf.reproduction.curves import CurveError
 from acer_tf.reproduction.evidence import EvidenceError, own_evidence, require_folder
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.settings import make_settings
-from acer_tf.training.evaluation import evaluate
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -31,6 +29,10 @@ _RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # enviro
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
+    # Imported here, because it takes seconds: bad flags and --help are answered at once.
+    from acer_tf.policy import PolicyError, load_policy
+    from acer_tf.training.evaluation import evaluate
+
     began = time.monotonic()
     output = Path(FLAGS.output)
     try:

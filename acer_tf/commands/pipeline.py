@@ -54,7 +54,7 @@ def define(experiment: Experiment) -> flags.FlagValues:
     flag.bool("skip_recorded", False, "run only cells of which --output has no finished record")
     flag.bool("plan", False, "say what it would take, and run nothing")
     flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
-    flag.path("output", f"{RESULTS}/{experiment.name}", "folder of the evidence")
+    flag.path("output", f"{RESULTS}/{experiment.name}", "folder of the evidence; the page, index.html, lies beside it")
     experiment.flags(values)
     sweep_flags.define(values, experiment.family)
     return values

@@ -16,7 +16,7 @@ from acer_tf.commands import cli
 from acer_tf.declaration import Declaration, declarations
 from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
 from acer_tf.presets import PRESETS
-from acer_tf.rules import RULES
+from acer_tf.rules import RULES, is_reference
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
 from acer_tf.settings_record import completed
 from acer_tf.training.device import find_device
@@ -142,6 +142,13 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         return _stopped(signal_of(stop), "the last checkpoint")
     except Interrupted as interrupted:
         return _stopped(interrupted.signal_number, "here")
+    except Exception as error:
+        chosen = {"agent": known.agent, "network": known.network}
+        theirs = [f"--{name}={value}" for name, value in chosen.items() if is_reference(value)]
+        if not theirs:  # our own mistake, of which the traceback should end all that is said
+            raise
+        last = str(error).strip().rpartition("\n")[2]  # TensorFlow begins with where it was
+        return cli.fail(1, f"stopped: {' or '.join(theirs)} failed: {type(error).__name__}: {last}", error)
     print(f"finished: policy in {policy}")
     return 0
 

@@ -17,7 +17,7 @@ from acer_tf.reproduction.evidence import EvidenceError, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import Table, markdown, write_table
-from acer_tf.reproduction.report.verdicts import verdicts
+from acer_tf.reproduction.report.verdicts import CLAIMS, verdicts
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -27,7 +27,7 @@ BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
 
 
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, __doc__)
+    cli.parse(FLAGS, argv, f"{__doc__}\nThe folders that it reads, and what of:\n\n{_folders()}\n")
     results = Path(FLAGS.results)
     if not results.is_dir():
         return cli.fail(2, f"--results={results} is not a folder: give one that holds folders of experiments")
@@ -46,6 +46,13 @@ def main(argv: list[str]) -> int:
         return cli.fail(1, error)
     print(f"{markdown(table)}\n\n{table.caption}")
     return 0
+
+
+def _folders() -> str:
+    sources: dict[str, list[str]] = {}
+    for claim in CLAIMS:
+        sources.setdefault(claim.folder, []).append(claim.source)
+    return "\n".join(f"  {folder:26} {'; '.join(dict.fromkeys(given))}" for folder, given in sources.items())
 
 
 def with_verdicts(text: str, table: Table) -> str:

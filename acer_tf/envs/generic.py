@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
@@ -176,9 +178,16 @@ def _check(
         if registered and known is not None and isinstance(known.entry_point, str):
             with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
                 load_env_creator(known.entry_point)
-        with without_gl():
+        with without_gl(), warnings.catch_warnings():
+            # Of an id without a version: the error names the ids that there are.
+            warnings.filterwarnings("ignore", "(?s).*latest versioned environment")
             env = make_one()
     except (ImportError, DependencyNotInstalled) as error:
+        module = env_id.rpartition(":")[0].partition(".")[0]
+        if module and importlib.util.find_spec(module) is None:
+            raise InvalidEnvironment(
+                f"{env_id}: Python finds no module {module}, in the current folder or among the installed packages"
+            ) from error
         raise InvalidEnvironment(f"{env_id} needs {_missing(error)}") from error
     except (Exception, SystemExit) as error:
         # For a malformed id gymnasium raises Error itself. Its other errors, and those of a known id, are the

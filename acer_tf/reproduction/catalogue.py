@@ -127,7 +127,7 @@ _EXPERIMENTS = (
         "machine finishes.",
         examples=(
             "--processes=2",
-            "--games=breakout --agents=replay0,replay4_trust --seeds=1",
+            "--games=breakout --agents=replay0_trust,replay4_trust --seeds=1",
             "--preset=paper --processes=2",
         ),
         text=_minatar_text("baselines"),

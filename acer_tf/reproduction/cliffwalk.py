@@ -250,5 +250,7 @@ def read_results(path: Path) -> list[Result]:
             Result._make([row["representation"], row["replay"], *numbers, bool(converged)])
             for row, (*numbers, converged) in zip(rows, counts, strict=True)
         ]
+    except FileNotFoundError as error:
+        raise ResultsError(f"{path} is missing: nothing has been run there") from error
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ResultsError(f"{path} holds no results: {type(error).__name__} {error}") from error

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.training.records import read_progress, read_record
+from acer_tf.training.records import RecordError, read_progress, read_record
 
 
 class CurveError(ValueError):
@@ -59,6 +59,8 @@ def read_run(folder: str | Path) -> RunCurve:
             if (np.diff(curve.games) < 0).any():
                 raise ValueError("its number of games decreases")
             return curve
+    except RecordError as error:
+        raise CurveError(f"{folder} is not a readable run: {error}") from error
     except (OSError, ValueError, KeyError) as error:
         raise CurveError(f"{folder} is not a readable run: {type(error).__name__} {error}") from error
     raise NoRowsYet(f"{folder / 'progress.csv'} has no rows yet")

@@ -92,10 +92,10 @@ def plan(
             f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.network}, "
             f"{model.precision}, replay ratio {model.replay_ratio:g}"
         )
-        say(f"measuring {number} of {len(kinds)}: {what} ...")
+        methods = "; ".join(dict.fromkeys(run.folder.cell.method for run in kind))
+        say(f"measuring {number} of {len(kinds)}: {methods}: {what} ...")
         found = measure(model, threads, copies)
         rest |= {run.folder.cell.name: rest_of(run, found, checkpoint_minutes) for run in kind}
-        methods = "; ".join(dict.fromkeys(run.folder.cell.method for run in kind))
         others = len({run.settings.env for run in kind}) - 1
         differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
@@ -181,7 +181,7 @@ def makespan(seconds: Iterable[float], processes: int) -> float:
 
 
 def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("method", "cells", "finished", "envs", "steps per cell", "steps/s", "hours left")]
+    rows: list[tuple[str, ...]] = [("method", "cells", "finished", "tasks", "steps per cell", "steps/s", "hours left")]
     for method in dict.fromkeys(cell.method for cell in cells):
         own = [cell for cell in cells if cell.method == method]
         left = [rest[cell.name] for cell in own if cell.name in rest]

@@ -144,7 +144,7 @@ def test_bad_flags_are_named(tmp_path, capsys, flag):
 
 def test_a_report_needs_a_table_and_an_output_a_folder(tmp_path, capsys):
     assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={tmp_path}"]) == 2
-    assert "results.csv holds no results" in capsys.readouterr().err
+    assert "results.csv is missing: nothing has been run there" in capsys.readouterr().err
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="2"):
         figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'file' / 'out'}"])

@@ -95,9 +95,9 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--unroll_length=abc"], "--unroll_length=abc: invalid literal for int()"),
-        (["--num_envs=2.5"], "--num_envs=2.5: invalid literal for int()"),
-        (["--gamma=high"], "--gamma=high: could not convert string to float"),
+        (["--unroll_length=abc"], "--unroll_length=abc: must be a whole number, such as 1_000_000"),
+        (["--num_envs=2.5"], "--num_envs=2.5: must be a whole number"),
+        (["--gamma=high"], "--gamma=high: must be a number, such as 0.001 or 1e-3"),
         (["--entropy_in_trust_region=maybe"], "entropy_in_trust_region"),
         (["--learning_rat=1"], "Unknown command line flag 'learning_rat'"),
         (["--lr=1e-3"], "Unknown command line flag 'lr': use --learning_rate"),
@@ -294,6 +294,23 @@ def test_the_first_line_says_what_runs_before_tensorflow_is_imported(tmp_path):
         == f"acer on CartPole-v1, preset classic, network mlp, precision float32, on cpu, in {tmp_path}/run\n"
     )
     assert "tensorflow" in done.stderr and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_a_mistake_in_a_rule_of_the_user_s_is_named_after_its_traceback(tmp_path, monkeypatch, capsys, continuous):
+    base, env = ("AcerContinuous", "Pendulum-v1") if continuous else ("Acer", "CartPole-v1")
+    module = "acer_continuous" if continuous else "acer"
+    (tmp_path / f"bad_{module}.py").write_text(
+        f"from acer_tf.agents.{module} import {base}\n\n\nclass Bad({base}):\n"
+        "    def parameter_gradients(self, trajectory, weight=None):\n        return self.nothing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    small = ("--num_envs=2", "--unroll_length=5", "--trajectories_per_update=0", "--replay_start=0")
+    agent = f"--agent=bad_{module}:Bad"
+    assert main(f"--env={env}", agent, f"--run_dir={tmp_path}/run", "--total_steps=100", *small) == 1
+    *traceback, line = capsys.readouterr().err.splitlines()
+    assert line == f"error: stopped: {agent} failed: AttributeError: 'Bad' object has no attribute 'nothing'"
+    assert any(f"bad_{module}.py" in said for said in traceback)
 
 
 def early(where, tmp_path):

@@ -3,6 +3,7 @@
 import functools
 import re
 import sys
+import warnings
 
 import gymnasium
 import numpy as np
@@ -45,6 +46,28 @@ def test_an_unknown_name_names_the_nearest(asked, meant):
 @pytest.mark.parametrize("asked", ["", "zzzzzz", "atari/", "qqq/QQQQQQ-v0"])
 def test_a_name_near_nothing(asked):
     assert f"no environment {asked!r}" in refused(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("own_worlds:Corridor", "there is no environment 'own_worlds:Corridor'; did you mean own_worlds:Corridor-v3?"),
+        ("own_worlds:Corider-v3", "did you mean own_worlds:Corridor-v3?"),
+        ("own_worlds:Qqqqqq", "the module own_worlds registers none like it"),
+        ("own_world:Corridor-v3", "Python finds no module own_world, in the current folder or among"),
+        ("Qqqqqq-v3", "or module:Id-v0 of your own"),
+    ],
+)
+def test_a_mistake_in_the_name_of_one_s_own_environment(asked, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    monkeypatch.delitem(sys.modules, "own_worlds", raising=False)
+    text = "import gymnasium\ngymnasium.register('Corridor-v3', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    (tmp_path / "own_worlds.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert message in refused(asked)
 
 
 def test_an_observation_that_is_not_a_box():

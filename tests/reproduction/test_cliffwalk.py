@@ -152,12 +152,17 @@ def test_results_are_read_as_they_were_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [None, "a,b\n1,2\n", "representation,replay,states,run,updates,converged\na,b,c,d,e,f\n"]
+    ("content", "message"),
+    [
+        (None, "is missing: nothing has been run there"),
+        ("a,b\n1,2\n", "holds no results"),
+        ("representation,replay,states,run,updates,converged\na,b,c,d,e,f\n", "holds no results"),
+    ],
 )
-def test_a_file_without_results_is_named(tmp_path, content):
+def test_a_file_without_results_is_named(tmp_path, content, message):
     if content is not None:
         (tmp_path / "table.csv").write_text(content)
-    with pytest.raises(ValueError, match=r"table\.csv holds no results"):
+    with pytest.raises(ValueError, match=rf"table\.csv {message}"):
         read_results(tmp_path / "table.csv")
 
 

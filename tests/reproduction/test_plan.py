@@ -163,7 +163,7 @@ def test_cells_of_equal_speed_share_a_measurement(tmp_path):
     ]
     assert all(m.network == "mlp" and m.precision == "float32" for m in models)
     what = "acer on CartPole-v1, 2 environments, network mlp, float32, replay ratio 2"
-    assert said[0] == f"measuring 1 of 7: {what} ..."
+    assert said[0] == f"measuring 1 of 7: ACER, replay 2; learning rate: {what} ..."
     assert f"rates: ACER, replay 2; learning rate: measured now in one process: {what}" in lines
 
 

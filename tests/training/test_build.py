@@ -209,7 +209,7 @@ def test_a_users_torso_that_is_not_one_is_refused(network):
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():
-    with pytest.raises(SettingsError, match=r"^--network=nature: .*these can: \['mlp'\]"):
+    with pytest.raises(SettingsError, match=r"^--network=nature: .*take mlp"):
         build.make_network(settings_of(network="nature", precision="float32"), CARTPOLE)
 
 

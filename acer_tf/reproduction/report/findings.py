@@ -98,7 +98,9 @@ def acer_leads(outcome: Outcome) -> Finding:
             theirs.append(max(published, key=published.__getitem__) == "ACER")
     decided = len(set(ours)) == 1
     return Finding(
-        ours[0] if decided else None, f"first on {sum(ours)} of {len(ours)} tasks", f"at its end on {sum(theirs)}"
+        ours[0] if decided else None,
+        f"first on {sum(ours)} of {len(ours)} tasks",
+        f"first on {sum(theirs)} of these at its end",
     )
 
 
@@ -110,7 +112,7 @@ def trust_control(outcome: Outcome) -> Finding:
             ours.append(scores[0] > scores[1])
             theirs.append(published[f"Trust-{name.upper()}"] > published[name.upper()])
     count = f"better in {sum(ours)} of {len(ours)} pairs of method and task"
-    return Finding(_most(ours), count, f"at its end in {sum(theirs)}")
+    return Finding(_most(ours), count, f"in {sum(theirs)} of these at its end")
 
 
 def order_of_draws(outcome: Outcome) -> Finding:
@@ -143,13 +145,16 @@ def order_of_draws(outcome: Outcome) -> Finding:
 
 
 def every_part(outcome: Outcome) -> Finding:
-    ours, theirs = [], []
+    ours, theirs, higher = [], [], []
     for env, (name, method) in itertools.product(outcome.envs, outcome.methods.items()):
         published = _at_end(published_ablations(env))
         if (scores := _compared(outcome, env, [name, "acer_continuous"])) and scores[0] != scores[1]:
             ours.append(scores[0] < scores[1])
             theirs.append(published[method.published] < published["ACER"])
-    return Finding(_most(ours), f"{sum(ours)} of {len(ours)} are lower", f"at its end {sum(theirs)}")
+            if not ours[-1]:
+                higher.append(f"{method.label} on {env.rpartition('/')[2]}")
+    without = f"{sum(ours)} of {len(ours)} are lower" + (f"; higher: {', '.join(higher)}" if higher else "")
+    return Finding(_most(ours), without, f"{sum(theirs)} of these at its end")
 
 
 def settings_matter(outcome: Outcome) -> Finding:

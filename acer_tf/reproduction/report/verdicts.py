@@ -32,8 +32,9 @@ from acer_tf.settings_record import settings_document
 
 WORDS = (
     "Reproduced: the claim holds over the whole experiment as its command defines it (--help says how that differs "
-    "from the paper's). Partly: it holds in what was run. Contradicted: it "
-    "does not. Undecided: our runs do not decide it. With NAME=VALUE: a setting that is not the experiment's own."
+    "from the paper's). Partly: it holds in what was run, or in most of it. Contradicted: it does not. Undecided: our "
+    "runs do not decide it; so it is where a published learning curve has not made a tenth of its whole rise, and our "
+    "run has not risen as far either. With NAME=VALUE: a setting that is not the experiment's own."
 )
 
 
@@ -116,7 +117,8 @@ def _longest_run(folder: Path, preset: str = "baselines") -> Records | None:
     longest = max(cells, key=lambda cell: cell.steps)
     run = read_run(folder / "runs" / longest.name)
     (curve, *_) = published_curves(run.env)
-    length = f"one run, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps"
+    which = f"the longest of {len(cells)} runs" if len(cells) > 1 else "one run"
+    length = f"{which}, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps"
     usual = make_settings(env=longest.env, agent="acer", preset=preset, seed=longest.seed)
     return Records(run, "; ".join([length, *altered([longest], {longest.place: settings_document(usual)})]))
 

@@ -417,6 +417,26 @@ def test_a_single_run_names_other_settings(tmp_path: Path) -> None:
     assert found["what was run"] == "one run, 4.0M of 10M steps; with replay_ratio=0.0"
 
 
+def test_the_help_names_the_folder_of_every_claim(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["verdicts", "--help"])
+    said = capsys.readouterr().out
+    assert all(f"\n  {claim.folder} " in said and claim.source in said for claim in CLAIMS)
+
+
+def test_of_several_runs_the_longest_counts_and_the_table_says_so(tmp_path: Path) -> None:
+    cells = []
+    for seed, steps in enumerate((1_000_000, 4_000_000, 2_000_000)):
+        settings = make_settings(env="atari/Pong", preset="baselines", seed=seed, total_steps=steps)
+        name = f"seed{seed}"
+        run = write_run(tmp_path / "atari_pong" / "runs" / name, settings_document(settings), [float(seed)] * 10)
+        cells.append(describe(run, name, "ACER"))
+    write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "command", tuple(cells)))
+    found = row(tmp_path, "OpenAI baselines, Pong", "learns")
+    assert found["what was run"] == "the longest of 3 runs, 4.0M of 10M steps"
+    assert found["ours"] == "1.0"
+
+
 def test_scope_counts_runs_of_the_whole(tmp_path: Path) -> None:
     record(tmp_path, "figure4_ablation", ("control/fish",), lambda cell: 1.0)
     evidence = read_evidence(tmp_path / "figure4_ablation")
