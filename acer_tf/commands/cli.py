@@ -111,6 +111,15 @@ def _unusable(path: str | None) -> str | None:
     return None
 
 
+def missing(values: flags.FlagValues, *names: str) -> str | None:
+    """What is wrong if one of the path flags `names` is given and nothing is there."""
+    for name in names:
+        path: str | None = values[name].value
+        if path is not None and not os.path.lexists(path):
+            return f"--{name}={path} does not exist"
+    return None
+
+
 def fail(status: int, error: object, cause: BaseException | None = None) -> int:
     """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure.
 

@@ -35,6 +35,8 @@ flag.bool("json", False, "print one JSON object instead of text")
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("policy",))
+    if wrong := cli.missing(FLAGS, "policy"):
+        return cli.fail(2, wrong)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy

@@ -31,6 +31,8 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, f"--format=savedmodel: --policy={FLAGS.policy} is one already; must be onnx or tflite")
     if FLAGS.format != "savedmodel" and not FLAGS.output:
         return cli.fail(2, f"--output is required with --format={FLAGS.format}: the file to write")
+    if wrong := cli.missing(FLAGS, "run_dir", "policy"):
+        return cli.fail(2, wrong)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
     from acer_tf.policy import PolicyError, load_policy

@@ -153,7 +153,7 @@ def test_no_policy_given(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_directory_that_is_no_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nowhere is not a policy" in expect_error(capsys, f"--policy={tmp_path / 'nowhere'}")
+    assert "nowhere does not exist" in expect_error(capsys, f"--policy={tmp_path / 'nowhere'}")
     assert "no metadata.json, no saved_model.pb" in expect_error(capsys, f"--policy={tmp_path}")
 
 
@@ -237,9 +237,10 @@ def test_an_interruption_gives_no_score(
     assert (said.out, said.err) == ("", "interrupted before the last episode ended: no score\n")
 
 
-def test_a_bad_flag_is_answered_without_loading_tensorflow() -> None:
+@pytest.mark.parametrize("flag", ["--episodes=0", "--policy=nowhere"])
+def test_a_bad_flag_is_answered_without_loading_tensorflow(flag: str) -> None:
     code = (
-        "import sys; from acer_tf.commands.evaluate import main; status = main(['evaluate', '--episodes=0'])\n"
+        f"import sys; from acer_tf.commands.evaluate import main; status = main(['evaluate', '{flag}'])\n"
         "sys.exit(3 if 'tensorflow' in sys.modules else status)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -254,12 +255,12 @@ def test_as_a_program() -> None:
     assert done.stderr == "error: --policy is required; --help says what it takes\n"
 
 
-def test_an_environment_that_fails_is_named_after_its_traceback(monkeypatch, capsys):
+def test_an_environment_that_fails_is_named_after_its_traceback(tmp_path, monkeypatch, capsys):
     def fail(*_, **__):
         raise envs.EnvironmentFailure("own failed in step(): KeyError: 'x'") from KeyError("x")
 
     monkeypatch.setattr(evaluation, "evaluate", fail)
     monkeypatch.setattr(policy, "load_policy", lambda _: None)
-    assert evaluate.main(["evaluate", "--policy=p"]) == 1
+    assert evaluate.main(["evaluate", f"--policy={tmp_path}"]) == 1
     *shown, line = capsys.readouterr().err.splitlines()
     assert (shown, line) == (["KeyError: 'x'"], "error: own failed in step(): KeyError: 'x'")

@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+import sys
 import time
 
 import pytest
@@ -48,8 +49,16 @@ def test_it_leaves_a_gpu_to_the_run(tmp_path, monkeypatch, capsys):
 
 
 def test_what_holds_no_run_is_refused(tmp_path, capsys):
-    assert export.main(["export", f"--run_dir={tmp_path / 'nowhere'}"]) == 2
+    assert export.main(["export", f"--run_dir={tmp_path}"]) == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--run_dir=nowhere"], ["--policy=nowhere", "--format=onnx", "--output=o"]])
+def test_what_is_not_there_is_refused_without_loading_tensorflow(tmp_path, monkeypatch, capsys, flags):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "acer_tf.policy", None)  # whose import would fail
+    assert export.main(["export", *flags]) == 2
+    assert capsys.readouterr().err == f"error: {flags[0]} does not exist\n"
 
 
 def test_another_folder_than_a_policy_is_not_replaced(run_dir, tmp_path, capsys):
