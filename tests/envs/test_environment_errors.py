@@ -234,10 +234,6 @@ def test_observations_without_elements_are_refused():
     assert refused("blind", factory=Blind) == "blind has observations without elements, of shape (0, 2)"
 
 
-def test_a_module_that_is_not_installed():
-    assert "not installed" in refused("no_such_module:Thing-v0")
-
-
 def test_pictures_whose_package_is_not_installed(blank):
     blank()
     envs.make("Blank-v0", 1, 0)
