@@ -145,7 +145,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     except Exception as error:
         chosen = {"agent": known.agent, "network": known.network}
         theirs = [f"--{name}={value}" for name, value in chosen.items() if is_reference(value)]
-        if not theirs:  # our own mistake, of which the traceback should end all that is said
+        if not theirs:  # a mistake of ours, whose traceback says more than a line
             raise
         last = str(error).strip().rpartition("\n")[2]  # TensorFlow begins with where it was
         return cli.fail(1, f"stopped: {' or '.join(theirs)} failed: {type(error).__name__}: {last}", error)
