@@ -165,12 +165,15 @@ def dress(axes: Axes, axis: Axis = "steps") -> None:
 
 
 def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below all panels, each label once."""
+    """One legend below all panels, each label once, in as many columns, up to three, as the figure is wide."""
     found = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    if found:
-        figure.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=3, fontsize="small", frameon=False
+    for columns in (3, 2, 1) if found else ():
+        legend = figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize="small", frameon=False
         )
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:

@@ -79,6 +79,16 @@ def test_a_long_legend_of_one_panel_lies_below_its_curves(methods, inside):
     assert len(figure.legends) == (not inside)
 
 
+def test_a_legend_of_long_labels_is_not_wider_than_the_figure():
+    labels = [f"setting {n}, with a label of some fifty characters" for n in range(6)]
+    figure = learning_curves({"a": {label: [curve(10, n, "a")] for n, label in enumerate(labels)}}, lambda env: ())
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    place = legend.get_window_extent()
+    assert [text.get_text() for text in legend.get_texts()] == labels
+    assert 0 <= place.x0 < place.x1 <= figure.bbox.width
+
+
 def test_curves_against_hours():
     env = "minatar/breakout"
     columns = (np.array(x, float) for x in ([10, 20], [1800, 5400], [1, 2], [1, 3], [1, 3]))
