@@ -21,7 +21,6 @@ from acer_tf.reproduction.published import PublishedCurve
 
 Groups = Mapping[str, Sequence[RunCurve]]
 
-MOST_LABELS_INSIDE = 5  # a longer legend would cover the curves
 _DPI = 150
 _PATH, _DECIMALS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")  # of an SVG
 _FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
@@ -89,11 +88,7 @@ def learning_curves(
         ax.set_title(_plain((titles or {}).get(env, env)))
         x = "environment steps (agent decisions)" if axis == "steps" else "hours"
         ax.set_xlabel(x, fontsize=None if len(by_env) == 1 else "small")
-    if len(by_env) == 1 and len(axes[0].get_legend_handles_labels()[1]) <= MOST_LABELS_INSIDE:
-        if axes[0].get_legend_handles_labels()[1]:
-            axes[0].legend(loc="best")
-    else:
-        shared_legend(figure, axes)
+    shared_legend(figure, axes)
     figure.supylabel("mean return of the last 100 episodes", fontsize="medium")
     return figure
 
@@ -165,7 +160,7 @@ def dress(axes: Axes, axis: Axis = "steps") -> None:
 
 
 def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below all panels, each label once, in as many columns, up to three, as the figure is wide."""
+    """One legend below all panels, each label once, in up to three columns: as many as fit into the figure."""
     found = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     for columns in (3, 2, 1) if found else ():
         legend = figure.legend(
