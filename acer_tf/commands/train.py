@@ -138,7 +138,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         return cli.fail(1, error)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")
-    except STOPPED as stop:  # before the first step, or the second signal
+    except STOPPED as stop:  # before the first step, or the second Ctrl-C
         return _stopped(signal_of(stop), "the last checkpoint")
     except Interrupted as interrupted:
         return _stopped(interrupted.signal_number, "here")

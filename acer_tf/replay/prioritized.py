@@ -147,6 +147,7 @@ class PrioritizedReplay(TrajectoryReplay):
         saved = {n.removeprefix("priorities/"): array for n, array in state.items() if n.startswith("priorities/")}
         if not saved:
             raise ValueError("the saved replay has no priorities")
+        self._require_layout(state)
         # Restored before the rows, so that the replay is as before if either raises.
         priorities = type(self._priorities)(self._priorities.capacity)
         priorities.restore(saved)

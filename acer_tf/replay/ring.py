@@ -239,13 +239,7 @@ class Ring:
             ReplayMismatch: the state is of a replay of other sizes.
             ReplayCorrupt: a chunk file is missing, damaged, or another than was saved.
         """
-        there, here = decode(state["layout"]), self._layout()
-        differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
-        if differing:
-            raise ReplayMismatch(
-                "the saved replay has other sizes: "
-                + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
-            )
+        self._require_layout(state)
         rows, lost = int(state["rows"]), int(state.get("lost", 0))
         chunks: list[Chunk] = []
         ring, segments = self._spare()
@@ -328,6 +322,16 @@ class Ring:
         which = np.arange(self.num_envs) if envs is None else envs
         values: np.ndarray = self._ring[name][which[:, None], rows % self._slots]
         return values
+
+    def _require_layout(self, state: Mapping[str, np.ndarray]) -> None:
+        """Raises ReplayMismatch if what `save` returned is of a replay of other sizes."""
+        there, here = decode(state["layout"]), self._layout()
+        differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
+        if differing:
+            raise ReplayMismatch(
+                "the saved replay has other sizes: "
+                + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
+            )
 
     def _layout(self) -> dict[str, Any]:
         return {

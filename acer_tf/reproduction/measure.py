@@ -31,6 +31,7 @@ from acer_tf.training.export_run import arrays_of, policy_metadata
 from acer_tf.training.loop import Loop
 
 _ROUNDS = 4
+_EXIT_SECONDS = 30.0
 
 
 class Measured(NamedTuple):
@@ -67,6 +68,9 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
                 answers = [process.stdout.readline() for process in processes]
                 if not all(answers):
                     raise BrokenPipeError
+            for process in processes:  # TensorFlow's temporary files are removed when it ends
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_EXIT_SECONDS)
         except BrokenPipeError as error:
             errors.seek(0)
             said = [text.strip() for text in errors.read().splitlines() if text.strip()]
@@ -97,7 +101,7 @@ def _measure_here() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     request = json.loads(sys.stdin.readline())
     settings = settings_from(request["settings"])
-    use_device(find_device())
+    use_device(find_device(), tf32=settings.precision == "tf32")
     emulators = use_threads(request["threads"], settings.network)["emulators"]
     small = dataclasses.replace(
         settings,
@@ -128,8 +132,9 @@ def _measure_here() -> None:
         state = {"actor": collector.state(), "loop": after.state()}
         Checkpoints(checkpoint).save(Snapshot(arrays_of(agent), state), None, 0)
         export_policy(agent.network, policy, policy_metadata(settings, 0, None))
-        pace = [statistics.median(found) for found in zip(*rounds, strict=True)]
-        print(json.dumps(Measured(pace[0], pace[1], bytes_in(checkpoint), bytes_in(policy))), file=answers, flush=True)
+        sizes = bytes_in(checkpoint), bytes_in(policy)
+    pace = [statistics.median(found) for found in zip(*rounds, strict=True)]
+    print(json.dumps(Measured(pace[0], pace[1], *sizes)), file=answers, flush=True)
 
 
 def _seconds_per_step(loop: Loop, at_least: float) -> float:

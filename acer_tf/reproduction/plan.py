@@ -20,6 +20,7 @@ from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.settings import Settings, speed_key
 from acer_tf.training import build, resources
 from acer_tf.training.checkpoint import KEPT
+from acer_tf.training.device import find_device
 from acer_tf.types import EnvironmentSpec
 
 START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells
@@ -141,7 +142,7 @@ def _kinds(cells: Sequence[Cell], sweep_dir: Path) -> list[list[Run]]:
     # A resumed run keeps what an earlier attempt decided.
     begun = [dataclasses.replace(f.cell, settings=dataclasses.replace(f.cell.settings, **f.decided())) for f in folders]
     kinds: dict[Any, list[Run]] = {}
-    for folder, (settings, spec) in zip(folders, resolved(begun), strict=True):
+    for folder, (settings, spec) in zip(folders, resolved(begun, find_device()), strict=True):
         if not folder.finished:
             kinds.setdefault(speed_key(settings), []).append(Run(folder, settings, spec))
     return list(kinds.values())

@@ -159,6 +159,10 @@ class Checkpoints:
             )
         return None
 
+    def saved(self) -> set[str]:
+        """The names of the checkpoints that there are; a later one never has the name of an earlier one."""
+        return {path.name for path in self._checkpoints()}
+
     def _names(self, number: int) -> tuple[Path, Path]:
         """The folder of a checkpoint, and its name until it is complete."""
         return self._folder / f"{number:012d}", self._folder / f"{number:012d}.partial"

@@ -23,10 +23,11 @@ def signal_of(stop: BaseException) -> signal.Signals:
 
 
 class StopRequest:
-    """A context in which the first SIGINT or SIGTERM only sets `signal_number`; a second one acts as usual.
+    """A context in which the first SIGINT or SIGTERM only sets `signal_number`; SIGINT after it acts as usual.
 
-    The `answer`, printed on standard error, is what will be done about it. Outside the main thread, where Python
-    receives no signals, it does nothing.
+    Not so another SIGTERM: systemd and others send it to all processes at once, and a sweep asks its runs too. The
+    `answer`, printed on standard error, is what will be done about the first. Outside the main thread, where Python
+    receives no signals, the context does nothing.
     """
 
     def __init__(self, answer: str) -> None:
@@ -48,8 +49,11 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal_number is not None:
+            return
         self.signal_number = number
-        self.__exit__()
+        if signal.SIGINT in self._previous:
+            signal.signal(signal.SIGINT, self._previous[signal.SIGINT])
         # Not print, which is not reentrant: the signal may have interrupted one. Ctrl-C also ends the reader of a pipe.
         with contextlib.suppress(OSError):
             os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())

@@ -14,6 +14,7 @@ from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings
 from acer_tf.training import resources
+from acer_tf.training.device import Device
 from acer_tf.training.resolve import resolve
 from acer_tf.training.run import train
 from tests.training.scripted import leave_policy, small_settings, tree
@@ -253,13 +254,24 @@ def test_cells_that_cannot_be_run_are_refused(tmp_path):
         planned([cell(env="NoSuch-v7")], tmp_path)
 
 
-def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path):
+@pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bfloat16"), ((7, 5), "float32")])
+def test_the_precision_is_that_of_the_device_on_which_cells_run(capability, precision, tmp_path, monkeypatch):
+    monkeypatch.setattr("acer_tf.reproduction.plan.find_device", lambda: Device("gpu:0", "a GPU", capability))
+    _, ((settings, _, _),), _ = planned([cell(env="atari/Pong", trajectories_per_update=0)], tmp_path)
+    assert settings.precision == precision
+
+
+def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     # Without on-policy updates, and with a fractional ratio, whose many updates are drawn and dominate the time.
     continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 20.5}
     short = {"total_steps": 600, "log_interval": 10, "replay_start": 10}
     settings = resolve(cell(**continuous, **short).settings, envs.spec("Pendulum-v1"))
     found = measured(settings, 1, 2)
     assert 0 < found.before < found.after < 1
+    assert not list(temporary.iterdir())
     train(settings, tmp_path / "run", threads=1, quiet=True)
     for real, size in (("checkpoints", found.checkpoint), ("policy", found.policy)):
         assert bytes_in(tmp_path / "run" / real) == pytest.approx(size, rel=0.1)

@@ -107,17 +107,32 @@ def usual_handlers():
         signal.signal(number, handler)
 
 
-def test_a_second_signal_acts_as_usual(tmp_path, monkeypatch, environments, usual_handlers):
+def test_sigterm_again_loses_no_checkpoint(tmp_path, monkeypatch, environments):
+    """From whoever stops all processes and from the sweep, also while the checkpoint is written."""
+    use_light_agents(monkeypatch, once_at(60, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    save = Checkpoints.save
+
+    def interrupted(self, snapshot, replay, step):
+        if step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        save(self, snapshot, replay, step)
+
+    monkeypatch.setattr(Checkpoints, "save", interrupted)
+    assert script(small_settings(), tmp_path / "run", checkpoint_minutes=1000.0) == 143
+    assert 100 < steps_at_checkpoint(tmp_path / "run") < 600
+
+
+def test_ctrl_c_after_another_signal_acts_as_usual(tmp_path, monkeypatch, environments, usual_handlers):
     seen = []
 
     def twice():
         os.kill(os.getpid(), signal.SIGTERM)
-        seen.append((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)))
+        seen.append(signal.getsignal(signal.SIGINT))
         os.kill(os.getpid(), signal.SIGINT)
 
     use_light_agents(monkeypatch, once_at(60, twice))
     assert script(small_settings(), tmp_path / "run") == 130
-    assert seen == [tuple(USUAL_HANDLERS.values())]
+    assert seen == [USUAL_HANDLERS[signal.SIGINT]]
     assert script(small_settings(), tmp_path / "run") == 0
     check_progress(tmp_path / "run", small_settings())
 

@@ -123,7 +123,7 @@ class Attempt:
         command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *job.command]
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.with_suffix(".out").open("wb") as out, job.log.with_suffix(".err").open("wb") as err:
-            # A new session: Ctrl-C reaches only the sweep, which asks each run once; a second signal would kill them.
+            # A new session: Ctrl-C reaches only the sweep, which asks each run; a second would stop them at once.
             self._process = subprocess.Popen(
                 command, cwd=job.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )

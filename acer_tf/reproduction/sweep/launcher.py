@@ -10,6 +10,7 @@ from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.settings import Settings, SettingsError
+from acer_tf.training.device import CPU, Device
 from acer_tf.training.resources import PROCESS_BYTES
 from acer_tf.types import EnvironmentSpec
 
@@ -45,8 +46,8 @@ class Launcher(Protocol):
         """Kills all processes that still run."""
 
 
-def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
-    """Each cell's settings, resolved on this machine, and its environment's spec.
+def resolved(cells: Sequence[Cell], device: Device = CPU) -> list[tuple[Settings, EnvironmentSpec]]:
+    """Each cell's settings, resolved for a device of this machine, and its environment's spec.
 
     Raises:
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
@@ -63,7 +64,7 @@ def resolved(cells: Sequence[Cell]) -> list[tuple[Settings, EnvironmentSpec]]:
         try:
             if key not in specs:
                 specs[key] = envs.spec(settings.env, atari_preset=settings.atari_preset)
-            settings = resolve(settings, specs[key])
+            settings = resolve(settings, specs[key], device=device)
             require_effect(settings, specs[key])
             found.append((settings, specs[key]))
         except (envs.InvalidEnvironment, SettingsError) as error:

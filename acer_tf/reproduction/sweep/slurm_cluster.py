@@ -29,6 +29,7 @@ from typing import Any
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.reproduction.sweep.cluster import place_probe, run_task, without_gpu
+from acer_tf.training.checkpoint import Checkpoints
 from acer_tf.training.ray_connection import first_line
 
 _LOOK_SECONDS = 2.0  # between looks at the folder of results
@@ -222,13 +223,16 @@ def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
         signal.signal(number, lambda number, _: noted.append(number))
     starts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
     _keep_logs(job.log, starts)
+    checkpoints = Checkpoints(job.run_dir / "checkpoints")
+    before = checkpoints.saved()
     end = run_task(job, probe, needs, lambda: signal.SIGUSR2 in noted or not os.path.exists(probe))
     if signal.SIGTERM in noted and end.kind != "ended":
-        # Cancelled, or in the way of another job. Slurm has told the run too, which a second request would kill.
+        # Cancelled, or in the way of another job. Slurm has told the run too.
         sys.exit("stopped by Slurm")
     if signal.SIGUSR2 not in noted or end.kind != "stopped" or not os.path.exists(probe):
         return end
-    if end.status != 128 + signal.SIGTERM:  # without a checkpoint it might be requeued for ever
+    # Without a checkpoint it might be requeued for ever. A run that had only begun has this status too.
+    if end.status != 128 + signal.SIGTERM or checkpoints.saved() <= before:
         return dataclasses.replace(end, kind="failed", reason="its time was over before it could write a checkpoint")
     import submitit
 

@@ -16,7 +16,7 @@ import pytest
 
 from acer_tf.commands.sweep_flags import PROGRAM
 from acer_tf.reproduction.sweep import Cell, SlurmLauncher, SweepError, run_sweep, slurm_cluster
-from acer_tf.reproduction.sweep.attempt import Job
+from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from tests.reproduction.sweep import tiny_slurm
 from tests.reproduction.sweep.conftest import cell
 from tests.reproduction.sweep.test_interruption import under_way, wait_until
@@ -195,12 +195,15 @@ def waiting_launcher(monkeypatch, folder, map_array, cells):
     monkeypatch.setattr(shutil, "which", lambda name: name)
     launcher = launcher_of()
     launcher._executor = SimpleNamespace(map_array=map_array, update_parameters=lambda **given: None)
+    for n in range(cells):
+        launcher.start(dataclasses.replace(job_in(folder), name=str(n)))
+    return launcher
+
+
+def job_in(folder):
     times = {"stall_seconds": 1.0, "stop_seconds": 1.0, "lock_seconds": 1.0}
     paths = {"cwd": folder, "run_dir": folder / "run", "log": folder / "log"}
-    job = Job("0", "0", ("train",), **paths, actors=0, memory=2**30, **times)
-    for n in range(cells):
-        launcher.start(dataclasses.replace(job, name=str(n)))
-    return launcher
+    return Job("0", "0", ("train",), **paths, actors=0, memory=2**30, **times)
 
 
 def test_more_cells_than_an_array_may_have_are_submitted_in_several(monkeypatch, tmp_path):
@@ -237,6 +240,47 @@ def test_what_a_limit_on_submitted_tasks_refuses_waits(monkeypatch, tmp_path, ca
     assert (
         capsys.readouterr().err == "sbatch refuses 100 tasks, which wait: RuntimeError: QOSMaxSubmitJobPerUserLimit\n"
     )
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, monkeypatch, tmp_path):
+    """A run that has only begun ends with SIGTERM's status too, and would begin again in each requeue."""
+    called = []
+
+    def run_task(job, probe, needs, asked):
+        signal.raise_signal(signal.SIGUSR2)
+        assert asked()
+        if saves:
+            leave_checkpoint("000000000200")
+        return AttemptEnd("stopped", status=143)
+
+    def leave_checkpoint(name):
+        (tmp_path / "run" / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "run" / "checkpoints" / name / "state.npz").touch()
+
+    def slurm(*command):
+        called.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    leave_checkpoint("000000000100")  # of an earlier start
+    monkeypatch.setattr(slurm_cluster, "run_task", run_task)
+    monkeypatch.setattr(slurm_cluster, "_slurm", slurm)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    probe = tmp_path / "probe-1"
+    probe.touch()
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGUSR2, signal.SIGTERM)]
+    try:
+        if saves:
+            with pytest.raises(SystemExit, match="requeued"):
+                slurm_cluster._run(job_in(tmp_path), probe, ("", ""))
+        else:
+            end = slurm_cluster._run(job_in(tmp_path), probe, ("", ""))
+            assert (end.kind, end.reason) == ("failed", "its time was over before it could write a checkpoint")
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    assert called == [("scontrol", "requeue", "7")] * saves
 
 
 def test_a_cell_that_is_refused_by_itself_is_lost(monkeypatch, tmp_path):
