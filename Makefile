@@ -15,7 +15,7 @@ SEED ?= 0
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: help install demo test test-clusters test-lowest learning torture lint benchmark docs lock clean distclean
+.PHONY: same-python help install demo test test-clusters test-lowest learning torture lint benchmark docs lock clean distclean
 
 help:  ## this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3.12]'
@@ -79,8 +79,20 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
+# PYTHON chooses what .venv is made with; one of another Python is not used in its stead.
+same-python:
+	@version='import sys; print("Python %d.%d" % sys.version_info[:2])'; \
+	if [ -x $(RUN) ]; then \
+		there=$$($(RUN) -c "$$version" 2>/dev/null) || there=broken; \
+		asked=$$($(PYTHON) -c "$$version" 2>/dev/null) || asked='no Python'; \
+		if [ "$$there" != "$$asked" ]; then \
+			echo "error: $(VENV) is $$there, and PYTHON=$(PYTHON) is $$asked: run 'make distclean' first, or give VENV=.venv-other" >&2; \
+			exit 1; \
+		fi; \
+	fi
+
 # A .venv made by hand, or left incomplete by an interrupted set-up, is completed.
-$(STAMP): $(wildcard requirements/*.lock) setup.py
+$(STAMP): $(wildcard requirements/*.lock) setup.py $(if $(PYTHON),| same-python)
 	@if [ -x $(RUN) ] && ! $(RUN) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; then \
 		echo "error: $(VENV) is not a working environment of Python 3.11, 3.12 or 3.13: run 'make distclean', then again" >&2; exit 1; \
 	fi; \

@@ -30,6 +30,9 @@ if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
 # VNNI, AVX512_BF16 or AMX instructions; they are a third faster with AVX2 too.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
+# Keras reads this when it is first imported, before ~/.keras/keras.json; networks and updates are TensorFlow's.
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
 __version__ = "0.2.0"
 
 # Imported when first used, so that `import acer_tf` loads neither TensorFlow nor a simulator.

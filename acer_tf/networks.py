@@ -212,10 +212,12 @@ class ContinuousNetwork:
     ) -> None:
         _readable("mlp", spec)
         self.spec, self.shared_torso, self.policy_std = spec, shared_torso, policy_std
-        self.normalization = normalization or (RunningNormalization(name="normalization") if normalize else None)
+        if normalization is None and normalize:
+            normalization = RunningNormalization(dtype="float32", name="normalization")
+        self.normalization = normalization
         layers = Layers(initialization, precision, seed)
         observation = keras.Input(spec.frame_shape, name="observation")
-        x = keras.layers.Flatten()(observation)
+        x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
         if self.normalization is not None:
             x = self.normalization(x)
         features = of_policy = layers.hidden(256, "tanh", "dense2", layers.hidden(256, "tanh", "dense1", x))
@@ -232,7 +234,7 @@ class ContinuousNetwork:
         # The state's contribution is computed once for all m actions.
         of_state = layers.hidden(256, "linear", "critic_state", h)[:, None]
         h = of_state + layers.hidden(256, "linear", "critic_action", actions, bias=False)
-        of_actions = layers.head(1, 1.0, "critic", keras.layers.Activation("tanh")(h))[..., 0]
+        of_actions = layers.head(1, 1.0, "critic", keras.layers.Activation("tanh", dtype="float32")(h))[..., 0]
         self.critic = keras.Model((state, actions), of_actions, name="critic")
         mean, value, state = self.state(observation)
         outputs = (mean, value, self.critic((state, actions)))
@@ -318,7 +320,7 @@ class Layers:
         return keras.layers.Rescaling(self._scale, dtype=self.dtype_policy)(x)
 
     def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
-        return keras.layers.Flatten(dtype=self.dtype_policy)(x)
+        return keras.layers.Flatten("channels_last", dtype=self.dtype_policy)(x)
 
     def hidden(
         self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
@@ -340,8 +342,8 @@ class Layers:
     ) -> keras.KerasTensor:
         """A convolution of [H, W, C] images."""
         initial = self.initializers(np.sqrt(2.0), fan_in=size * size * x.shape[-1])
-        options = {**initial, "dtype": self.dtype_policy, "name": name}
-        return keras.layers.Conv2D(filters, size, stride, padding, activation=activation, **options)(x)
+        options = {**initial, "dtype": self.dtype_policy, "name": name, "activation": activation}
+        return keras.layers.Conv2D(filters, size, stride, padding, "channels_last", **options)(x)
 
     def product_convolution(self, filters: int, size: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
         """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""

@@ -361,6 +361,39 @@ def test_normalized_observations_are_clipped_at_ten_standard_deviations():
     np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
 
 
+@pytest.fixture
+def another_keras():
+    """Keras as a script or ~/.keras/keras.json may have set it up."""
+    before = keras.config.image_data_format(), keras.config.dtype_policy()
+    keras.config.set_image_data_format("channels_first")
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_image_data_format(before[0])
+    keras.config.set_dtype_policy(before[1])
+
+
+@pytest.mark.parametrize("architecture", SPECS)
+def test_what_keras_was_told_elsewhere_changes_no_network(architecture, another_keras):
+    test_network_equals_ordinary_layers(architecture, "orthogonal")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
+def test_what_keras_was_told_elsewhere_changes_no_continuous_network(critic, normalize, request):
+    def answers():
+        network = ContinuousNetwork(ARM, critic=critic, normalize=normalize)
+        return network.model([states, actions] if critic != "none" else states)
+
+    rng = np.random.default_rng(0)
+    states = tf.constant(rng.normal(size=(5, 6)), tf.float32)
+    actions = tf.constant(rng.normal(size=(5, 3, 2)), tf.float32)
+    usual = answers()
+    request.getfixturevalue("another_keras")
+    for before, after in zip(usual, answers(), strict=True):
+        assert after.dtype == tf.float32
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+
+
 ARM = EnvironmentSpec((6,), "float32", 1, 0, action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
 
 

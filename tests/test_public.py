@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_type_checkers_see_the_same_names_and_modules():
         if isinstance(node, ast.If):
             told = {a.asname: line.module for line in node.body if isinstance(line, ast.ImportFrom) for a in line.names}
     assert told == acer_tf._MODULES
+
+
+def test_keras_computes_with_tensorflow_whatever_the_machine_says():
+    code = "import acer_tf, keras; print(keras.backend.backend())"
+    environment = os.environ | {"KERAS_BACKEND": "jax"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "tensorflow\n", done.stderr
 
 
 def test_importing_the_package_loads_neither_tensorflow_nor_a_simulator():

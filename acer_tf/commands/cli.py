@@ -100,6 +100,8 @@ def _unusable(path: str | None) -> str | None:
     """Why nothing can be read from or written to `path`; None if that is not known yet."""
     if path == "":
         return "is empty: must name a file or folder"
+    if path is not None and path.startswith("~") and os.path.expanduser(path) != path:
+        return "the shell does not replace ~ here; write $HOME, or ./~ for that name"
     try:
         if path is not None:
             path.encode()  # TensorFlow takes no other names

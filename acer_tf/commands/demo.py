@@ -20,9 +20,9 @@ from acer_tf.settings import make_settings
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
 flag.path("output", "demo_output", "folder for everything that the demo makes")
-flag.integer("minatar_steps", 400_000, "steps on MinAtar Breakout", lower_bound=1)
-flag.integer("pong_steps", 40_000, "steps on Atari Pong", lower_bound=1)
-flag.integer("episodes", 30, "episodes per evaluation", lower_bound=1)
+flag.integer("minatar_steps", 400_000, "steps on MinAtar Breakout", 1, 10**12)
+flag.integer("pong_steps", 40_000, "steps on Atari Pong", 1, 10**12)
+flag.integer("episodes", 30, "episodes per evaluation", 1, 1_000_000)
 
 _RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # environments, by folder
 

@@ -106,5 +106,5 @@ def _launcher(values: flags.FlagValues) -> Launcher:
     common: dict[str, Any] = {"threads": values.threads, "gpus_per_cell": values.gpus_per_cell}
     common |= {"executable": PROGRAM[0], "cwd": Path.cwd()}
     if values.launcher == "ray":
-        return RayLauncher(values.ray_address or "auto", **common)
+        return RayLauncher("auto" if values.ray_address is None else values.ray_address, **common)
     return SlurmLauncher(values.slurm_partition, values.slurm_time, **common)

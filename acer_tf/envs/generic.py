@@ -81,9 +81,16 @@ def make_gym(
         EnvironmentFailure: the environment raised.
     """
 
+    made: list[Any] = []
+
     def make_one(render: bool = False) -> gymnasium.Env:
         if factory is not None:
-            return factory()
+            env = factory()
+            base = getattr(env, "unwrapped", env)
+            if any(base is other for other in made):  # one that was checked and closed, or N that step each other
+                raise InvalidEnvironment(f"{env_id}: its function must make a new environment at each call")
+            made.append(base)
+            return env
         # Users' environments need not accept a render_mode.
         mode = {"render_mode": "rgb_array"} if render else {}
         env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **mode)

@@ -81,7 +81,7 @@ def plan(
         SweepError: a cell cannot be run, or its speed not measured.
     """
     require_distinct(cells)
-    load, cores, threads = os.getloadavg()[0], len(os.sched_getaffinity(0)), LocalLauncher(processes, threads).threads
+    load, cores, threads = os.getloadavg()[0], resources.available_cores(), LocalLauncher(processes, threads).threads
     kinds, available = _kinds(cells, sweep_dir), resources.available_memory()
     copies = max(1, min(processes, sum(map(len, kinds)), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"

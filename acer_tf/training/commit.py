@@ -34,7 +34,8 @@ def _checkout(package: Path) -> dict[str, str | None]:
     root = package.parent
 
     def git(*arguments: str) -> str:
-        command = ["git", "--no-optional-locks", *arguments]
+        # Also if another user owns the checkout, as in a container that mounts it: its code runs already.
+        command = ["git", "--no-optional-locks", "-c", f"safe.directory={root.resolve()}", *arguments]
         return os.fsdecode(subprocess.run(command, cwd=root, capture_output=True, check=True).stdout)
 
     if Path(git("rev-parse", "--show-toplevel").removesuffix("\n")).resolve() != root.resolve():

@@ -6,7 +6,6 @@ Not yet run on a GPU: docs/speed.md has the command that checks it.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from acer_tf.settings import SettingsError
 from acer_tf.torsos import torso_of
+from acer_tf.training.resources import available_cores
 
 # TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. A
 # driver leaves one of these: NVIDIA's, AMD's, and WSL's.
@@ -65,12 +65,18 @@ def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device
         if _has_driver(drivers):
             print("TensorFlow cannot use this machine's GPU: pip install 'tensorflow[and-cuda]'", file=sys.stderr)
         return CPU
-    number = 0 if requested == "auto" else int(requested.removeprefix("gpu:"))
+    import tensorflow as tf
+
+    if requested == "auto":
+        visible = tf.config.get_visible_devices("GPU")  # a script may have hidden some, or all
+        if not visible:
+            return CPU
+        number = found.index(visible[0])
+    else:
+        number = int(requested.removeprefix("gpu:"))
     if number >= len(found):
         known = ", ".join(["auto", "cpu", *(f"gpu:{n}" for n in range(len(found)))])
         raise SettingsError(f"--device={requested}: TensorFlow sees {len(found)} GPUs here; must be of {known}")
-    import tensorflow as tf
-
     details = tf.config.experimental.get_device_details(found[number])
     capability = details.get("compute_capability")
     return Device(f"gpu:{number}", details.get("device_name", "GPU"), tuple(capability) if capability else None)
@@ -98,13 +104,15 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) ->
             tf.config.set_visible_devices(chosen, "GPU")
         for gpu in chosen:
             tf.config.experimental.enable_tensor_float_32_execution(tf32)
+            if tf.config.get_logical_device_configuration(gpu):
+                continue  # bounded by the script that calls, or for an earlier run
             if memory_gb:
                 limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory_gb * 1e9 / 2**20)
                 tf.config.set_logical_device_configuration(gpu, [limit])
             else:
                 tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
-        print(f"TensorFlow has already started: --device={device.name} has no effect", file=sys.stderr)
+        print("TensorFlow has already started: it keeps its devices and what it takes of their memory", file=sys.stderr)
 
 
 def use_threads(threads: int, network: str) -> dict[str, int]:
@@ -114,7 +122,7 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
     Two operations at once suffice: the forward passes of the online and the average policy network.
 
     Args:
-        threads: the most to use; 0 for one per core. With 1, runs of the same seed on a CPU are identical.
+        threads: the most to use; 0 for `available_cores`. With 1, runs of the same seed on a CPU are identical.
         network: the run's `--network`.
 
     Returns:
@@ -123,7 +131,7 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
     import tensorflow as tf
 
     config = tf.config.threading
-    cores = threads or len(os.sched_getaffinity(0))
+    cores = threads or available_cores()
     intra_op, inter_op = (cores, min(2, cores)) if torso_of(network).large else (1, 1)
     try:
         config.set_intra_op_parallelism_threads(intra_op)

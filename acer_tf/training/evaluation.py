@@ -16,6 +16,7 @@ from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
 from acer_tf.policy import Policy, PolicyError
 from acer_tf.settings import SettingsError
+from acer_tf.training.resources import available_cores
 from acer_tf.training.video import Video
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
@@ -130,7 +131,8 @@ def evaluate(
         options: dict[str, Any] = {"factory": None if isinstance(env, str) else env}
         if family_of(env_id).atari:
             options["atari_preset"] = _protocol(policy)
-        world = envs.make(env_id, num_envs, (seed, 0, 1), render=video is not None, **options)
+        options |= {"threads": available_cores(), "render": video is not None}
+        world = envs.make(env_id, num_envs, (seed, 0, 1), **options)
         stack.callback(world.close)
         if world.spec != policy.spec:
             differ = "; ".join(policy.spec.differences(world.spec))

@@ -7,7 +7,6 @@ import datetime
 import functools
 import hashlib
 import importlib.metadata
-import os
 import platform
 import re
 import socket
@@ -21,6 +20,7 @@ import psutil
 
 from acer_tf import __version__
 from acer_tf.training.commit import code_version
+from acer_tf.training.resources import available_cores
 
 
 def provenance() -> dict[str, Any]:
@@ -35,7 +35,7 @@ def provenance() -> dict[str, Any]:
             "host": socket.gethostname(),
             "system": platform.platform(),
             "processor": _processor(),
-            "cores": len(os.sched_getaffinity(0)),
+            "cores": available_cores(),
             "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
             **_gpus(),
         },

@@ -75,4 +75,6 @@ def require_cluster(address: str) -> None:
 def _call(address: str) -> None:
     """Raises unless something listens at host:port; Ray itself would retry for many minutes."""
     host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ValueError("names no host and port")
     socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()

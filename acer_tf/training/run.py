@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from acer_tf import envs
@@ -125,6 +127,17 @@ def train(
         raise RunFolderError("--run_dir= must name a folder")
     if unknown := set(repair) - set(REPAIRS):
         raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
+    threads = operator.index(threads)
+    for name, value, least in (
+        ("checkpoint_minutes", checkpoint_minutes, 0),
+        ("threads", threads, 0),
+        ("gpu_memory_gb", gpu_memory_gb, 0),
+        ("actor_timeout", actor_timeout, 1),
+    ):
+        if value is not None and not value >= least:  # NaN neither
+            raise SettingsError(f"--{name}={value}: must be at least {least}")
+    if (used := keras.backend.backend()) != "tensorflow":
+        raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     run_dir = Path(run_dir)
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
     known = record_in(run_dir)
@@ -138,15 +151,15 @@ def train(
     use_device(where, tf32=settings.precision == "tf32", memory_gb=gpu_memory_gb)
     in_use = use_threads(threads, settings.network)
     make_network(settings, spec)
-    if ray_address and not settings.actors:
+    if ray_address is not None and not settings.actors:
         raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
-    if actor_timeout is not None and not ray_address:
+    if actor_timeout is not None and ray_address is None:
         raise SettingsError(f"--actor_timeout={actor_timeout}: has no effect without --ray_address")
     if policy := _finished(run_dir, settings, known, quiet):
         return policy
     replay = make_replay(settings, spec, Path(replay_file) if replay_file else None)
     with contextlib.ExitStack() as opened:
-        ray = connect(ray_address, settings.actors) if ray_address else None
+        ray = connect(ray_address, settings.actors) if ray_address is not None else None
         if ray is not None:
             opened.callback(ray.shutdown)
         lock = Lock(run_dir)

@@ -1,3 +1,5 @@
+import pytest
+
 from acer_tf.commands import demo
 from acer_tf.policy import load_policy
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
@@ -32,6 +34,16 @@ def test_evidence_that_another_command_made_is_not_replaced(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"error: --output={tmp_path}: pong there is not this command's")
     assert [path.name for path in tmp_path.iterdir()] == ["pong"]
     assert (tmp_path / "pong" / "experiment.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "flag", [f"--minatar_steps={10**12 + 1}", f"--pong_steps={10**12 + 1}", "--episodes=1000001", "--episodes=0"]
+)
+def test_numbers_that_a_run_or_an_evaluation_refuses_are_refused_before_anything_begins(flag, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        demo.main(["demo", f"--output={tmp_path / 'demo'}", flag])
+    assert ended.value.code == 2 and flag.partition("=")[2] in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
 
 
 def test_a_policy_that_cannot_be_read_is_a_failure_in_a_line(tmp_path, capsys):

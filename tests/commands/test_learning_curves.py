@@ -158,11 +158,12 @@ def test_a_label_is_text_and_not_a_formula(tmp_path):
     assert r">$\bad$<" in drawn and r">$\worse$ $<" in drawn
 
 
-def test_a_step_below_1_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize("step", [-5, 10**400])
+def test_a_step_that_no_run_can_have_is_refused(step, tmp_path, capsys):
     run, output = write_run(tmp_path / "a", 0, 3), tmp_path / "out"
     with pytest.raises(SystemExit) as ended:
-        learning_curves.main(["learning_curves", f"--runs=a={run}", f"--output={output}", "--at_steps=-5"])
-    assert ended.value.code == 2 and "--at_steps=-5" in capsys.readouterr().err and not output.exists()
+        learning_curves.main(["learning_curves", f"--runs=a={run}", f"--output={output}", f"--at_steps={step}"])
+    assert ended.value.code == 2 and f"--at_steps={step}" in capsys.readouterr().err and not output.exists()
 
 
 def test_runs_are_required():

@@ -116,6 +116,7 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
         (["--checkpoint_minutes=-1"], "--checkpoint_minutes=-1"),
         (["--checkpoint_minutes=nan"], "--checkpoint_minutes=nan: must be at least 0"),
         (["--threads=-1"], "--threads=-1"),
+        (["--replay_file=~/replay"], "--replay_file=~/replay: the shell does not replace ~ here; write $HOME, or"),
         (["--threads=100000"], "--threads=100000"),
         (["--replay_ratio=1e12"], "--replay_ratio=1000000000000.0: must be at least 0 and at most 1,000"),
     ],
@@ -214,6 +215,9 @@ def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
 def test_a_timeout_of_actors_that_are_not_on_ray_is_refused(capsys, tmp_path):
     assert main("--env=CartPole-v1", "--actors=2", "--actor_timeout=20", f"--run_dir={tmp_path}/run") == 2
     assert "--actor_timeout=20.0: has no effect without --ray_address" in capsys.readouterr().err
+    # As from --ray_address=$UNSET.
+    assert main("--env=CartPole-v1", "--actors=2", "--ray_address=", f"--run_dir={tmp_path}/run") == 2
+    assert "--ray_address=: names no host and port; give local, auto, or host:port" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

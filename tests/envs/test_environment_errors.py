@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs
 
@@ -225,6 +226,15 @@ def test_an_environment_without_spaces_is_refused():
         pass
 
     assert "has the action space None" in refused("bare", factory=Bare)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_function_that_returns_one_environment_time_and_again_is_refused(num_envs, wrapped):
+    """`env=lambda: env`, as other libraries take one: each step would move it N times."""
+    world = gymnasium.make("CartPole-v1")
+    message = refused("cart", num_envs, factory=lambda: TimeLimit(world, 50) if wrapped else world)
+    assert message == "cart: its function must make a new environment at each call"
 
 
 def test_observations_without_elements_are_refused():

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,17 @@ def test_a_checkout_has_its_own_commit(package, checkout, monkeypatch):
     assert code_version(package) == {"commit": head, "changes": None}
     monkeypatch.setenv("PATH", "")
     assert code_version(package) == UNKNOWN
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives the checkout to another user")
+def test_a_checkout_of_another_user_has_its_commit_too(package, checkout):
+    """As in a container that mounts it."""
+    for path in (checkout, *checkout.rglob("*")):
+        os.chown(path, 1000, 1000)
+    assert code_version(package) == {
+        "commit": git(checkout, "-c", f"safe.directory={checkout}", "rev-parse", "HEAD"),
+        "changes": None,
+    }
 
 
 def test_a_repository_without_commits_has_none(package):

@@ -1,7 +1,6 @@
 """Threads and devices; TensorFlow's answers about GPUs are replaced, since this project's machines have none."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,11 @@ import tensorflow as tf
 from acer_tf import make_settings
 from acer_tf.settings import SettingsError
 from acer_tf.training.device import CPU, Device, find_device, use_device
+from acer_tf.training.resources import available_cores
 from acer_tf.training.run import train
 
 H200 = Device("gpu:0", "NVIDIA H200", (9, 0))
-CORES = len(os.sched_getaffinity(0))
+CORES = available_cores()
 T4 = Device("gpu:1", "Tesla T4", (7, 5))
 
 
@@ -25,6 +25,8 @@ def gpus(monkeypatch):
     details = {"first": H200, "second": T4}
     told = []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(details))
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: list(details))
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: None)
     monkeypatch.setattr(
         tf.config.experimental,
         "get_device_details",
@@ -60,6 +62,21 @@ def test_the_first_gpu_is_used_unless_another_device_is_named(gpus, drivers):
         SettingsError, match=r"^--device=gpu:2: TensorFlow sees 2 GPUs here; .* auto, cpu, gpu:0, gpu:1$"
     ):
         find_device("gpu:2", drivers)
+
+
+@pytest.mark.parametrize(("visible", "device"), [([], CPU), (["second"], T4)])
+def test_a_gpu_that_a_script_has_hidden_is_not_chosen(visible, device, gpus, drivers, monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: visible)
+    assert find_device("auto", drivers) == device
+    assert find_device("gpu:0", drivers) == H200
+
+
+def test_a_bound_that_a_script_or_an_earlier_run_has_set_stays(gpus, monkeypatch):
+    """TensorFlow refuses another: ValueError for growth."""
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: ["a bound"])
+    for memory_gb in (0.0, 8.0):
+        use_device(H200, memory_gb=memory_gb)
+    assert {what for what, *_ in gpus} == {"visible", "tf32"}
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "GPU:0", "gpu:-1", "gpu:1e3", "cuda:0", "cpu:0"])

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from acer_tf.training import resources
@@ -33,3 +35,32 @@ def test_the_limit_of_a_job_around_the_process_counts(tmp_path, line, folder, na
     (group / f"memory.{used}").write_text("1000000\n")
     (group / "memory.stat").write_text(f"anon 5\n{cache} 400000\n")
     assert resources.available_memory(tmp_path / "root", tmp_path / "own") == 2_400_000
+
+
+def test_a_sandbox_that_does_not_tell_its_page_cache_has_what_its_limit_leaves(tmp_path):
+    """As gVisor: a limit and the use, but no memory.stat."""
+    for name, text in (("limit_in_bytes", "3000000"), ("usage_in_bytes", "1000000")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert resources.available_memory(tmp_path) == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000\n"}, 8),
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "6400000 100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    ],
+)
+def test_the_cores_of_a_container_are_those_of_its_quota(files, cores, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    (tmp_path / "own").write_text("4:cpu,cpuacct:/\n0::/\n")
+    for name, text in files.items():
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / name).write_text(text)
+    assert resources.available_cores(tmp_path / "root", tmp_path / "own") == cores

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
 
@@ -28,6 +29,7 @@ from acer_tf.training import resolve, resources, run
 from acer_tf.training.checkpoint import CheckpointError, Checkpoints
 from acer_tf.training.device import Device
 from acer_tf.training.export_run import export_run
+from acer_tf.training.records import read_record
 from acer_tf.training.run import Interrupted, train
 from acer_tf.training.run_folder import REPAIRS, Lock, RunFolderError
 from acer_tf.training.signals import Terminated
@@ -446,6 +448,29 @@ def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(
     use_light_agents(monkeypatch)
     train(small_settings(), tmp_path / "twin", quiet=True)
     assert timeless(tmp_path / "run") == timeless(tmp_path / "twin")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("threads", -1), ("checkpoint_minutes", float("nan")), ("gpu_memory_gb", -1), ("actor_timeout", 0)],
+)
+def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
+    with pytest.raises(SettingsError, match=f"^--{name}={value}: must be at least "):
+        train(small_settings(), tmp_path / "run", **{name: value})
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_of_numpy_are_recorded(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    train(small_settings(), tmp_path / "run", threads=np.int64(1), quiet=True)
+    assert read_record(tmp_path / "run").document["threads"]["emulators"] == 1
+
+
+def test_keras_with_another_backend_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(SettingsError, match="^Keras computes with jax: import acer_tf before keras, or"):
+        train(small_settings(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_flag_takes_the_repairs_that_there_are():

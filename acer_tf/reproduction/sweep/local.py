@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +25,7 @@ class LocalLauncher:
     ray_address = ""
 
     def __init__(self, processes: int = 1, threads: int = 0, *, gpus_per_cell: float = 0.0) -> None:
-        self.threads = threads or max(1, len(os.sched_getaffinity(0)) // processes)
+        self.threads = threads or max(1, resources.available_cores() // processes)
         self._processes = processes
         self._attempts: dict[str, Attempt] = {}
         self._share = gpus_per_cell
