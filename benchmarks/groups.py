@@ -117,14 +117,15 @@ def replay(repetitions: int, scratch: Path) -> Group:
     """Atari replays of several sizes, in memory and in a file: adding and sampling, and memory as they fill."""
     measurements: dict[str, Measurement] = {}
     memory: list[dict[str, float]] = []
-    for rows in (n for n in REPLAY_ROWS if n <= _affordable_rows()):
+    sizes = [rows for rows in REPLAY_ROWS if rows <= _affordable_rows()]
+    for rows in sizes:
         for place in ("memory", "file"):
             file = scratch / "replay" if place == "file" else None
             ring = TrajectoryReplay(_ATARI, _NUM_ENVS, rows, _UNROLL_LENGTH, 0, file=file)
             steps = _noise(_ATARI, _NUM_ENVS)
             before = psutil.Process().memory_info().rss
             for filled in _fill(ring, rows, steps, points=MEMORY_POINTS):
-                if place == "memory" and rows == max(n for n in REPLAY_ROWS if n <= _affordable_rows()):
+                if place == "memory" and rows == sizes[-1]:
                     grown = psutil.Process().memory_info().rss - before
                     memory.append({"steps": filled * _NUM_ENVS, "bytes": grown})
             workloads = {

@@ -10,6 +10,7 @@ from absl import flags
 from acer_tf.reproduction import draws, grids
 from acer_tf.reproduction.experiment import RESULTS, Experiment
 from acer_tf.reproduction.game_sets import GAME_SETS
+from acer_tf.reproduction.published import published_ablations
 from acer_tf.reproduction.report import atari, control, minatar
 
 _MINATAR_SETTINGS = {
@@ -234,6 +235,7 @@ _EXPERIMENTS = (
         methods=grids.figure4_ablation(),
         seeds=3,
         report=control.figure4,
+        published=published_ablations,
     ),
     Experiment(
         name="figure5_sensitivity",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from absl.flags import FlagValues
 
 from acer_tf.envs.families import split_id
 from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.outcome import Outcome
+from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Report
 from acer_tf.reproduction.sweep import Cell
 
@@ -29,6 +30,7 @@ class Experiment:
     methods: Mapping[str, Method]  # by the name that --agents takes
     seeds: int  # of a whole reproduction
     report: Callable[[Outcome], Report]  # of the results so far
+    published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # of one of its tasks
     flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this experiment alone
     # The experiment that the flags describe; raises SettingsError for what they cannot mean.
     chosen: Callable[[Experiment, FlagValues], Experiment] = lambda experiment, values: experiment

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from acer_tf.presets import PRESETS
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.evidence import CellEvidence
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.sweep.cells import Cell
-from acer_tf.settings_record import completed, settings_document
+from acer_tf.settings_record import completed, jsonable, settings_document
 
 Place = tuple[str, str, int]  # method, task, seed
 _OF_LENGTH = ("total_steps", "log_interval")
@@ -62,7 +63,8 @@ def altered(cells: Collection[CellEvidence], whole: Mapping[Place, Mapping[str, 
             if name not in _OF_LENGTH and value not in ("auto", here.get(name))
         }
         if "preset" in differing:  # its name says what it changes
-            differing = {"preset": differing["preset"]}
+            given = completed(jsonable(PRESETS.get(here["preset"], {}))) | {"preset": None}
+            differing = {name: value for name, value in differing.items() if given.get(name) != value}
         found.update(f"{name}={value}" for name, value in differing.items())
     groups: dict[int, list[str]] = {}
     for setting, count in sorted(found.items()):

@@ -123,8 +123,10 @@ class Loop:
     def _learn(self, kinds: Sequence[str], draw: Draw) -> np.ndarray:
         """Makes the M updates; returns their errors [M, B]."""
         updates = self.agent.learn(draw.trajectory, draw.weight, self._updates_per_call)
-        for kind, update in zip(kinds, updates, strict=True):
+        for kind, update, mask in zip(kinds, updates, draw.trajectory.mask, strict=True):
             self.updates[kind] += 1
+            if not mask.any():  # nothing was read, and its means are 0
+                continue
             for name, value in update.diagnostics.items():
                 if not math.isfinite(value):
                     raise NonFiniteError(

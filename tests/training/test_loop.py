@@ -14,11 +14,11 @@ from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, 
 
 
 def loop_of(
-    ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2, on_policy=True, group=0
+    ratio=0.0, start=0, unroll_length=4, capacity=1000, seed=0, agent=None, num_envs=2, on_policy=True, group=0, end=""
 ):
-    """Environment e's reward in row n is 1000 e + n."""
+    """Environment e's reward in row n is 1000 e + n; each row that is not masked ends as `end` says."""
     replay = replay_of(num_envs, capacity, unroll_length)
-    rows = [[Row(1000.0 * env + n) for n in range(500)] for env in range(num_envs)]
+    rows = [[Row(1000.0 * env + n, end) for n in range(500)] for env in range(num_envs)]
     collector = collector_of(ScriptedEnvironment(rows), act, replay, 0)
     agent = agent or LightAgent(SPEC)
     return Loop(
@@ -163,6 +163,17 @@ def test_diagnostics_are_means_and_maxima_are_maxima():
     assert loop.take_diagnostics() == {}
     loop.iterate()
     assert loop.take_diagnostics() == {"on_policy/value": 4.0, "on_policy/weight_max": 3.0}
+
+
+def test_an_update_that_reads_no_row_counts_in_no_mean():
+    """Windows of one row, every second of which follows an episode's end."""
+    loop = loop_of(
+        agent=LightAgent(SPEC, lambda update: {"value": float(update)}), unroll_length=1, num_envs=1, end="over"
+    )
+    for _ in range(4):
+        loop.iterate()
+    assert loop.updates["on_policy"] == 4
+    assert loop.take_diagnostics() == {"on_policy/value": 2.0}  # of updates 1 and 3
 
 
 def test_on_policy_and_replayed_diagnostics_are_kept_apart():

@@ -19,7 +19,7 @@ from acer_tf.reproduction.aggregation import (
     task_scores,
 )
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.grids import ATARI57, FIGURE1, FRAMES_PER_STEP
+from acer_tf.reproduction.grids import ATARI57, FIGURE1, FRAMES_PER_STEP, table1_prioritized
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.published_medians import Figure1Method, dqn_zoo_medians, figure1_by_frames, figure1_by_hours
@@ -183,13 +183,14 @@ def table1(outcome: Outcome) -> Report:
     ours, same, whole = {}, {}, {}
     theirs = {
         name: published_scores(method.published, "human starts").human_normalized()
-        for name, method in outcome.methods.items()
+        for name, method in table1_prioritized().items()
     }
     for name, scores in theirs.items():
         # Table 1's games are those of the baseline: DQN was evaluated on 49.
-        games = theirs.get(_BASELINES.get(name, name), scores)
-        ours[name] = _means(_normalized(_final(outcome, name)))
+        games = theirs[_BASELINES.get(name, name)]
         whole[name] = {game: score for game, score in scores.items() if game in games}
+    for name in outcome.methods:
+        ours[name] = _means(_normalized(_final(outcome, name)))
         same[name] = {game: score for game, score in whole[name].items() if game in ours[name]}
     rows = []
     for name, label in labels.items():
@@ -202,7 +203,7 @@ def table1(outcome: Outcome) -> Report:
         "evaluations of the best agent from human starts, normalised by their own references."
     )
     columns = {f"{labels[name]}, ours": scores for name, scores in ours.items()}
-    columns |= {f"{labels[name]}, published": scores for name, scores in whole.items()}
+    columns |= {f"{label}, published": whole[name] for name, label in labels.items()}
     by_game = Table("The same by game.", ["game", *columns], _per_game(outcome, (), columns.values()))
     tables = {"table": Table(caption, head, rows), "games": by_game}
     figure, (axes,) = panels(1)

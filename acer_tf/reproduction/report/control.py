@@ -148,10 +148,11 @@ def figure5(outcome: Outcome) -> Report:
             pairs.append((point.learning_rate, point.delta, mean, point.score))
         known = np.array([pair for pair in pairs if np.isfinite(pair[2])]).reshape(-1, 4)
         rate, delta, ours, theirs = known.T
-        ax.scatter(rate, ours, c=delta, norm=colours, cmap="viridis", label="ours")
-        their_axes = ax.twinx()
-        their_axes.scatter(rate, theirs, s=22, facecolors="none", edgecolors=matplotlib.cm.viridis(colours(delta)))
-        their_axes.tick_params(axis="y", labelsize="small", colors="0.5")
+        if len(known):  # Matplotlib has no logarithmic axis for two empty scatters
+            ax.scatter(rate, ours, c=delta, norm=colours, cmap="viridis", label="ours")
+            their_axes = ax.twinx()
+            their_axes.scatter(rate, theirs, s=22, facecolors="none", edgecolors=matplotlib.cm.viridis(colours(delta)))
+            their_axes.tick_params(axis="y", labelsize="small", colors="0.5")
         if len(set(ours)) > 2:
             notes.append(f"{env} {spearmanr(ours, theirs).statistic:+.2f} over {len(known)} settings")
         ax.set(xscale="log", title=env, xlabel="learning rate")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
             continue
         compared = against.get(name, "")
         gain = improvement(outcome, name, compared)
-        row += [f"{scores.shape[1]} of {len(outcome.envs)}", str(len(scores)), f"{_steps(outcome, name):,.0f}"]
+        row += [f"{scores.shape[1]} of {len(outcome.envs)}", str(len(scores)), f"{compared_steps(outcome, name):,.0f}"]
         row += [str(interquartile_mean(scores)), str(median(scores)), labels.get(compared, "")]
         rows.append([*row, "" if gain is None else str(gain), number(hours_per_run(runs))])
     head = (
@@ -113,12 +113,18 @@ def improvement(outcome: Outcome, name: str, compared: str) -> Estimate | None:
     """The probability that a run of one method beats one of another; None unless both are as long in all games."""
     ours, theirs = finals(outcome, name), finals(outcome, compared)
     whole = ours.size and theirs.size and ours.shape[1] == theirs.shape[1] == len(outcome.envs)
-    if not whole or abs(_steps(outcome, name) - _steps(outcome, compared)) > 0.02 * _steps(outcome, name):
+    if not whole or not alike(compared_steps(outcome, each) for each in (name, compared)):
         return None
     return probability_of_improvement(ours, theirs)
 
 
-def _steps(outcome: Outcome, name: str) -> float:
+def alike(steps: Iterable[float]) -> bool:
+    """Whether scores at these steps may be compared: 2 % apart at most."""
+    known = list(steps)
+    return max(known) - min(known) <= 0.02 * max(known)
+
+
+def compared_steps(outcome: Outcome, name: str) -> float:
     """Where the shortest run of those that `finals` compares ends."""
     return min(reached(row) for row in _matrix(outcome.by_env(name)))
 

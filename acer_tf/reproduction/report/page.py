@@ -21,6 +21,7 @@ import jinja2
 import numpy as np
 
 from acer_tf.files import write_whole
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
 from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, EvidenceError, read_evidence
 from acer_tf.reproduction.methods import label_of_search
@@ -260,10 +261,12 @@ def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]
             search = label_of_search(cell.method)
             key = (search, "draws") if search else (cell.method, "seeds")
             runs.setdefault(cell.env, {}).setdefault(key, []).append(run)
+    experiment = EXPERIMENTS.get(evidence.name)
     found = {}
     for env, by_method in runs.items():
         ours = [_ours(*key, of) for key, of in by_method.items()]
-        found[env] = [*filter(None, ours), *map(_published, published_curves(env))]
+        theirs = experiment.published(env) if experiment and env in experiment.envs else published_curves(env)
+        found[env] = [*filter(None, ours), *map(_published, theirs)]
     return found
 
 

@@ -234,6 +234,14 @@ def test_table1_counts_wins_over_the_agent_without_priorities(tmp_path):
     assert medians == ["0.48", "1.06"]
 
 
+def test_table1_of_one_agent_has_the_papers_numbers_too(tmp_path):
+    methods = {"dqn_rank": grids.table1_prioritized()["dqn_rank"]}
+    tables = atari.table1(outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10)).tables
+    whole = row_of(tables["table"], "Prioritized DQN (rank)", "published, all games")
+    assert (whole["games"], whole["median"], whole["> baseline"]) == ("49", "1.06", "41 of 49")
+    assert tables["games"].head == ["game", "Prioritized DQN (rank), ours", "Prioritized DQN (rank), published"]
+
+
 def test_table1_compares_with_the_games_that_ours_has(tmp_path):
     methods = {"ddqn_tuned": grids.table1_prioritized()["ddqn_tuned"]}
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10 if game_of(cell) == "Pong" else None)

@@ -148,6 +148,13 @@ def test_the_table_of_control_is_at_the_steps_of_the_shortest_run(tmp_path):
     assert (row["steps, all runs"], row["ACER"]) == ("1,000,000", "10.00 (1 of 1 finished)")
 
 
+def test_figure5_of_tasks_that_have_not_begun_can_be_drawn(tmp_path):
+    envs, methods = ("control/cheetah", "control/fish"), grids.figure5_sensitivity()
+    cells = make_cells(methods, envs, 1, total_steps=1_000_000)
+    made = outcome(tmp_path, methods, cells, lambda c: [1.0] * 10 if c.settings.env == envs[0] else None)
+    control.figure5(made).figures["figure"].figure.savefig(tmp_path / "figure.png")
+
+
 def test_figure5_draws_ours_and_theirs_on_axes_of_their_own(tmp_path):
     env, methods = "control/cheetah", grids.figure5_sensitivity()
     cells = make_cells(methods, (env,), 1, total_steps=1_000_000)

@@ -13,6 +13,7 @@ from acer_tf.reproduction import grids
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, EvidenceError, write_evidence
 from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.published import published_ablations
 from acer_tf.reproduction.report.page import _ours, require_page, write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
 from tests.reproduction.report.synthetic import outcome
@@ -320,6 +321,20 @@ def test_runs_that_do_not_overlap_have_no_mean():
     assert _ours("ACER", "seeds", [early, late]) is None
     curve = _ours("ACER", "seeds", [late, run([0, 0, 0, 4, 4])])
     assert (curve["x"][0], curve["x"][-1], curve["y"][-1]) == (3000, 5000, 3)
+
+
+def test_the_published_curves_are_those_of_the_figure(tmp_path):
+    methods, env = grids.figure4_ablation(), "control/walker2d"
+    made = outcome(
+        tmp_path / "x", methods, make_cells(methods, (env,), 1, total_steps=2_000_000), lambda cell: [1.0] * 10
+    )
+    write_evidence(tmp_path / "x", Evidence("figure4_ablation", "T", (), "c", made.cells))
+    (data,) = re.findall(r'class="curves">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
+    curves = {curve["label"]: curve for curve in json.loads(data)[env]}
+    theirs = {curve.label: curve for curve in published_ablations(env)}
+    assert set(curves) == {method.label for method in methods.values()} | set(theirs)
+    for label, curve in theirs.items():
+        assert curves[label]["y"][-1] == pytest.approx(curve.mean[-1], rel=1e-3)
 
 
 def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):

@@ -171,6 +171,12 @@ def test_the_curves_are_drawn_by_task_and_method_with_the_values_under_the_point
     # The return is 1 at 10,000 steps and one more every 10,000.
     assert float(value) == pytest.approx(float(steps) / 10, abs=0.1)
     assert float(twice) == pytest.approx(2 * float(value), abs=0.1)
+    for box in chart.find_elements("css selector", ".methods input"):
+        box.click()
+        assert chromium.execute_script("return document.activeElement === arguments[0]", box)
+    assert chromium.execute_script(lines) == []
+    ActionChains(chromium).move_to_element(chart).move_to_element(chart.find_element("tag name", "svg")).perform()
+    assert chart.find_element("tag name", "output").text == ""
     link = chromium.find_element("css selector", ".verdicts a")
     assert link.get_attribute("href").endswith("#study")
     assert chromium.get_log("browser") == []

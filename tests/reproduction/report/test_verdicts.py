@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,22 @@ def test_table_6_wants_all_games_and_all_frames(
     if rows < 10:
         cut(tmp_path, "table_atari49", "ACER", rows)
     assert row(tmp_path, "PPO, Table 6", "")["verdict"] == word
+
+
+def test_table_6_is_of_the_games_with_a_score(tmp_path: Path) -> None:
+    def value(cell: Cell) -> list[float]:
+        return [math.nan if cell.settings.env == "atari/Pong" else 0.0] * 10
+
+    record(tmp_path, "table_atari49", ("atari/Pong", "atari/Breakout"), value)
+    found = row(tmp_path, "PPO, Table 6", "")
+    assert (found["verdict"], found["ours"].endswith("over 1 game")) == ("undecided", True)
+    record(tmp_path / "none", "table_atari49", ("atari/Pong",), value)
+    assert row(tmp_path / "none", "PPO, Table 6", "")["ours"] == ""
+
+
+def test_what_was_not_published_so_early_is_a_dash(tmp_path: Path) -> None:
+    record(tmp_path, "figure1_atari57", FIVE, lambda cell: cell.settings.replay_ratio)
+    assert row(tmp_path, "ACER, Figure 1", "more replay")["the paper's"].startswith("–, –")
 
 
 def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -> None:
@@ -501,6 +518,10 @@ def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most
 
     record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == word
+    # A pair that has come less far says nothing of the ratio.
+    for method in ("ACER, replay 8", "ACER, replay 8, no trust region"):
+        cut(tmp_path, "figure1_minatar", method, 4)
+    assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -642,5 +663,9 @@ def test_only_all_runs_at_full_length_are_the_whole() -> None:
     scopes = [scope("figure4_ablation", cells) for cells in given]
     assert [found.is_whole for found in scopes] == [True, False, False, False]
     assert str(scopes[-1]) == "45 of 45 runs, 100 % of their steps; 1 of them with gamma=0.5"
-    preset = dataclasses.replace(done[0], settings={**other.settings, "preset": "classic_continuous"})
-    assert str(scope("figure4_ablation", [preset])).endswith("; with preset=classic_continuous")
+    given = {"env": done[0].env, "agent": "acer_continuous", "preset": "classic_continuous"}
+    for change, said in ({}, ""), ({"gamma": 0.5, "replay_ratio": 2.0}, "gamma=0.5, "):
+        settings = settings_document(make_settings(given | change))
+        preset = dataclasses.replace(done[0], settings=settings)
+        more = ", replay_ratio=2.0" * bool(change)
+        assert str(scope("figure4_ablation", [preset])).endswith(f"; with {said}preset=classic_continuous{more}")

@@ -35,6 +35,7 @@
   const draw = (svg, curves, colours, logarithmic, says) => {
     svg.replaceChildren();
     says.textContent = "";
+    svg.onpointermove = svg.onpointerleave = null;
     if (!curves.length) return;
     const xs = curves.flatMap((curve) => curve.x).filter((x) => !logarithmic || x > 0);
     const ys = curves.flatMap((curve) => [...curve.low, ...curve.high]);
@@ -91,21 +92,21 @@
     const log = node("input", { type: "checkbox" });
     const svg = node("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "learning curves" });
     const says = node("output", {}, "");
-    const redraw = () => {
-      const curves = tasks[task.value];
-      methods.replaceChildren(...curves.map((curve) => {
+    const redraw = () => draw(svg, tasks[task.value].filter((curve) => !hidden.has(curve.label)), colours, log.checked, says);
+    const choose = () => {
+      methods.replaceChildren(...tasks[task.value].map((curve) => {
         const box = node("input", { type: "checkbox" });
         box.checked = !hidden.has(curve.label);
         box.onchange = () => { hidden[box.checked ? "delete" : "add"](curve.label); redraw(); };
         const runs = curve.runs > 1 ? ` (${curve.runs} ${curve.unit})` : "";
         return node("label", { style: `--method: ${colours.get(curve.method)}` }, box, curve.label + runs);
       }));
-      draw(svg, curves.filter((curve) => !hidden.has(curve.label)), colours, log.checked, says);
+      redraw();
     };
     task.onchange = () => {
       const end = (published) => Math.max(0, ...tasks[task.value].filter((c) => !c.runs === published).map((c) => c.x.at(-1)));
       log.checked = end(true) > 3 * end(false);
-      redraw();
+      choose();
     };
     log.onchange = redraw;
     const controls = node("p", { class: "controls" }, node("label", {}, "Task ", task), node("label", {}, log, "logarithmic steps"));
