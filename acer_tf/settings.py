@@ -77,8 +77,8 @@ class Settings:
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
         d.REPLAY, speed=True)
-    replay_start: int = setting(10_000, d.at_least(0), "steps per environment before replay begins")
-    replay_capacity: int = setting(50_000, d.at_least(1), "steps per environment that replay keeps")
+    replay_start: int = setting(10_000, d.at_least(0), "rows per environment (a step or a reset) before replay begins")
+    replay_capacity: int = setting(50_000, d.at_least(1), "rows per environment (a step or a reset) that replay keeps")
     replay_segments_only: bool = setting(
         False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines (recurrent networks always do)",
         d.REPLAY, d.WINDOWS, d.FEED_FORWARD)
@@ -218,7 +218,7 @@ class Settings:
         if self.replay_ratio > 0 and self.replay_start > self.replay_capacity:
             raise SettingsError(
                 f"--replay_start={self.replay_start}: replay would never start; must be at most "
-                f"--replay_capacity={self.replay_capacity} (both in steps per environment)"
+                f"--replay_capacity={self.replay_capacity} (both in rows per environment)"
             )
         if self.reduction == "threads" and self.replay_batch not in (0, self.threads_per_update):
             raise SettingsError(

@@ -23,6 +23,7 @@ FILES = {
     "minatar_references.csv": (5, "game"),
     "openai_baselines_acer_curves.csv": (2 * 7 * 100, "version game steps"),
     "openai_baselines_mujoco_curves.csv": (1400, "version env algorithm steps"),
+    "pong_dqn_curves.csv": (124, "version agent steps"),
     "ppo_paper_table6.csv": (3 * 49, "agent protocol game"),
     "prioritized_paper_table6.csv": (49 + 4 * 57, "agent game"),
     "prioritized_paper_table7.csv": (2 * 49 + 4 * 57, "agent protocol game"),

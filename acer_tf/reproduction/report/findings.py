@@ -31,7 +31,7 @@ from acer_tf.reproduction.report import atari, control, minatar
 from acer_tf.reproduction.report.tables import number
 from acer_tf.reproduction.statistics import Estimate, interquartile_mean, mean_and_error
 
-_TRUST = tuple(f"replay{ratio}_trust" for ratio in (0, 1, 4, 8))
+_TRUST, _WITHOUT = (tuple(f"replay{ratio}{end}" for ratio in (0, 1, 4, 8)) for end in ("_trust", ""))
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same
 _FEWEST_GAMES = 5  # of which a median says something of 57
 _PERMUTATIONS = 10_000
@@ -73,8 +73,7 @@ def more_replay_minatar(outcome: Outcome) -> Finding:
 
 
 def trust_minatar(outcome: Outcome) -> Finding:
-    pairs = [(name, name.removesuffix("_trust")) for name in _TRUST]
-    found = {pair: minatar.improvement(outcome, *pair) for pair in pairs}
+    found = {pair: minatar.improvement(outcome, *pair) for pair in zip(_TRUST, _WITHOUT, strict=True)}
     gains = {pair: gain for pair, gain in found.items() if gain is not None}
     if len(gains) < 2:
         return Finding(None)
