@@ -271,7 +271,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     settings = resolve(cell(**continuous, **short).settings, envs.spec("Pendulum-v1"))
     found = measured(settings, 1, 2)
     assert 0 < found.before < found.after < 1
-    assert not list(temporary.iterdir())
+    assert {path.name for path in temporary.iterdir()} <= {"__pycache__"}  # TensorFlow's, as of every process
     train(settings, tmp_path / "run", threads=1, quiet=True)
     for real, size in (("checkpoints", found.checkpoint), ("policy", found.policy)):
         assert bytes_in(tmp_path / "run" / real) == pytest.approx(size, rel=0.1)
