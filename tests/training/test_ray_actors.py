@@ -58,7 +58,7 @@ def cluster() -> Iterator[Cluster]:
 def both(values: dict, folder: Path, address: str, interrupt: int = 0) -> list[list[dict[str, str]]]:
     """progress.csv, times aside, of a run whose two actors are in one process, and of the same on Ray."""
     found = []
-    for where in ("", address):
+    for where in (None, address):
         run_dir = folder / ("there" if where else "here")
         settings = make_settings(values, actors=2)
         if interrupt:
@@ -253,7 +253,7 @@ def test_an_actor_that_cannot_begin_says_why(tmp_path: Path, cluster: Cluster):
 
 @pytest.mark.parametrize("on_ray", [False, True])
 def test_an_error_in_an_actor_ends_the_run_as_it_would_here(on_ray: bool, tmp_path: Path, cluster: Cluster):
-    settings, where = small_settings(actors=2), cluster.address if on_ray else ""
+    settings, where = small_settings(actors=2), cluster.address if on_ray else None
     with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed .*: ValueError: no more steps$") as error:
         train(settings, tmp_path / "run", ray_address=where, quiet=True, env=Fails)
     assert "no more steps" in str(error.value.__cause__)
