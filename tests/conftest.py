@@ -19,6 +19,7 @@ for _name, _value in {
     "TF_NUM_INTEROP_THREADS": _THREADS,
     "OMP_NUM_THREADS": _THREADS,
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # tests start processes that share the device
+    "NVIDIA_TF32_OVERRIDE": "0",  # TensorFlow multiplies float32 with TF32's 10 bits unless a run tells it not to
     "MPLBACKEND": "Agg",
     "RAY_worker_niceness": "0",  # by default 15: other tests' processes would keep Ray's from their turn
 }.items():
