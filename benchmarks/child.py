@@ -1,4 +1,4 @@
-"""Measures one group and prints it as JSON.
+"""Measures one group, on the device that a run would take, and prints it as JSON.
 
 python -m benchmarks.child GROUP REPETITIONS SCRATCH_FOLDER
 """
@@ -7,9 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+from acer_tf.training.device import find_device, use_device
 from benchmarks.groups import GROUPS
 
 if __name__ == "__main__":
     name, repetitions, scratch = sys.argv[1:]
+    device = find_device()
+    use_device(device)
     measurements, facts = GROUPS[name](int(repetitions), Path(scratch))
-    print(json.dumps({"measurements": {n: m.document() for n, m in measurements.items()}, "facts": facts}))
+    documents = {n: m.document() for n, m in measurements.items()}
+    print(json.dumps({"device": str(device), "measurements": documents, "facts": facts}))

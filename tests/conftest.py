@@ -19,7 +19,6 @@ for _name, _value in {
     "TF_NUM_INTEROP_THREADS": _THREADS,
     "OMP_NUM_THREADS": _THREADS,
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # tests start processes that share the device
-    "NVIDIA_TF32_OVERRIDE": "0",  # TensorFlow multiplies float32 with TF32's 10 bits unless a run tells it not to
     "MPLBACKEND": "Agg",
     "RAY_worker_niceness": "0",  # by default 15: other tests' processes would keep Ray's from their turn
 }.items():
@@ -89,6 +88,18 @@ def keras_globals_unchanged() -> Iterator[None]:
         pytest.fail(
             f"left Keras' global (dtype policy, floatx) at {after}, found {before}: set the dtype policy per model"
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _exact_on_a_gpu() -> None:
+    """On a GPU, float32 without TF32 (as in runs), and sums in the same order each time: some tests compare all bits."""
+    from acer_tf.training.device import gpu_count
+
+    if gpu_count():
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        tf.config.experimental.enable_op_determinism()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,4 @@
-"""The device and the threads that a process computes with.
-
-Not yet run on a GPU: docs/speed.md has the command that checks it.
-"""
+"""The device and the threads that a process computes with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads and devices; TensorFlow's answers about GPUs are replaced, since this project's machines have none."""
+"""Threads and devices; TensorFlow's answers about GPUs are replaced where several are needed."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from acer_tf import make_settings
 from acer_tf.settings import SettingsError
-from acer_tf.training.device import CPU, Device, find_device, use_device
+from acer_tf.training.device import CPU, Device, find_device, gpu_count, use_device
 from acer_tf.training.resources import available_cores
 from acer_tf.training.run import train
 
@@ -115,7 +115,7 @@ def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
 
 def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
-    with pytest.raises(SettingsError, match="^--device=gpu:7: TensorFlow sees 0 GPUs here"):
+    with pytest.raises(SettingsError, match=f"^--device=gpu:7: TensorFlow sees {gpu_count()} GPUs here"):
         train(settings, tmp_path / "run", device="gpu:7", quiet=True)
     with pytest.raises(SettingsError, match="^--precision=tf32: only GPUs have it"):
         train(make_settings(env="CartPole-v1", precision="tf32"), tmp_path / "run", device="cpu", quiet=True)
