@@ -39,6 +39,7 @@ flags.DEFINE_string(
     "output", None, "folder for tables, JSON and figures; by default runs/benchmark, or in it one named after --only",
     flag_values=FLAGS,
 )  # fmt: skip
+cli.define_device(FLAGS)
 flags.DEFINE_string(
     "against", None, "folder of another checkout: the loops of both, and nothing else; over an hour", flag_values=FLAGS
 )
@@ -52,6 +53,8 @@ flags.DEFINE_string(
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     from acer_tf.reproduction.evidence import EvidenceError, require_folder
+    from acer_tf.settings import SettingsError
+    from acer_tf.training.device import find_device
     from acer_tf.training.records import run_document, write_json
     from benchmarks import report
 
@@ -60,7 +63,8 @@ def main(argv: list[str]) -> int:
     try:
         for flag, folder in (("output", output), ("json", path.parent), ("scratch", Path(FLAGS.scratch))):
             require_folder(folder, flag)
-    except EvidenceError as error:
+        find_device(FLAGS.device)
+    except (EvidenceError, SettingsError) as error:
         return cli.fail(2, error)
     if FLAGS.against is not None:
         return _compare(Path(FLAGS.against), output, path)
@@ -132,7 +136,7 @@ def _require_no_loss(path: Path, names: Sequence[str]) -> None:
 def _measure(name: str) -> dict[str, Any]:
     """One group, in a process of its own: a process has one setting of threads."""
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=FLAGS.scratch) as scratch:
-        command = [sys.executable, "-m", "benchmarks.child", name, str(FLAGS.repetitions), scratch]
+        command = [sys.executable, "-m", "benchmarks.child", FLAGS.device, name, str(FLAGS.repetitions), scratch]
         # Else the first group to compute would take all of a GPU's memory.
         env = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", **os.environ}
         answer = subprocess.run(command, stdout=subprocess.PIPE, env=env, check=True)

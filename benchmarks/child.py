@@ -1,6 +1,6 @@
-"""Measures one group, on the device that a run would take, and prints it as JSON.
+"""Measures one group and prints it as JSON.
 
-python -m benchmarks.child GROUP REPETITIONS SCRATCH_FOLDER
+python -m benchmarks.child DEVICE GROUP REPETITIONS SCRATCH_FOLDER
 """
 
 import json
@@ -11,8 +11,8 @@ from acer_tf.training.device import find_device, use_device
 from benchmarks.groups import GROUPS
 
 if __name__ == "__main__":
-    name, repetitions, scratch = sys.argv[1:]
-    device = find_device()
+    wanted, name, repetitions, scratch = sys.argv[1:]
+    device = find_device(wanted)
     use_device(device)
     measurements, facts = GROUPS[name](int(repetitions), Path(scratch))
     documents = {n: m.document() for n, m in measurements.items()}

@@ -32,7 +32,9 @@ def table(groups: Mapping[str, Any]) -> str:
 
 def summary(groups: Mapping[str, Any]) -> str:
     """The loop beside its limit, memory and checkpoints, as Markdown; what was not measured is left out."""
-    lines = ["| figure | measured | limit | share of the limit |", "|---|---|---|---|"]
+    devices = sorted({outcome["device"] for outcome in groups.values() if "device" in outcome})
+    lines = [f"Computed on {', '.join(devices)}.", ""] if devices else []
+    lines += ["| figure | measured | limit | share of the limit |", "|---|---|---|---|"]
     for group, game in _LEARNING.items():
         for ratio, precision, speed, limit in _loops(groups.get(group, {})):
             cells = f"{_number(speed)} steps/s | {_number(limit)} | {speed / limit:.2f}"

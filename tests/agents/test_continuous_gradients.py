@@ -213,10 +213,10 @@ def acer(make_continuous, **given):
 
 
 def by_part(agent, trajectory):
-    """Gradients as "policy", "value" and "critic" heads."""
+    """Gradients of the kernels of the "policy", "value" and "critic" heads; that of A's bias is 0, but for rounding."""
     gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
-    names = [v.path.split("/")[-2] for v in agent.network.model.trainable_variables]
-    named = {name: gradient.numpy() for name, gradient in zip(names, gradients, strict=True)}
+    paths = [v.path.split("/")[-2:] for v in agent.network.model.trainable_variables]
+    named = {layer: g.numpy() for (layer, name), g in zip(paths, gradients, strict=True) if name == "kernel"}
     return {"policy": named["mean"], "value": named["value"], "critic": named["critic"]}
 
 

@@ -40,8 +40,10 @@ def test_the_groups_asked_for_are_measured_and_written_down(tmp_path, monkeypatc
 
 
 def test_a_group_is_measured_for_real_in_a_process_of_its_own(tmp_path, capfd):
-    assert main(tmp_path, "--only=machine", "--repetitions=1") == 0
+    assert main(tmp_path, "--only=machine", "--repetitions=1", "--device=cpu") == 0
     document = json.loads((tmp_path / "out" / "benchmark.json").read_text())
+    assert document["groups"]["machine"]["device"] == "cpu"
+    assert "Computed on cpu.\n" in (tmp_path / "out" / "benchmark.md").read_text()
     measured = document["groups"]["machine"]["measurements"]
     assert set(measured) == {"matrix product, float32", "matrix product, bfloat16", "memory copy"}
     assert all(m["median"] > 0 for m in measured.values())
@@ -70,6 +72,11 @@ def test_a_folder_that_cannot_be_is_refused_first(tmp_path, capsys):
     (tmp_path / "out").write_text("a file")
     assert main(tmp_path) == 2
     assert f"error: --output={tmp_path}/out is not writable" in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_is_refused_first(tmp_path, capsys):
+    assert main(tmp_path, "--only=machine", "--device=tpu") == 2
+    assert capsys.readouterr().err == "error: --device=tpu: must be auto, cpu or gpu:N\n"
 
 
 @pytest.mark.parametrize("flag", ["scratch", "output", "json"])
