@@ -32,9 +32,10 @@ class Torso:
         continuous: whether it is the default of environments with continuous actions; `ContinuousNetwork` has its own
             sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
-        acting: how the policy is compiled for acting; "serial" with `keras.layers.Conv2D` or `Layers.convolution`,
-            which XLA makes much slower.
-        updates: how updates are compiled; "parallel" with these convolutions. `Layers.product_convolution` suits XLA.
+        acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
+            `Layers.convolution`, which XLA makes much slower there. On a GPU XLA compiles all.
+        updates: how updates are compiled on the CPU; "parallel" with these convolutions. `Layers.product_convolution`
+            suits XLA.
 
     Raises:
         ValueError: another value of `acting` or `updates`.

@@ -155,7 +155,7 @@ class Agent(Generic[N]):
         copy_weights(network.model, average.model)
         self.diagnostic_names: tuple[str, ...] = ()
         self._act = Compiled(self.choose, network.torso.acting)
-        # XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
+        # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
         updates = network.torso.updates
         self._learn = Compiled(self._updates, "serial" if network.state_size and updates == "xla" else updates)
         if network.normalization is not None:
