@@ -92,7 +92,7 @@ def keras_globals_unchanged() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _exact_on_a_gpu() -> None:
-    """On a GPU, float32 without TF32 (as in runs), and sums in the same order each time: some tests compare all bits."""
+    """On a GPU, float32 without TF32 (as in runs), and sums in one order: some tests compare all bits."""
     from acer_tf.training.device import gpu_count
 
     if gpu_count():
