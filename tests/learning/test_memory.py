@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import pytest
 
 from acer_tf.policy import load_policy
@@ -14,15 +12,6 @@ from acer_tf.settings import make_settings
 from acer_tf.training.evaluation import evaluate
 from acer_tf.training.run import train
 from tests.learning.worlds import CueEnvironment
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    gymnasium.register("Cue-v0", "tests.learning.worlds:CueEnvironment")
-    gymnasium.register("HiddenCartPole-v0", "tests.learning.worlds:HiddenVelocities", max_episode_steps=500)
-    yield
-    for env_id in ("Cue-v0", "HiddenCartPole-v0"):
-        del gymnasium.registry[env_id]
 
 
 def score(folder: Path, **given: Any) -> float:
@@ -37,7 +26,7 @@ def recall(network: str, seed: int, folder: Path) -> float:
     # γ leaves the later answers out, which this one does not change; RMSProp's accumulator, which begins at 1 in the
     # preset, would take a thousand updates to come down to the size of these gradients.
     short = {"total_steps": 12_000, "unroll_length": 24, "gamma": 0.5, "rmsprop_initial_accumulator": 0.0}
-    return score(folder, env="Cue-v0", network=network, seed=seed, **short)
+    return score(folder, env="tests.learning.memory:Cue-v0", network=network, seed=seed, **short)
 
 
 def test_an_lstm_remembers_a_cue_for_ten_steps(tmp_path: Path) -> None:
@@ -65,5 +54,5 @@ def test_an_lstm_balances_a_pole_whose_velocities_are_hidden(seed: int, tmp_path
     """
     given = {"total_steps": 600_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
     weights = {"critic_weight": 0.1, "entropy_weight": 0.001}
-    result = score(tmp_path, env="HiddenCartPole-v0", network="mlp_lstm", seed=seed, **given, **weights)
+    result = score(tmp_path, env="tests.learning.memory:HiddenCartPole-v0", network="mlp_lstm", seed=seed, **given, **weights)
     assert result >= 400.0

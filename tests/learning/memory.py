@@ -1,0 +1,6 @@
+"""Registers the tasks of test_memory.py: `--env=tests.learning.memory:Cue-v0`, `:HiddenCartPole-v0`."""
+
+import gymnasium
+
+gymnasium.register("Cue-v0", "tests.learning.worlds:CueEnvironment")
+gymnasium.register("HiddenCartPole-v0", "tests.learning.worlds:HiddenVelocities", max_episode_steps=500)
