@@ -17,7 +17,8 @@ from tests.learning.worlds import CueEnvironment
 def score(folder: Path, **given: Any) -> float:
     """The mean return of 100 episodes, with sampled actions, of a run's policy."""
     settings = make_settings({"replay_start": 200, "num_envs": 8, "learning_rate": 1e-3, **given})
-    result = evaluate(load_policy(train(settings, folder / "run")), episodes=100, num_envs=100)
+    policy = load_policy(train(settings, folder / "run"))
+    result = evaluate(policy, episodes=100, num_envs=100, env=settings.env)
     print(f"{given}: {result.mean:.2f} ± {result.standard_error:.2f}")
     return result.mean
 
@@ -52,7 +53,6 @@ def test_an_lstm_balances_a_pole_whose_velocities_are_hidden(seed: int, tmp_path
 
     With the preset's weights of critic and entropy, or half of these steps, some seeds end in a policy that drifts.
     """
-    given = {"total_steps": 600_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
-    weights = {"critic_weight": 0.1, "entropy_weight": 0.001}
-    result = score(tmp_path, env="tests.learning.memory:HiddenCartPole-v0", network="mlp_lstm", seed=seed, **given, **weights)
-    assert result >= 400.0
+    given = {"env": "tests.learning.memory:HiddenCartPole-v0", "network": "mlp_lstm", "seed": seed}
+    given |= {"total_steps": 600_000, "gamma": 0.98, "rmsprop_initial_accumulator": 0.0}
+    assert score(tmp_path, critic_weight=0.1, entropy_weight=0.001, **given) >= 400.0
