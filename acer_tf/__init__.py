@@ -16,9 +16,17 @@ if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
     from acer_tf.policy import load_policy as load_policy
     from acer_tf.reproduction.curves import RunCurve as RunCurve
     from acer_tf.reproduction.curves import read_run as read_run
+    from acer_tf.reproduction.published import published_ablations as published_ablations
     from acer_tf.reproduction.published import published_curves as published_curves
+    from acer_tf.reproduction.published import published_search as published_search
+    from acer_tf.reproduction.published_medians import Figure1Method as Figure1Method
+    from acer_tf.reproduction.published_medians import dqn_zoo_medians as dqn_zoo_medians
+    from acer_tf.reproduction.published_medians import figure1_by_frames as figure1_by_frames
+    from acer_tf.reproduction.published_medians import figure1_by_hours as figure1_by_hours
     from acer_tf.reproduction.published_scores import published_agents as published_agents
     from acer_tf.reproduction.published_scores import published_scores as published_scores
+    from acer_tf.reproduction.scores import atari_references as atari_references
+    from acer_tf.reproduction.scores import human_normalized as human_normalized
     from acer_tf.settings import Settings as Settings
     from acer_tf.settings import SettingsError as SettingsError
     from acer_tf.settings import make_settings as make_settings
@@ -39,8 +47,10 @@ __version__ = "0.2.0"
 _NAMES = {
     "policy": ("Policy", "PolicyError", "load_policy"),
     "reproduction.curves": ("RunCurve", "read_run"),
-    "reproduction.published": ("published_curves",),
+    "reproduction.published": ("published_ablations", "published_curves", "published_search"),
+    "reproduction.published_medians": ("Figure1Method", "dqn_zoo_medians", "figure1_by_frames", "figure1_by_hours"),
     "reproduction.published_scores": ("published_agents", "published_scores"),
+    "reproduction.scores": ("atari_references", "human_normalized"),
     "settings": ("Settings", "SettingsError", "make_settings"),
     "training.evaluation": ("EvaluationResult", "evaluate"),
     "training.run": ("train",),

@@ -18,7 +18,18 @@ import acer_tf
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = sorted(set(acer_tf.__all__) - {"__version__"})
 # The other examples need a trained run.
-QUICK = ("load_policy", "make_settings", "published_agents", "published_curves", "published_scores")
+QUICK = (
+    *(
+        "load_policy",
+        "make_settings",
+        "published_ablations",
+        "published_agents",
+        "published_curves",
+        "published_scores",
+    ),
+    *("published_search", "figure1_by_frames", "figure1_by_hours", "dqn_zoo_medians"),
+    *("atari_references", "human_normalized"),
+)
 
 
 def test_the_names_are_listed():

@@ -82,6 +82,9 @@ def published_curves(env: str) -> list[PublishedCurve]:
 def published_ablations(env: str) -> list[PublishedCurve]:
     """Figure 4: continuous ACER ("ACER"), and without one of its parts ("no trust region", "no SDN", and so on).
 
+    >>> [round(float(curve.mean[-1]), 1) for curve in acer_tf.published_ablations("control/walker2d")]
+    [23.5, 6.0, 21.7, 9.9, 23.7]
+
     Raises:
         ValueError: `env` is not "control/fish", "control/walker2d" or "control/humanoid".
     """
@@ -93,6 +96,9 @@ def published_ablations(env: str) -> list[PublishedCurve]:
 
 def published_search(env: str) -> list[SearchPoint]:
     """Figures 5 and 6: the settings of the random search of continuous ACER that the figures show, 22 to 30 per task.
+
+    >>> max(acer_tf.published_search("control/cheetah"), key=lambda point: point.score).delta
+    0.4224
 
     Args:
         env: "control/cheetah" and so on, the six tasks of the paper.

@@ -56,14 +56,24 @@ class Figure1Method(NamedTuple):
 
 @functools.cache
 def figure1_by_frames() -> Mapping[Figure1Method, MedianByFrames]:
-    """Figure 1, left, of the ACER paper: the cumulative maximum of the median of training scores."""
+    """Figure 1, left, of the ACER paper: the cumulative maximum of the median of training scores.
+
+    >>> method = acer_tf.Figure1Method("ACER", replay_ratio=4, trust_region=True)
+    >>> round(acer_tf.figure1_by_frames()[method].at(100e6), 2)
+    1.09
+    """
     found = _figure1("acer_paper_figure1_frames.csv")
     return MappingProxyType({m: MedianByFrames(numbers(r, "frames"), numbers(r, "median")) for m, r in found.items()})
 
 
 @functools.cache
 def figure1_by_hours() -> Mapping[Figure1Method, MedianByHours]:
-    """Figure 1, right: the same against wall-clock time on the paper's machine, 16 threads and no GPU."""
+    """Figure 1, right: the same against wall-clock time on the paper's machine, 16 threads and no GPU.
+
+    >>> method = acer_tf.Figure1Method("ACER", replay_ratio=4, trust_region=True)
+    >>> round(acer_tf.figure1_by_hours()[method].at(100), 2)
+    1.41
+    """
     found = _figure1("acer_paper_figure1_hours.csv")
     return MappingProxyType({m: MedianByHours(numbers(r, "hours"), numbers(r, "median")) for m, r in found.items()})
 
@@ -73,6 +83,9 @@ def dqn_zoo_medians() -> Mapping[str, MedianByFrames]:
     """DeepMind's DQN Zoo by agent ("Prioritized DQN"), with the range of 5 seeds.
 
     No-op starts, evaluated apart from training, without a cumulative maximum: unlike Figure 1.
+
+    >>> round(float(acer_tf.dqn_zoo_medians()["DQN"].median[-1]), 2)
+    0.43
     """
     rows_by_agent: dict[str, list[dict[str, str]]] = {}
     for row in read_table("dqn_zoo_median_curves.csv"):

@@ -35,7 +35,11 @@ def require_protocol(protocol: str) -> None:
 
 @functools.cache
 def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, AtariReference]:
-    """The references of the 57 games ("MsPacman"). Raises ValueError for an unknown protocol."""
+    """The references of the 57 games ("MsPacman"). Raises ValueError for an unknown protocol.
+
+    >>> acer_tf.atari_references()["Pong"].human
+    14.6
+    """
     require_protocol(protocol)
     rows = read_table(_FILES[protocol])
     return MappingProxyType({r["game"]: AtariReference(float(r["random"]), float(r["human"])) for r in rows})
@@ -43,6 +47,9 @@ def atari_references(protocol: Protocol = "no-op starts") -> Mapping[str, AtariR
 
 def human_normalized(game: str, score: float, *, protocol: Protocol = "no-op starts") -> float:
     """(score − random) / |human − random|: 0 is random play, 1 the human tester.
+
+    >>> round(acer_tf.human_normalized("Pong", 15.5, protocol="training"), 2)
+    1.03
 
     The absolute value is Schaul et al.'s (2016, Equation 4). It matters in one game, VideoPinball from human starts,
     where the human scored less than random.
