@@ -25,10 +25,10 @@ help:  ## this list
 
 install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/, if that or setup.py has changed
 
-demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: at most 8 minutes on 2 cores
+demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: 5 to 10 minutes on 2 cores
 	$(RUN) -m acer_tf demo
 
-test: $(STAMP)  ## all tests except those of clusters and the long ones: 10 to 20 minutes on 2 cores
+test: $(STAMP)  ## all tests except those of clusters and the long ones: 15 to 50 minutes on 2 cores
 	$(RUN) $(PYTEST)
 
 test-clusters: $(STAMP)  ## the tests that start a Ray or Slurm cluster on this machine: 5 to 15 minutes on 2 cores
