@@ -66,6 +66,8 @@ def main(argv: list[str]) -> int:
         find_device(FLAGS.device)
     except (EvidenceError, SettingsError) as error:
         return cli.fail(2, error)
+    if FLAGS.against is not None and FLAGS.device != "auto":
+        return cli.fail(2, f"--device={FLAGS.device}: has no effect with --against, which takes each checkout's own")
     if FLAGS.against is not None:
         return _compare(Path(FLAGS.against), output, path)
     names = FLAGS.only or _GROUPS

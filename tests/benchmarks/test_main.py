@@ -79,6 +79,11 @@ def test_a_device_that_is_not_there_is_refused_first(tmp_path, capsys):
     assert capsys.readouterr().err == "error: --device=tpu: must be auto, cpu or gpu:N\n"
 
 
+def test_a_comparison_takes_no_device(tmp_path, capsys):
+    assert main(tmp_path, f"--against={tmp_path}", "--device=cpu") == 2
+    assert "--device=cpu: has no effect with --against" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("flag", ["scratch", "output", "json"])
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, flag, capsys):
     # Linux allows no files there, not even to root.
