@@ -37,7 +37,7 @@ test-clusters: $(STAMP)  ## the tests that start a Ray or Slurm cluster on this 
 test-lowest:  ## the tests of agents, replay, environments, runs, sweeps and policies with the lowest versions, in .venv-lowest
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
 	.venv-lowest/bin/python $(PYTEST) -m 'not learning and not slow and not cluster' \
-		tests/agents tests/replay tests/envs tests/training tests/reproduction tests/test_policy.py tests/test_networks.py
+		tests/agents tests/replay tests/envs tests/training tests/reproduction tests/policies/test_policy.py tests/networks/test_networks.py
 
 learning: $(STAMP)  ## the tests of learning, with several seeds: hours
 	$(RUN) -m pytest -q -m learning --durations=0

@@ -23,7 +23,7 @@ def version() -> str:
     return found.group(1)
 
 
-COMMIT = runpy.run_path(str(ROOT / "acer_tf/training/commit.py"))
+COMMIT = runpy.run_path(str(ROOT / "acer_tf/runs/commit.py"))
 
 
 def write_commit(folder: pathlib.Path) -> None:

@@ -11,9 +11,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
-    from acer_tf.policy import Policy as Policy
-    from acer_tf.policy import PolicyError as PolicyError
-    from acer_tf.policy import load_policy as load_policy
+    from acer_tf.policies.evaluation import EvaluationResult as EvaluationResult
+    from acer_tf.policies.evaluation import evaluate as evaluate
+    from acer_tf.policies.policy import Policy as Policy
+    from acer_tf.policies.policy import PolicyError as PolicyError
+    from acer_tf.policies.policy import load_policy as load_policy
     from acer_tf.reproduction.curves import RunCurve as RunCurve
     from acer_tf.reproduction.curves import read_run as read_run
     from acer_tf.reproduction.published import published_ablations as published_ablations
@@ -30,9 +32,7 @@ if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
     from acer_tf.settings import Settings as Settings
     from acer_tf.settings import SettingsError as SettingsError
     from acer_tf.settings import make_settings as make_settings
-    from acer_tf.training.evaluation import EvaluationResult as EvaluationResult
-    from acer_tf.training.evaluation import evaluate as evaluate
-    from acer_tf.training.run import train as train
+    from acer_tf.training.train import train as train
 
 # TensorFlow reads this when it is first used. By default it takes oneDNN's convolutions only if the processor has
 # VNNI, AVX512_BF16 or AMX instructions; they are a third faster with AVX2 too.
@@ -45,15 +45,15 @@ __version__ = "0.2.0"
 
 # Imported when first used, so that `import acer_tf` loads neither TensorFlow nor a simulator.
 _NAMES = {
-    "policy": ("Policy", "PolicyError", "load_policy"),
+    "policies.policy": ("Policy", "PolicyError", "load_policy"),
     "reproduction.curves": ("RunCurve", "read_run"),
     "reproduction.published": ("published_ablations", "published_curves", "published_search"),
     "reproduction.published_medians": ("Figure1Method", "dqn_zoo_medians", "figure1_by_frames", "figure1_by_hours"),
     "reproduction.published_scores": ("published_agents", "published_scores"),
     "reproduction.scores": ("atari_references", "human_normalized"),
     "settings": ("Settings", "SettingsError", "make_settings"),
-    "training.evaluation": ("EvaluationResult", "evaluate"),
-    "training.run": ("train",),
+    "policies.evaluation": ("EvaluationResult", "evaluate"),
+    "training.train": ("train",),
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_MODULES]

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from acer_tf.training.signals import STOPPED, Terminated, signal_of
+from acer_tf.runs.signals import STOPPED, Terminated, signal_of
 
 # The module of `acer_tf.commands` that runs each, and a summary. "pipeline" runs the experiments of
 # `acer_tf.reproduction.catalogue`. This table is here so that the list of commands imports none of them.

@@ -53,9 +53,9 @@ flags.DEFINE_string(
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     from acer_tf.reproduction.evidence import EvidenceError, require_folder
+    from acer_tf.runs.records import run_document, write_json
     from acer_tf.settings import SettingsError
     from acer_tf.training.device import find_device
-    from acer_tf.training.records import run_document, write_json
     from benchmarks import report
 
     output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
 
 
 def _compare(other: Path, output: Path, path: Path) -> int:
-    from acer_tf.training.records import run_document, write_json
+    from acer_tf.runs.records import run_document, write_json
     from benchmarks.checkouts import compare, table
 
     if path.exists():

@@ -48,7 +48,7 @@ class Waits(gymnasium.Env[np.ndarray, np.int64]):
 def rate(actors: int, rows: int) -> float:
     """Steps per second of a run with so many actors."""
     from acer_tf.settings import make_settings
-    from acer_tf.training.run import train
+    from acer_tf.training.train import train
 
     iteration = actors * ENVIRONMENTS * 20
     seen: list[tuple[float, int]] = []
@@ -78,7 +78,7 @@ def rate(actors: int, rows: int) -> float:
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     from acer_tf.files import write_whole
-    from acer_tf.training.records import run_document, write_json
+    from acer_tf.runs.records import run_document, write_json
 
     rates = {actors: rate(actors, FLAGS.rows) for actors in sorted(set(FLAGS.actors))}
     first = min(rates)

@@ -229,7 +229,7 @@ def _checkpoints(
     agent: Any, ring: TrajectoryReplay, steps_per_second: float, repetitions: int, scratch: Path
 ) -> tuple[Measurement, dict[str, float]]:
     """Times checkpoints that each add a tenth of the rows of an interval; the first one, of all rows, is a fact."""
-    from acer_tf.training.checkpoint import Checkpoints, Snapshot
+    from acer_tf.runs.checkpoint import Checkpoints, Snapshot
     from acer_tf.training.export_run import arrays_of
 
     arrays = arrays_of(agent)

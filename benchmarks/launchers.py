@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     from ray.cluster_utils import Cluster
 
     from acer_tf.files import write_whole
-    from acer_tf.training.records import run_document, write_json
+    from acer_tf.runs.records import run_document, write_json
 
     output = Path(FLAGS.output).resolve()
     if output.exists():

@@ -19,8 +19,8 @@ from absl import flags
 
 from acer_tf import envs
 from acer_tf.commands import cli
-from acer_tf.policy import Policy, PolicyError, load_policy
-from acer_tf.settings_record import completed
+from acer_tf.policies.policy import Policy, PolicyError, load_policy
+from acer_tf.settings.record import completed
 
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "pattern of the runs' folders; may be repeated", flag_values=FLAGS)

@@ -25,7 +25,7 @@ from absl import flags
 
 from acer_tf.commands import cli
 from acer_tf.files import read_json
-from acer_tf.training.records import run_document, write_json
+from acer_tf.runs.records import run_document, write_json
 
 PROGRAMS = Path(__file__).with_name("peer_programs")
 OURS = "acer_tf"

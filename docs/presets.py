@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from acer_tf.declaration import declarations
-from acer_tf.presets import PRESETS
-from acer_tf.rules import RULES
 from acer_tf.settings import Settings, make_settings
+from acer_tf.settings.declaration import declarations
+from acer_tf.settings.presets import PRESETS
+from acer_tf.settings.rules import RULES
 
 PAGE = Path(__file__).with_name("presets.md")
 HEADING = "## Values\n"

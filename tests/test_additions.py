@@ -15,21 +15,21 @@ EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 # By file: the line after which a line is added and that line, or for a new file its content.
 Edits = dict[str, tuple[str, str] | str]
 HYPER_PARAMETER: Edits = {
-    "acer_tf/settings.py": (
+    "acer_tf/settings/settings.py": (
         '    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of ½ (Q_ret − Q)²")',
         '    policy_weight: float = setting(1.0, d.NOT_NEGATIVE, "factor of z*", classes=_ACER)',
     ),
     "acer_tf/agents/acer.py": ("            z += entropy_gradient", "        z *= h.policy_weight"),
 }
 TORSO: Edits = {
-    "acer_tf/torsos.py": (
+    "acer_tf/networks/torsos.py": (
         '    "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),',
         '    "linear": Torso(lambda layers, x: layers.hidden(32, "linear", "dense", layers.flat(x)), '
         "lambda spec: spec.stack == 1),",
     ),
 }
 RULE: Edits = {
-    "acer_tf/rules.py": (
+    "acer_tf/settings/rules.py": (
         '    "acer": Rule(_ACER, recurrent=True),',
         '    "vtrace": Rule("acer_tf.agents.vtrace:VTrace", fixed={"trust_region_delta": math.inf}),',
     ),

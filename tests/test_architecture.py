@@ -24,11 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # those of its group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it. OUTSIDE
 # is not part of the package.
 LAYERS: list[list[set[str]]] = [
-    [{"types"}, {"files"}, {"rules"}, {"declaration"}],
-    [{"torsos"}, {"equations", "distributions"}, {"policy"}],
-    [{"networks", "recurrent", "layers", "averaging"}, {"replay"}, {"envs"}],
-    [{"presets", "settings", "settings_record"}],
+    [{"types"}, {"files"}, {"references"}],
+    [{"equations", "distributions"}],
+    [{"networks"}, {"replay"}, {"envs"}],
+    [{"settings"}, {"resources"}],
     [{"agents"}],
+    [{"policies"}, {"runs"}],
     [{"training"}],
     [{"reproduction"}],
     [{"commands"}],
@@ -37,28 +38,23 @@ LAYERS: list[list[set[str]]] = [
 ]
 OUTSIDE = ("experiments", "benchmarks")
 
-# Stricter than the layers: these parts import only the given ones.
+# Stricter than the layers: these parts and modules import only the given parts, besides their own.
 ONLY: dict[str, set[str]] = {
     "types": set(),
     "files": set(),
+    "references": set(),
     "equations": set(),
-    "policy": {"types", "files"},
     "replay": {"types", "files"},
     "envs": {"types"},
-    "rules": set(),
-    "declaration": set(),
-    "torsos": {"types", "rules"},
+    "networks.torsos": {"types", "references"},
+    "policies.policy": {"types", "files"},
 }
 
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "keras", "tensorboard"}
 SIMULATORS = {"gymnasium", "ale_py", "minatar", "mujoco", "dm_control", "shimmy"}
 FORBIDDEN: dict[str, set[str]] = {
-    "types": TENSORFLOW,
-    "files": TENSORFLOW,
-    "replay": TENSORFLOW,
-    "envs": TENSORFLOW,
-    "policy": TENSORFLOW - {"tensorflow"},
-    **dict.fromkeys(("rules", "declaration", "torsos", "presets", "settings", "settings_record"), TENSORFLOW),
+    "policies.policy": TENSORFLOW - {"tensorflow"},
+    **dict.fromkeys(("types", "files", "references", "replay", "envs", "networks.torsos", "settings"), TENSORFLOW),
 }
 EQUATIONS_MAY_IMPORT = {"tensorflow", "__future__", "typing", "collections"}
 
@@ -105,9 +101,16 @@ def part_of(module: str) -> str | None:
     return None
 
 
-def allowed_parts(part: str) -> set[str]:
-    if part in ONLY:
-        return ONLY[part] | {part}
+def rule_for(module: str, rules: dict[str, set[str]]) -> set[str] | None:
+    """The rule of a module, or else of its part; None if neither has one."""
+    _, _, path = module.partition(".")
+    return rules.get(path, rules.get(path.partition(".")[0]))
+
+
+def allowed_parts(module: str) -> set[str]:
+    part = part_of(module) or ""
+    if (only := rule_for(module, ONLY)) is not None:
+        return only | {part}
     allowed: set[str] = set()
     for layer in LAYERS:
         for group in layer:
@@ -122,7 +125,7 @@ def import_violations(source: str, module: str, is_package: bool = False) -> lis
     if not part:
         return []
     try:
-        allowed = allowed_parts(part)
+        allowed = allowed_parts(module)
     except KeyError:
         return [f"{module}: the part '{part}' has no place in LAYERS"]
     everything = {part for layer in LAYERS for group in layer for part in group}
@@ -136,7 +139,7 @@ def import_violations(source: str, module: str, is_package: bool = False) -> lis
                 found.append(f"{where}: a part imports parts, not the front door")
             elif not front_door and target_part not in allowed:
                 found.append(f"{where}: {part} may import {sorted(allowed - {part})}")
-        elif top in FORBIDDEN.get(part, set()):
+        elif top in (rule_for(module, FORBIDDEN) or set()):
             found.append(f"{where}: {part} never imports {top}")
         elif top in SIMULATORS and part not in ("envs", "benchmarks"):  # a benchmark brings environments of its own
             found.append(f"{where}: only envs knows the simulators")
@@ -229,10 +232,14 @@ def test_a_cycle_is_found():
         ("acer_tf.types", "import keras", "never imports keras"),
         ("acer_tf.equations", "from acer_tf.types import Trajectory", "equations may import []"),
         ("acer_tf.equations", "import numpy as np", "TensorFlow alone"),
-        ("acer_tf.distributions", "import acer_tf.networks", "distributions may import"),
-        ("acer_tf.policy", "from acer_tf.networks import Network", "policy may import ['files', 'types']"),
-        ("acer_tf.policy", "def f():\n    import keras", "policy never imports keras"),
-        ("acer_tf.policy", "import gymnasium", "only envs knows"),
+        ("acer_tf.distributions", "import acer_tf.networks.discrete", "distributions may import"),
+        (
+            "acer_tf.policies.policy",
+            "from acer_tf.networks.discrete import Network",
+            "policies may import ['files', 'types']",
+        ),
+        ("acer_tf.policies.policy", "def f():\n    import keras", "policies never imports keras"),
+        ("acer_tf.policies.policy", "import gymnasium", "only envs knows"),
         ("acer_tf.replay.trajectories", "def f():\n    import tensorflow as tf", "replay never imports"),
         (
             "acer_tf.replay.trajectories",
@@ -241,9 +248,9 @@ def test_a_cycle_is_found():
         ),
         ("acer_tf.replay.trajectories", "from ..envs import make", "replay may import ['files', 'types']"),
         ("acer_tf.envs.atari", "from keras import ops", "envs never imports"),
-        ("acer_tf.networks", "from acer_tf import replay", "networks may import"),
-        ("acer_tf.networks", "import gymnasium", "only envs knows"),
-        ("acer_tf.agents.acer", "if TYPE_CHECKING:\n    import acer_tf.training.run", "agents may import"),
+        ("acer_tf.networks.discrete", "from acer_tf import replay", "networks may import"),
+        ("acer_tf.networks.discrete", "import gymnasium", "only envs knows"),
+        ("acer_tf.agents.acer", "if TYPE_CHECKING:\n    import acer_tf.training.train", "agents may import"),
         ("acer_tf.training.loop", "from ..reproduction import report", "training may import"),
         ("acer_tf.training.loop", "import acer_tf.commands.train", "training may import"),
         ("acer_tf.training.loop", "from acer_tf import load_policy", "front door"),
@@ -267,12 +274,12 @@ def test_a_relative_import_in_a_package_file_is_resolved():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("acer_tf", "from acer_tf.policy import load_policy"),
+        ("acer_tf", "from acer_tf.policies.policy import load_policy"),
         ("acer_tf.equations", "from __future__ import annotations\nfrom typing import NamedTuple\nimport tensorflow"),
-        ("acer_tf.policy", "import tensorflow\nfrom acer_tf.types import EnvironmentSpec"),
-        ("acer_tf.networks", "import keras\nfrom acer_tf import averaging, equations, types"),
+        ("acer_tf.policies.policy", "import tensorflow\nfrom acer_tf.types import EnvironmentSpec"),
+        ("acer_tf.networks.discrete", "import keras\nfrom acer_tf import equations, types"),
         ("acer_tf.replay.trajectories", "import numpy\nfrom acer_tf.types import Trajectory\nfrom . import chunks"),
-        ("acer_tf.training.run", "from acer_tf import __version__, agents, envs, replay"),
+        ("acer_tf.training.train", "from acer_tf import __version__, agents, envs, replay"),
         ("acer_tf.commands.train", "from acer_tf.settings import Settings\nfrom acer_tf.reproduction import report"),
         ("benchmarks.checkouts", "from acer_tf.commands import cli\nfrom benchmarks.peers import speed"),
     ],

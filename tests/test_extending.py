@@ -65,7 +65,7 @@ def test_the_rule_is_v_trace(inside):
     import my_rules
 
     from acer_tf.agents.optimizer import rmsprop
-    from acer_tf.networks import Network
+    from acer_tf.networks.discrete import Network
     from acer_tf.settings import make_settings
     from acer_tf.types import EnvironmentSpec, Trajectory
 

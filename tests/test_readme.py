@@ -9,9 +9,9 @@ import pytest
 
 from acer_tf.__main__ import COMMANDS
 from acer_tf.commands import pipeline
-from acer_tf.presets import PRESETS
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
+from acer_tf.settings.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results/README.md"]
@@ -60,7 +60,7 @@ def test_every_function_in_the_equation_table_exists():
     assert len(named) == 30 and "distributions.Categorical.kl_gradient" in named
     for name in named:
         parts = name.split(".")
-        depth = 2 if parts[0] in ("agents", "training") else 1
+        depth = 2 if parts[0] in ("agents", "networks", "policies", "runs", "training") else 1
         found = importlib.import_module("acer_tf." + ".".join(parts[:depth]))
         for part in parts[depth:]:
             found = getattr(found, part)

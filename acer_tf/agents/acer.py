@@ -16,7 +16,7 @@ from acer_tf.agents.agent import (
 )
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
-from acer_tf.networks import Network
+from acer_tf.networks.discrete import Network
 from acer_tf.types import Trajectory
 
 

@@ -18,7 +18,7 @@ from acer_tf.agents.agent import (
 )
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
-from acer_tf.networks import ContinuousNetwork
+from acer_tf.networks.discrete import ContinuousNetwork
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.torsos import Execution
+from acer_tf.networks.torsos import Execution
 
 
 class Compiled:

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent, ParameterGradients, Rows
-from acer_tf.averaging import copy_weights
-from acer_tf.networks import Network
+from acer_tf.networks.averaging import copy_weights
+from acer_tf.networks.discrete import Network
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 

@@ -30,8 +30,8 @@ _RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # enviro
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.policy import PolicyError, load_policy
-    from acer_tf.training.evaluation import evaluate
+    from acer_tf.policies.evaluation import evaluate
+    from acer_tf.policies.policy import PolicyError, load_policy
 
     began = time.monotonic()
     output = Path(FLAGS.output)

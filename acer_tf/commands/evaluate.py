@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from acer_tf.commands import cli
 
 if TYPE_CHECKING:
-    from acer_tf.training.evaluation import EvaluationResult
+    from acer_tf.policies.evaluation import EvaluationResult
 
 
 FLAGS = cli.new_flags()
@@ -39,10 +39,10 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, wrong)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
-    from acer_tf.policy import PolicyError, load_policy
+    from acer_tf.policies.evaluation import evaluate
+    from acer_tf.policies.policy import PolicyError, load_policy
     from acer_tf.settings import SettingsError
     from acer_tf.training.device import find_device, use_device
-    from acer_tf.training.evaluation import evaluate
 
     try:
         use_device(find_device(FLAGS.device))

@@ -35,14 +35,14 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, wrong)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
-    from acer_tf.policy import PolicyError, load_policy
+    from acer_tf.policies.export import PolicyFolderError
+    from acer_tf.policies.formats import FormatError, convert, require_convertible
+    from acer_tf.policies.policy import PolicyError, load_policy
+    from acer_tf.runs.checkpoint import CheckpointError
+    from acer_tf.runs.folder import RunFolderError
     from acer_tf.settings import SettingsError
-    from acer_tf.training.checkpoint import CheckpointError
     from acer_tf.training.device import CPU, use_device
-    from acer_tf.training.export import PolicyFolderError
     from acer_tf.training.export_run import export_run
-    from acer_tf.training.formats import FormatError, convert, require_convertible
-    from acer_tf.training.run_folder import RunFolderError
 
     output = Path(FLAGS.output) if FLAGS.output else Path(FLAGS.run_dir) / "policy"
     use_device(CPU)  # a GPU may be in use by the run itself

@@ -37,7 +37,7 @@ from acer_tf.reproduction.report.cliffwalk import report
 from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
-from acer_tf.training.records import read_record, run_document, write_json
+from acer_tf.runs.records import read_record, run_document, write_json
 
 _TITLE = "The Blind Cliffwalk of prioritized experience replay"
 _TEXT = (

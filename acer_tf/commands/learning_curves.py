@@ -29,7 +29,7 @@ from acer_tf.reproduction.report.output import Drawing, Report, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
-from acer_tf.settings_record import differences
+from acer_tf.settings.record import differences
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)

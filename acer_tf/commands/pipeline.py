@@ -35,7 +35,7 @@ from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.settings import SettingsError, setting_types
-from acer_tf.settings_record import completed
+from acer_tf.settings.record import completed
 
 _DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags
 

@@ -13,16 +13,17 @@ from typing import Any
 
 from acer_tf import envs
 from acer_tf.commands import cli
-from acer_tf.declaration import Declaration, declarations
 from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
-from acer_tf.presets import PRESETS
-from acer_tf.rules import RULES, is_reference
+from acer_tf.references import is_reference
+from acer_tf.runs.folder import REPAIRS, RunFolderError, record_in, require_same_run
+from acer_tf.runs.signals import STOPPED, signal_of
 from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
-from acer_tf.settings_record import completed
+from acer_tf.settings.declaration import Declaration, declarations
+from acer_tf.settings.presets import PRESETS
+from acer_tf.settings.record import completed
+from acer_tf.settings.rules import RULES
 from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
-from acer_tf.training.run_folder import REPAIRS, RunFolderError, record_in, require_same_run
-from acer_tf.training.signals import STOPPED, signal_of
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -120,10 +121,10 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     how = f"network {known.network}, precision {known.precision}, on {device}"
     print(f"{known.agent} on {known.env}, preset {known.preset}, {how}, in {run_dir}", flush=True)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
+    from acer_tf.runs.checkpoint import CheckpointError
+    from acer_tf.runs.records import RecordError
     from acer_tf.training.actor import NonFiniteError
-    from acer_tf.training.checkpoint import CheckpointError
-    from acer_tf.training.records import RecordError
-    from acer_tf.training.run import Interrupted, train
+    from acer_tf.training.train import Interrupted, train
 
     try:
         policy = train(settings, run_dir, **options)

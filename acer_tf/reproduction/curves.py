@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.training.records import RecordError, read_progress, read_record
+from acer_tf.runs.records import RecordError, read_progress, read_record
 
 
 class CurveError(ValueError):

@@ -26,9 +26,9 @@ from acer_tf.replay.chunks import is_damage
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
+from acer_tf.runs.records import RECORDS, RecordError, read_record, write_json
 from acer_tf.settings import SettingsError
-from acer_tf.settings_record import differences, settings_document, settings_from
-from acer_tf.training.records import RECORDS, RecordError, read_record, write_json
+from acer_tf.settings.record import differences, settings_document, settings_from
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from acer_tf.envs.families import ATARI_GAMES, MINATAR_GAMES
-from acer_tf.presets import PRESETS
 from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.published import published_search
 from acer_tf.reproduction.published_medians import Figure1Method
+from acer_tf.settings.presets import PRESETS
 
 FRAMES_PER_STEP = 4
 ATARI57 = tuple(f"atari/{game}" for game in ATARI_GAMES)

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acer_tf import envs
+from acer_tf.networks.torsos import torso_of
+from acer_tf.policies.export import export_policy
 from acer_tf.reproduction.sweep.cells import SweepError
+from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import Settings
-from acer_tf.settings_record import settings_document, settings_from
-from acer_tf.torsos import torso_of
+from acer_tf.settings.record import settings_document, settings_from
 from acer_tf.training import build
-from acer_tf.training.checkpoint import Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
 from acer_tf.training.device import find_device, use_device, use_threads
-from acer_tf.training.export import export_policy
 from acer_tf.training.export_run import arrays_of, policy_metadata
 from acer_tf.training.loop import Loop
 

@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from acer_tf import resources
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.sweep.cells import Cell, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import memory_of, resolved
 from acer_tf.reproduction.sweep.local import LocalLauncher
+from acer_tf.runs.checkpoint import KEPT
 from acer_tf.settings import Settings, speed_key
-from acer_tf.training import build, resources
-from acer_tf.training.checkpoint import KEPT
+from acer_tf.training import build
 from acer_tf.training.device import find_device
 from acer_tf.types import EnvironmentSpec
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from acer_tf.presets import PRESETS
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.evidence import CellEvidence
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.sweep.cells import Cell
-from acer_tf.settings_record import completed, jsonable, settings_document
+from acer_tf.settings.presets import PRESETS
+from acer_tf.settings.record import completed, jsonable, settings_document
 
 Place = tuple[str, str, int]  # method, task, seed
 _OF_LENGTH = ("total_steps", "log_interval")

@@ -10,13 +10,13 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
+from acer_tf.policies.export import exporting
+from acer_tf.runs.checkpoint import CheckpointError, Checkpoints
+from acer_tf.runs.folder import RunFolderError, record_in
+from acer_tf.runs.provenance import package_versions
 from acer_tf.settings import Settings, SettingsError
-from acer_tf.settings_record import settings_document, settings_from
+from acer_tf.settings.record import settings_document, settings_from
 from acer_tf.training.build import make_agent
-from acer_tf.training.checkpoint import CheckpointError, Checkpoints
-from acer_tf.training.export import exporting
-from acer_tf.training.provenance import package_versions
-from acer_tf.training.run_folder import RunFolderError, record_in
 
 
 def export_run(run_dir: Path, directory: Path) -> int:

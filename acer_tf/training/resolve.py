@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.envs import InvalidEnvironment
-from acer_tf.rules import rules_for
+from acer_tf.networks.torsos import default_network, require_channels_last, torso_of
 from acer_tf.settings import Settings, SettingsError
-from acer_tf.torsos import default_network, require_channels_last, torso_of
+from acer_tf.settings.rules import rules_for
 from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec
 

@@ -7,7 +7,7 @@ import pytest
 
 from acer_tf.agents.acer import Acer
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import ContinuousNetwork, Network
+from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.settings import make_settings
 from acer_tf.types import EnvironmentSpec
 

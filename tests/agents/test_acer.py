@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.acer import Acer
-from acer_tf.networks import Network
+from acer_tf.networks.discrete import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 

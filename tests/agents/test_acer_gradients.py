@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf.networks import Network
-from acer_tf.torsos import TORSOS
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import TORSOS
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.acer import Acer
-from acer_tf.recurrent import UNITS, RecurrentNetwork
+from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
 from acer_tf.types import EnvironmentSpec, RecurrentContext, Trajectory
 from tests import oracles
 from tests.agents.test_acer_gradients import check_data, per_state, weight_of

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from acer_tf.agents.dqn import Dqn
 from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import Network
+from acer_tf.networks.discrete import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.agents.conftest import settings_of
 

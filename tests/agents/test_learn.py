@@ -5,7 +5,7 @@ import pytest
 
 from acer_tf.agents.acer_continuous import AcerContinuous
 from acer_tf.agents.actor_critic import ActorCritic
-from acer_tf.networks import Network
+from acer_tf.networks.discrete import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 

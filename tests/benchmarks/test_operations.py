@@ -1,7 +1,7 @@
 import keras
 import pytest
 
-from acer_tf.networks import Network
+from acer_tf.networks.discrete import Network
 from acer_tf.types import EnvironmentSpec
 from benchmarks.operations import layer_operations, roofline, step_operations, update_operations
 

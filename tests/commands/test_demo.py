@@ -1,7 +1,7 @@
 import pytest
 
 from acer_tf.commands import demo
-from acer_tf.policy import load_policy
+from acer_tf.policies.policy import load_policy
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from absl import flags
 
-from acer_tf import envs, policy
+from acer_tf import envs
 from acer_tf.commands import evaluate
-from acer_tf.networks import Network
-from acer_tf.torsos import default_network
-from acer_tf.training import evaluation
-from acer_tf.training.export import export_policy
-from acer_tf.training.video import Video
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import default_network
+from acer_tf.policies import evaluation, policy
+from acer_tf.policies.export import export_policy
+from acer_tf.policies.video import Video
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,13 +8,13 @@ import pytest
 
 import acer_tf.__main__
 from acer_tf.commands import export
-from acer_tf.policy import load_policy
+from acer_tf.policies.formats import FORMATS
+from acer_tf.policies.policy import load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training import device
 from acer_tf.training import export_run as export_module
-from acer_tf.training.formats import FORMATS
-from acer_tf.training.run import train
-from tests.training.test_formats import metadata_of
+from acer_tf.training.train import train
+from tests.policies.test_formats import metadata_of
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_what_holds_no_run_is_refused(tmp_path, capsys):
 @pytest.mark.parametrize("flags", [["--run_dir=nowhere"], ["--policy=nowhere", "--format=onnx", "--output=o"]])
 def test_what_is_not_there_is_refused_without_loading_tensorflow(tmp_path, monkeypatch, capsys, flags):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "acer_tf.policy", None)  # whose import would fail
+    monkeypatch.setitem(sys.modules, "acer_tf.policies.policy", None)  # whose import would fail
     assert export.main(["export", *flags]) == 2
     assert capsys.readouterr().err == f"error: {flags[0]} does not exist\n"
 

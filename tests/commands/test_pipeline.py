@@ -19,9 +19,9 @@ from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.methods import make_cells
+from acer_tf.runs.folder import Lock
 from acer_tf.training.build import require_effect
 from acer_tf.training.resolve import resolve
-from acer_tf.training.run_folder import Lock
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 

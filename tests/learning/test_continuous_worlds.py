@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from acer_tf.policy import Policy, load_policy
-from acer_tf.rules import rules_for
+from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import make_settings
-from acer_tf.training.run import train
+from acer_tf.settings.rules import rules_for
+from acer_tf.training.train import train
 from tests.learning.worlds import LinearQuadratic
 
 TASK = LinearQuadratic()

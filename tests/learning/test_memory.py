@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from acer_tf.policy import load_policy
+from acer_tf.policies.evaluation import evaluate
+from acer_tf.policies.policy import load_policy
 from acer_tf.settings import make_settings
-from acer_tf.training.evaluation import evaluate
-from acer_tf.training.run import train
+from acer_tf.training.train import train
 from tests.learning.worlds import CueEnvironment
 
 

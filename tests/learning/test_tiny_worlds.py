@@ -15,9 +15,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from acer_tf.policy import load_policy
+from acer_tf.policies.policy import load_policy
 from acer_tf.settings import make_settings
-from acer_tf.training.run import train
+from acer_tf.training.train import train
 from tests.learning.worlds import World, bandit, chain, rooms
 
 GAMMA = 0.9

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from acer_tf.policy import load_policy
+from acer_tf.policies.evaluation import evaluate
+from acer_tf.policies.policy import load_policy
 from acer_tf.settings import make_settings
-from acer_tf.training.evaluation import evaluate
-from acer_tf.training.run import train
+from acer_tf.training.train import train
 
 # CartPole-v1: where gymnasium calls it solved. Pendulum-v1: about twice what the best controllers lose.
 TASKS = {

@@ -27,7 +27,7 @@ from acer_tf.reproduction.report.figures import save
 from acer_tf.reproduction.report.tables import Table, write_table
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.settings_record import settings_document
+from acer_tf.settings.record import settings_document
 from tests.training.scripted import leave_policy, small_settings, tree
 
 SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}

@@ -6,17 +6,16 @@ import os
 
 import pytest
 
-from acer_tf import envs
+from acer_tf import envs, resources
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.plan import START_SECONDS, Run, makespan, plan, rest_of
 from acer_tf.reproduction.sweep import Cell, SweepError
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings
-from acer_tf.training import resources
 from acer_tf.training.device import Device
 from acer_tf.training.resolve import resolve
-from acer_tf.training.run import train
+from acer_tf.training.train import train
 from tests.training.scripted import leave_policy, small_settings, tree
 
 GB = 10**9

@@ -25,7 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import pandas
 
 from acer_tf.reproduction.report.tables import Table, markdown
-from acer_tf.training.provenance import provenance
+from acer_tf.runs.provenance import provenance
 from tests.torture import common, damage, faulty, flags, kills, strangers, together
 
 # What is attempted, and how often in the whole campaign.

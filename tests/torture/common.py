@@ -20,7 +20,7 @@ import pandas
 
 from acer_tf import __main__ as acer_tf
 from acer_tf.settings import make_settings
-from acer_tf.training.run import train as train_run
+from acer_tf.training.train import train as train_run
 
 SECONDS = 240.0  # after which a process hangs, also on a busy machine
 MEMORY = 8 * 2**30  # of a process: a fuzzed flag must not take all of the machine's

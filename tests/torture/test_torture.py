@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 # The fault: a value out of range is no SettingsError.
 PLANT = """
 import sys
-from acer_tf import declaration, settings
+from acer_tf import settings
+from acer_tf.settings import declaration
 def fail(*_):
     raise KeyError("planted")
 settings.Settings.__post_init__ = fail

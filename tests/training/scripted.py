@@ -18,7 +18,8 @@ from acer_tf.agents.agent import Update
 from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
-from acer_tf.training import export_run, run
+from acer_tf.training import export_run
+from acer_tf.training import train as run
 from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acer_tf import envs
+from acer_tf import envs, resources
 from acer_tf.envs import InvalidEnvironment
-from acer_tf.presets import fitting_presets
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
-from acer_tf.rules import RULES
 from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training import build, resources
+from acer_tf.settings.presets import fitting_presets
+from acer_tf.settings.rules import RULES
+from acer_tf.training import build
 from acer_tf.training.device import CPU, Device
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec

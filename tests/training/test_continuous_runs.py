@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.envs import InvalidEnvironment
-from acer_tf.networks import ContinuousNetwork
-from acer_tf.policy import Policy, PolicyError, load_policy
-from acer_tf.rules import rules_for
+from acer_tf.networks.discrete import ContinuousNetwork
+from acer_tf.policies.evaluation import evaluate
+from acer_tf.policies.export import export_policy
+from acer_tf.policies.policy import Policy, PolicyError, load_policy
 from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import export_policy
-from acer_tf.training.run import train
+from acer_tf.settings.rules import rules_for
+from acer_tf.training.train import train
 from tests.training.scripted import rows_of
 
 PENDULUM = "Pendulum-v1"  # its only action is in [-2, 2]

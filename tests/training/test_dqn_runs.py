@@ -9,14 +9,14 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
-from acer_tf.policy import load_policy
+from acer_tf.policies.evaluation import evaluate
+from acer_tf.policies.policy import load_policy
 from acer_tf.replay import PrioritizedReplay, RankHeap, SumTree, TrajectoryReplay
-from acer_tf.rules import RULES
 from acer_tf.settings import make_settings
+from acer_tf.settings.rules import RULES
 from acer_tf.training.build import make_agent, make_replay
-from acer_tf.training.evaluation import evaluate
 from acer_tf.training.resolve import resolve
-from acer_tf.training.run import train
+from acer_tf.training.train import train
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.training.scripted import rows_of
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from acer_tf.envs import InvalidEnvironment
-from acer_tf.policy import load_policy
+from acer_tf.policies.policy import load_policy
+from acer_tf.runs.folder import RunFolderError
 from acer_tf.settings import SettingsError
 from acer_tf.training.export_run import export_run
-from acer_tf.training.run import train
-from acer_tf.training.run_folder import RunFolderError
+from acer_tf.training.train import train
 from tests.training.scripted import rows_of, small_settings, use_light_agents
 
 
@@ -44,7 +44,7 @@ def test_a_run_in_an_environment_of_the_caller_is_exported(made, tmp_path):
 
 UNNAMED = """
 import keras
-from acer_tf.torsos import Torso
+from acer_tf.networks.torsos import Torso
 
 def build(layers, x):
     x = keras.layers.Dense(6, "tanh", **layers.initializers(1.0, x.shape[-1]))(layers.flat(x))

@@ -17,14 +17,14 @@ import pytest
 
 from acer_tf import load_policy
 from acer_tf.commands.train import run as run_script
-from acer_tf.training import run
-from acer_tf.training.checkpoint import Checkpoints
+from acer_tf.runs.checkpoint import Checkpoints
+from acer_tf.runs.folder import Lock
+from acer_tf.runs.progress import Progress
+from acer_tf.training import train as run
 from acer_tf.training.export_run import export_run
-from acer_tf.training.progress import Progress
-from acer_tf.training.run import train
-from acer_tf.training.run_folder import Lock
+from acer_tf.training.train import train
+from tests.runs.test_checkpoint import files_at_most
 from tests.training.scripted import check_progress, rows_of, small_settings, tree, use_light_agents
-from tests.training.test_checkpoint import files_at_most
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,24 +15,24 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
-from acer_tf.networks import Network
-from acer_tf.policy import Policy, PolicyError, load_policy
-from acer_tf.recurrent import UNITS, RecurrentNetwork
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
+from acer_tf.policies import evaluation
+from acer_tf.policies.evaluation import evaluate
+from acer_tf.policies.export import export_policy
+from acer_tf.policies.policy import Policy, PolicyError, load_policy
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.runs.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training import evaluation
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
-from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
-from acer_tf.training.evaluation import evaluate
-from acer_tf.training.export import export_policy
 from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
-from acer_tf.training.run import train
+from acer_tf.training.train import train
+from tests.policies.test_export import make_metadata
 from tests.replay.checks import check_valid
-from tests.training import test_evaluation
+from tests.policies import test_evaluation
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of
-from tests.training.test_export import make_metadata
 
 SIZE = 2 * UNITS
 SMALL = {

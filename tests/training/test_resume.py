@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.runs.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay
-from acer_tf.training.checkpoint import CheckpointError, Checkpoints, Snapshot
 from acer_tf.training.collector import collector_of
 from acer_tf.training.export_run import arrays_of, assign_variables
 from acer_tf.training.loop import Loop

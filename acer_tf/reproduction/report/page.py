@@ -28,7 +28,7 @@ from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.verdicts import WORDS
 from acer_tf.reproduction.scope import scope
-from acer_tf.training.records import RECORDS
+from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.
 _ORDER: tuple[CellState, ...] = ("failed", "interrupted", "not begun", "finished")

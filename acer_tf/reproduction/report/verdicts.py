@@ -28,7 +28,7 @@ from acer_tf.reproduction.report.findings import CLIFFWALK_REPLAYS, CliffwalkUpd
 from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.scope import Scope, altered, by_place, scope
 from acer_tf.settings import make_settings
-from acer_tf.settings_record import settings_document
+from acer_tf.settings.record import settings_document
 
 WORDS = (
     "Reproduced: the claim holds over the whole experiment as its command defines it (--help says how that differs "

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from acer_tf.training.run_folder import Lock, RunFolderError
+from acer_tf.runs.folder import Lock, RunFolderError
 
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
 # process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from acer_tf.settings import Settings, make_settings
-from acer_tf.settings_record import changed
+from acer_tf.settings.record import changed
 
 
 class SweepError(RuntimeError):

@@ -20,12 +20,12 @@ from acer_tf.files import missing_parts, read_json, set_aside
 from acer_tf.replay.chunks import is_damage
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.settings_record import differences, settings_document
-from acer_tf.training.checkpoint import CheckpointError, Checkpoints
-from acer_tf.training.provenance import now
-from acer_tf.training.records import RecordError, read_progress, read_record, write_json
+from acer_tf.runs.checkpoint import CheckpointError, Checkpoints
+from acer_tf.runs.folder import Lock, RunFolderError
+from acer_tf.runs.provenance import now
+from acer_tf.runs.records import RecordError, read_progress, read_record, write_json
+from acer_tf.settings.record import differences, settings_document
 from acer_tf.training.resolve import DECIDED_BY_RUN
-from acer_tf.training.run_folder import Lock, RunFolderError
 
 FORMAT = 1
 

@@ -9,9 +9,9 @@ from typing import Protocol
 from acer_tf import envs
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
+from acer_tf.resources import PROCESS_BYTES
 from acer_tf.settings import Settings, SettingsError
 from acer_tf.training.device import CPU, Device
-from acer_tf.training.resources import PROCESS_BYTES
 from acer_tf.types import EnvironmentSpec
 
 

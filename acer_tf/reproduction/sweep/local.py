@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from acer_tf import resources
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
-from acer_tf.training import resources
 from acer_tf.training.device import gpu_count
 
 

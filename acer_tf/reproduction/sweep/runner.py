@@ -15,7 +15,7 @@ from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder, SweepFolder
 from acer_tf.reproduction.sweep.launcher import Launcher, memory_of, resolved
-from acer_tf.training.signals import StopRequest
+from acer_tf.runs.signals import StopRequest
 
 # Losing a node does not count as a retry of the cell. But a cell that crashes its node each time must be given up.
 LOST_LIMIT = 10

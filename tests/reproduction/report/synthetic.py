@@ -4,7 +4,7 @@ import csv
 
 from acer_tf.reproduction.evidence import asked_for, describe
 from acer_tf.reproduction.outcome import Outcome
-from acer_tf.training.records import write_json
+from acer_tf.runs.records import write_json
 
 COLUMNS = ("steps", "seconds", "games", "mean_return", "interval_return")
 

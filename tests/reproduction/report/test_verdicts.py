@@ -28,7 +28,7 @@ from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.scores import human_normalized
 from acer_tf.reproduction.sweep import Cell
 from acer_tf.settings import make_settings
-from acer_tf.settings_record import settings_document
+from acer_tf.settings.record import settings_document
 from tests.reproduction.report.synthetic import outcome, write_run
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"

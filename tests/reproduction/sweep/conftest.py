@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from acer_tf import resources
 from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep, runner
-from acer_tf.training import resources
 from tests.training.scripted import small_settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))

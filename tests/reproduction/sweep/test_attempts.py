@@ -13,7 +13,7 @@ import pytest
 
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, attempt, cluster, runner
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
-from acer_tf.training.run_folder import Lock
+from acer_tf.runs.folder import Lock
 from tests.reproduction.sweep.conftest import attempts, cell
 
 

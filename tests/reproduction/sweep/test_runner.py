@@ -6,14 +6,15 @@ import shutil
 
 import pytest
 
+from acer_tf import resources
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, local
 from acer_tf.reproduction.sweep.attempt import Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.runner import SweepProgress
+from acer_tf.runs.folder import Lock
+from acer_tf.runs.records import RecordError
 from acer_tf.settings import make_settings
-from acer_tf.training import resources, run
-from acer_tf.training.records import RecordError
-from acer_tf.training.run_folder import Lock
+from acer_tf.training import train as run
 from tests.reproduction.sweep.conftest import attempts, cell
 from tests.training.scripted import tree, use_light_agents
 

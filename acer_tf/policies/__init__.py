@@ -1,0 +1,1 @@
+"""Policies: the SavedModel and its reader, export, other formats, evaluation and video."""

@@ -1,0 +1,221 @@
+"""Evaluation: raw scores of whole episodes, under one protocol for every policy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer_tf import envs
+from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
+from acer_tf.policies.policy import Policy, PolicyError
+from acer_tf.policies.video import Video
+from acer_tf.resources import available_cores
+from acer_tf.settings import SettingsError
+
+# The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
+MAX_NO_OPS = 30
+MAX_FRAMES = 108_000
+
+MOST = {"episodes": 1_000_000, "num_envs": 1000}  # what a machine can hold
+_REPORT_SECONDS = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationResult:
+    """The episodes of one evaluation, ordered by environment, then by time.
+
+    Attributes:
+        env, greedy, seed, num_envs: as in `evaluate`; `env` is the environment's id.
+        returns: per episode, the sum of raw rewards.
+        steps: per episode, its length in agent decisions.
+        frames: per episode, its length in emulator frames (steps times frame skip, without Atari's random start).
+    """
+
+    env: str
+    greedy: bool
+    seed: int
+    num_envs: int
+    returns: tuple[float, ...]
+    steps: tuple[int, ...]
+    frames: tuple[int, ...]
+
+    @property
+    def episodes(self) -> int:
+        return len(self.returns)
+
+    @property
+    def mean(self) -> float:
+        """Of the raw returns."""
+        return statistics.fmean(self.returns)
+
+    @property
+    def median(self) -> float:
+        """Of the raw returns."""
+        return statistics.median(self.returns)
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the mean: sample standard deviation / √episodes. None for a single episode."""
+        if self.episodes < 2:
+            return None
+        return statistics.stdev(self.returns) / self.episodes**0.5
+
+
+def evaluate(
+    policy: Policy,
+    *,
+    episodes: int = 30,
+    greedy: bool = False,
+    seed: int = 0,
+    num_envs: int = 16,
+    video: str | Path | None = None,
+    report: Callable[[str], None] | None = None,
+    env: str | envs.EnvFactory | None = None,
+) -> EvaluationResult:
+    """Runs whole episodes in the environment that the policy's metadata names, and returns their raw scores.
+
+    >>> result = acer_tf.evaluate(acer_tf.load_policy("runs/cartpole/policy"), episodes=10)
+    >>> print(f"{result.mean:.1f} ± {result.standard_error:.1f}")
+
+    Lost lives do not end an episode. Atari episodes start with up to 30 no-ops and are truncated at 108,000 frames;
+    frame skip, stickiness, action set and preprocessing are those of training. Other environments keep their time
+    limits.
+
+    Every environment runs a fixed share of the episodes. Taking the first `episodes` that end would favour short ones,
+    which are often the bad ones.
+
+    Args:
+        policy: from `load_policy`.
+        episodes: their number, from 1 to 1,000,000.
+        greedy: take the most probable action instead of sampling.
+        seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
+            that training derives from the same number.
+        num_envs: environments in parallel, at most `episodes`.
+        video: an .mp4 file of the first episode of environment 0, written whole or not at all when that episode ends.
+            The episodes are the same without it.
+        report: receives a line of progress every 10 seconds.
+        env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
+
+    Raises:
+        SettingsError: a number out of range, or a video file that cannot be written.
+        InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
+            alone names a module of it ("module:Id-v0"), which could be anyone's code.
+        EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
+        PolicyError: the policy does not fit the installed environment, has unusable Atari preset values, or what it
+            answers is not finite.
+        OSError: the video could not be written (disk full).
+    """
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
+        if value < least:
+            raise SettingsError(f"--{name}={value}: must be at least {least}")
+        if value > MOST.get(name, value):
+            raise SettingsError(f"--{name}={value}: must be at most {MOST[name]}")
+    env_id = env if isinstance(env, str) else policy.metadata["env"]
+    if env is None:
+        refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
+    num_envs = min(episodes, num_envs)
+    quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
+    # The third word sets it apart from training, which seeds its environments with (seed, steps, 0), or four words.
+    random = np.random.default_rng((seed, 0, 2))
+    scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
+    score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    with contextlib.ExitStack() as stack:
+        recorder = stack.enter_context(Video(Path(video))) if video is not None else None
+        options: dict[str, Any] = {"factory": None if isinstance(env, str) else env}
+        if family_of(env_id).atari:
+            options["atari_preset"] = _protocol(policy)
+        options |= {"threads": available_cores(), "render": video is not None}
+        world = envs.make(env_id, num_envs, (seed, 0, 1), **options)
+        stack.callback(world.close)
+        if world.spec != policy.spec:
+            differ = "; ".join(policy.spec.differences(world.spec))
+            raise PolicyError(f"the policy does not fit the installed {env_id}: {differ}")
+        if recorder is not None:
+            recorder.start(_video_fps(env_id, world))
+        taken, began = 0, time.monotonic()
+        reported = began
+        step, first_state = world.reset(), policy.initial_state(num_envs)
+        state = first_state
+        while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
+            if recorder is not None and not scored[0]:
+                recorder.add(world.render())
+            _require_finite(f"{env_id} returned an observation", step.observation)
+            answer = policy.answer(step.observation, state)
+            step = world.step(_choose(answer, None if greedy else random))
+            _require_finite(f"{env_id} returned a reward", step.reward)
+            # As in training: the masked row was the last of the old episode.
+            state = np.where(step.mask[:, None], answer.get("state", state), first_state)
+            score += step.reward
+            length += step.mask
+            for i in np.flatnonzero(step.last):
+                if recorder is not None and i == 0 and not scored[0]:
+                    recorder.add(world.render())
+                    recorder.finish()
+                if len(scored[i]) < quota[i]:
+                    scored[i].append((float(score[i]), int(length[i])))
+                score[i], length[i] = 0.0, 0
+            taken += int(step.mask.sum())
+            if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
+                reported, rate = now, taken / (now - began)
+                report(f"{sum(map(len, scored))}/{episodes} episodes, {taken:,} steps, {rate:,.0f} steps/s")
+    returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
+    return EvaluationResult(
+        env=env_id,
+        greedy=greedy,
+        seed=seed,
+        num_envs=num_envs,
+        returns=returns,
+        steps=steps,
+        frames=tuple(n * policy.spec.frames_per_step for n in steps),
+    )
+
+
+def _require_finite(what: str, values: np.ndarray) -> None:
+    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+        raise envs.EnvironmentFailure(f"{what} of {values[~finite][0]}")
+
+
+def _protocol(policy: Policy) -> AtariPreset:
+    usual = dataclasses.asdict(ATARI_PRESETS["acer2016"])
+    values = dict(policy.metadata["atari_preset_values"] or {})
+    values |= {"max_no_ops": MAX_NO_OPS, "max_frames": MAX_FRAMES, "life_loss_ends_return": False}
+    wrong = values.keys() ^ usual.keys()
+    for name in usual.keys() - wrong:
+        # ALE waits forever for an observation without pixels.
+        low, high = (1, MAX_FRAMES) if type(usual[name]) is int else (0, 1)
+        if type(values[name]) is not type(usual[name]) or not low <= values[name] <= high:
+            wrong.add(name)
+    if wrong:
+        raise PolicyError(
+            f"the policy's atari_preset_values are not those of an Atari preset: {', '.join(sorted(wrong))}"
+        )
+    return AtariPreset(**values)
+
+
+def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None) -> np.ndarray:
+    """Actions [N] or [N, d] from the policy's answer: sampled, or the most probable if `random` is None."""
+    name = "mean" if "mean" in answer else "probabilities"
+    phi = answer[name]
+    if not np.isfinite(phi).all():
+        raise PolicyError(f"the policy's {name} is not finite")
+    if name == "mean":
+        noise = 0.0 if random is None else answer["std"] * random.standard_normal(phi.shape)
+        return (phi + noise).astype(np.float32)
+    if random is None:
+        return phi.argmax(axis=1)
+    below = phi.cumsum(axis=1, dtype=np.float64)
+    drawn = random.random(len(below)) * below[:, -1]
+    # The first action whose cumulative probability exceeds the draw: never one of probability 0.
+    return (drawn[:, None] < below).argmax(axis=1)
+
+
+def _video_fps(env_id: str, env: VectorEnvironment) -> float:
+    """Simulations with a clock are shown in real time."""
+    return env.steps_per_second or family_of(env_id).pictures_per_second

@@ -1,0 +1,252 @@
+"""Exports a network as a policy; acer_tf/policies/policy.py documents the format, and reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from acer_tf.envs import ATARI_PRESETS, family_of
+from acer_tf.files import POLICY_METADATA, remove_empty, sync
+from acer_tf.networks.averaging import copy_weights
+from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
+from acer_tf.types import EnvironmentSpec
+
+# What an export makes; all else in the folder is its owner's.
+_OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
+_PATIENCE_SECONDS = 120.0  # for another export into the same folder, which takes seconds
+
+
+class PolicyFolderError(OSError):
+    """No policy can be written to a folder; the message says why. Nothing has been changed."""
+
+
+def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
+    """Writes `network` as a policy that computes in float32, whatever its training precision.
+
+    An existing policy in `directory` is replaced by rename once the new one is complete: a reader finds the old one,
+    the new one, or (between two renames) none, but never a part. Other files in `directory` stay there.
+
+    Args:
+        network: the policy's.
+        directory: the policy's folder; parents are made.
+        metadata: JSON-able, recorded in metadata.json. Must have "env", "atari_preset" (its name; None outside Atari),
+            "agent", "preset", "steps" (agent decisions in training), "commit" and "versions". "frames" (of training),
+            "atari_preset_values", "network", "state_size" and the fields of `EnvironmentSpec` are added.
+
+    Raises:
+        ValueError: `metadata` lacks an entry, names an unknown Atari preset, or is not JSON; nothing has been written.
+        PolicyFolderError: `directory` holds something other than a policy, cannot be written, or is in use.
+        OSError: writing failed (disk full); `directory` holds the old policy or, whole, the new one.
+    """
+    with exporting(directory) as export:
+        export(network, metadata)
+
+
+@contextlib.contextmanager
+def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork, Mapping[str, Any]], None]]:
+    """Exclusive use of a policy's folder; yields a function that exports a network with its metadata to it.
+
+    Processes of this machine wait for each other. Whoever reads the checkpoint in this context therefore never
+    replaces a policy by an older one of the same run. If the context exports nothing, it leaves nothing. Raises as
+    `export_policy`.
+    """
+    given, directory = directory, Path(os.path.realpath(directory))
+    # A name of this machine's, because the lock may not reach others; the next export removes what a killed one left.
+    work = directory.with_name(f".{directory.name}.{socket.gethostname()}.export")
+    with contextlib.ExitStack() as stack:
+        try:
+            made = [folder for folder in directory.parents if not folder.exists()]
+            stack.callback(remove_empty, made)
+            if not os.path.lexists(directory.parent):
+                directory.parent.mkdir(parents=True, exist_ok=True)
+            stack.callback(os.close, _lock(directory.parent))
+            _clear(work, directory)
+            known = not os.path.lexists(directory) or (directory / POLICY_METADATA).exists()
+            if not known and (not directory.is_dir() or any(directory.iterdir())):
+                raise PolicyFolderError(f"{given} exists and is not a policy (no {POLICY_METADATA}): not replaced")
+            work.mkdir()
+        except PolicyFolderError:
+            raise
+        except OSError as error:
+            raise PolicyFolderError(f"no policy can be written to {given}: {error.strerror}") from error
+        stack.callback(_clear, work, directory)
+        yield lambda network, metadata: _export(network, metadata, directory, work)
+
+
+def _export(network: Network | ContinuousNetwork, metadata: Mapping[str, Any], directory: Path, work: Path) -> None:
+    document = _document(network, metadata)
+    new = work / "new"
+    try:
+        new.mkdir()
+        (new / POLICY_METADATA).write_text(document, encoding="utf-8")
+        module = _module(network)
+        signatures = {SIGNATURE: module.act}
+        if network.state_size:
+            signatures[INITIAL_STATE] = module.initial_state
+        tf.saved_model.save(module, str(new), signatures=signatures)
+    except tf.errors.OpError as error:
+        raise OSError(f"policy not written to {directory}: {error.message}") from error
+    for path in (*new.rglob("*"), new):
+        sync(path)  # the run's record, which is synced, will say that it is finished
+    if directory.exists():
+        directory.rename(work / "old")
+    new.rename(directory)
+    sync(directory.parent)
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor of `folder` that excludes other exports into it until it is closed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    ends = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError as error:
+                if time.monotonic() > ends:
+                    raise PolicyFolderError(f"another process is exporting to {folder}: try again later") from error
+            time.sleep(0.1)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _clear(work: Path, directory: Path) -> None:
+    """Removes what an export left.
+
+    If the new policy did not take the old one's place, the old one is put back with all that lay beside it. If it did,
+    only what lay beside the old one is.
+    """
+    old = work / "old"
+    if old.exists() and not directory.exists():
+        old.rename(directory)
+    elif old.exists():
+        for entry in set(os.listdir(old)) - set(_OWN):
+            (old / entry).rename(directory / entry)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any]) -> str:
+    if missing := [name for name in GIVEN if name not in metadata]:
+        raise ValueError(f"the policy's metadata lacks {missing}")
+    preset, values = metadata["atari_preset"], None
+    if family_of(metadata["env"]).atari:
+        if preset not in ATARI_PRESETS:
+            raise ValueError(f"the policy's atari_preset is {preset!r}, not one of {', '.join(ATARI_PRESETS)}")
+        # By value, because a later version may change what the name means.
+        values = dataclasses.asdict(ATARI_PRESETS[preset])
+    document = {
+        "format": FORMAT,
+        **metadata,
+        "frames": metadata["steps"] * network.spec.frames_per_step,
+        "atari_preset_values": values,
+        "network": network.architecture,
+        "state_size": network.state_size,
+        **dataclasses.asdict(network.spec),
+    }
+    try:
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the policy's metadata cannot be written as JSON: {error}") from error
+
+
+def _module(network: Network | ContinuousNetwork) -> tf.Module:
+    answer, weights = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
+    size = network.state_size
+    module = tf.Module()
+    # Only the variables: a module that also holds the Keras model stores the weights twice.
+    module.weights = [variable.value for variable in weights]
+    signature = input_signature(network.spec, size)
+
+    def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
+        checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
+        return answer(*checked)
+
+    module.act = tf.function(act, input_signature=signature, autograph=False)
+    if size:
+
+        def initial_state(count: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"state": tf.zeros([count, size])}
+
+        module.initial_state = tf.function(initial_state, input_signature=[tf.TensorSpec([], tf.int32, name="count")])
+    return module
+
+
+def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
+    """The function of the policy's signature, and the weights that it reads."""
+    # A float32 copy, so that it runs the same on machines without fast bfloat16.
+    twin, start = network.twin(), network.spec.action_start
+    if twin.exploration is not None:
+        twin.exploration.epsilon.assign(network.evaluation_epsilon)
+
+    def act(observation: tf.Tensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        if state is not None:
+            # Otherwise one state, or one observation, would silently be broadcast.
+            tf.debugging.assert_equal(
+                tf.shape(observation)[0], tf.shape(state)[0], "expected as many states as observations"
+            )
+        probabilities, q, next_state = twin.observe(observation, state)
+        # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
+        # global seed of the training process, and every user would see the same sequence of actions.
+        action = tf.raw_ops.Multinomial(
+            logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
+        )
+        answers = {
+            "action": start + action[:, 0],
+            "greedy_action": start + tf.argmax(probabilities, axis=-1, output_type=tf.int32),
+            "probabilities": probabilities,
+            "q": q,
+        }
+        return answers if state is None else {**answers, "state": next_state}
+
+    return act, twin.model.weights
+
+
+def _bounds(spec: EnvironmentSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest action [d] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
+    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+    inner = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
+    return np.where(low < spec.action_low, inner[0], low), np.where(high > spec.action_high, inner[1], high)
+
+
+def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
+    spec = network.spec
+    twin = ContinuousNetwork(
+        spec,
+        critic="none",
+        shared_torso=network.shared_torso,
+        policy_std=network.policy_std,
+        normalize=network.normalization is not None,
+    )
+    copy_weights(network.state, twin.state)
+    low, high = (tf.constant(bound) for bound in _bounds(spec))
+
+    def scaled(action: tf.Tensor) -> tf.Tensor:
+        # Again afterwards, since rounding may leave the bounds.
+        scale = (tf.clip_by_value(action, -1.0, 1.0) + 1.0) * 0.5
+        return tf.clip_by_value(low + scale * (high - low), low, high)
+
+    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
+        mean, value, _ = twin(observation)
+        std = tf.fill(tf.shape(mean), tf.constant(twin.policy_std, tf.float32))
+        # Seeds 0 as in `_discrete`.
+        noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)
+        action = scaled(mean + std * noise)
+        return {"action": action, "greedy_action": scaled(mean), "mean": mean, "std": std, "value": value}
+
+    return act, twin.state.weights

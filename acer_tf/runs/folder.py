@@ -1,0 +1,208 @@
+"""A run's folder: its lock, the checks before anything is written to it, and what a run there continues from."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+from acer_tf.files import remove_empty, set_aside
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.settings import Settings
+from acer_tf.settings.record import completed, differences, mistyped, settings_document
+from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
+from acer_tf.runs.provenance import user_modules
+from acer_tf.runs.records import RecordError, RunRecord, read_progress, read_record
+from acer_tf.types import EnvironmentSpec
+
+# What a run writes, or deletes from: through a link, that would be outside its folder.
+_NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
+# The part of a damaged replay that can be read, perhaps none; a new progress.csv, in place of one that is not that of
+# the checkpoint; step 0, if no checkpoint has weights that can be read. A replaced progress.csv, and what a restart
+# replaces, are kept under another name; the rest of a damaged replay goes with the checkpoints that need it.
+REPAIRS = ("replay", "progress", "restart")
+
+
+class RunFolderError(RuntimeError):
+    """The run folder cannot be used: the message says why and what to do."""
+
+
+class Lock:
+    """Exclusive use of a run folder by one process, until `release` or the end of the process.
+
+    Args:
+        folder: created if it does not exist, and deleted by `release` if nothing was written to it.
+        flag: that named it, for messages.
+
+    Raises:
+        RunFolderError: another process holds it (names its host and pid), or it cannot be created.
+    """
+
+    def __init__(self, folder: Path, flag: str = "run_dir") -> None:
+        self._path = folder / "lock"
+        self._made: list[Path] = []
+        try:
+            self._made = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            # A link would be written through.
+            self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
+        except OSError as error:
+            remove_empty(self._made)
+            raise RunFolderError(f"--{flag}={folder} cannot be used: {error}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
+                raise FileNotFoundError("its holder has just deleted it")
+        except OSError as error:
+            holder = self._file.read().strip() or "an unknown process"
+            self._file.close()
+            held = isinstance(error, BlockingIOError | FileNotFoundError)
+            reason = f"is in use by {holder}" if held else f"cannot be locked: {error}"
+            raise RunFolderError(f"--{flag}={folder} {reason}") from error
+        self._file.truncate(0)
+        self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        self._file.truncate(0)
+        with contextlib.suppress(OSError):
+            if self._made and os.listdir(self._path.parent) == [self._path.name]:
+                self._path.unlink()
+        self._file.close()
+        remove_empty(self._made)
+
+
+def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> tuple[RunRecord | None, list[str]]:
+    """Checks that `run_dir` can hold the run of resolved `settings` in an environment of this `spec`.
+
+    Returns:
+        The record there, None for a new run; and what differs from it and may, in lines.
+
+    Raises:
+        RunFolderError: the folder cannot be used, or holds something else.
+    """
+    try:
+        _require_place(run_dir)
+        record = record_in(run_dir)
+        remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]
+    except OSError as error:
+        raise RunFolderError(f"--run_dir={run_dir} cannot be used: {error}") from error
+    if record is None:
+        if remains:
+            raise RunFolderError(f"--run_dir={run_dir} has a {remains[0]} but no run.json: choose another folder")
+        return None, []
+    old, new = completed(record.settings), settings_document(settings)
+    longer = old["total_steps"] < new["total_steps"]
+    may_change = ("log_interval", "total_steps") if longer else ("log_interval",)
+    if lines := differences(old, {**new, **{name: old[name] for name in may_change}}):
+        raise RunFolderError(
+            f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
+            "give those flags the values there to continue it, or choose another folder"
+        )
+    if record.environment not in (None, spec):  # None in old records
+        lines = record.environment.differences(spec)
+        raise RunFolderError(
+            f"--run_dir={run_dir} holds a run in another version of {settings.env}:\n  " + "\n  ".join(lines) + "\n"
+            "bring that version back to continue it, or choose another folder"
+        )
+    changes = [f"--{name}={new[name]} instead of {old[name]}" for name in may_change if new[name] != old[name]]
+    modules = user_modules((settings.agent, settings.network, settings.env))
+    # None in records of earlier versions.
+    recorded = record.document.get("modules") or {}
+    changes += [
+        f"the file of module {name} has changed since the run began"
+        for name, sha256 in modules.items()
+        if recorded.get(name, sha256) != sha256
+    ]
+    if longer and settings.replay_priority != "uniform":
+        changes.append("the exponents of priorities now change until the new end")
+    return record, changes
+
+
+def record_in(run_dir: Path) -> RunRecord | None:
+    """The record in `run_dir`; None if it holds no run. Raises RunFolderError if it cannot be read."""
+    try:
+        record = read_record(run_dir) if (run_dir / "run.json").exists() else None
+        if record and (wrong := "it names no env" if "env" not in record.settings else mistyped(record.settings)):
+            raise RecordError(f"{run_dir}/run.json cannot be read as a run's record ({wrong})")
+        return record
+    except RecordError as error:
+        raise RunFolderError(f"{error}: choose another folder") from error
+    except OSError as error:
+        raise RunFolderError(f"--run_dir={run_dir} cannot be used: {error}") from error
+
+
+def _require_place(run_dir: Path) -> None:
+    try:
+        run_dir.stat()
+    except FileNotFoundError:
+        pass  # a new folder; others, such as a name that is too long, cannot be made
+    else:
+        if not run_dir.is_dir():
+            raise RunFolderError(f"--run_dir={run_dir} is not a folder")
+    place = Path(os.path.realpath(run_dir))
+    for parent in place.parents:
+        if place.relative_to(parent).parts[0] in ("checkpoints", "policy") and (parent / "run.json").exists():
+            raise RunFolderError(f"--run_dir={run_dir} is inside of the run in {parent}: choose another folder")
+    for name in _NO_LINKS:
+        if (run_dir / name).is_symlink():
+            raise RunFolderError(
+                f"--run_dir={run_dir} has a link named {name}: put what it names in its place, or choose another folder"
+            )
+
+
+def resume(
+    folder: Path, checkpoints: Checkpoints, replay: TrajectoryReplay, repair: Collection[str]
+) -> tuple[Snapshot | None, list[str]]:
+    """Restores what the run in `folder` continues from, its replay into `replay`.
+
+    Args:
+        repair: what may be repaired, names of `REPAIRS`; what is whole is left alone.
+
+    Returns:
+        The snapshot, None for step 0; and what was lost or repaired, for the run's record.
+
+    Raises:
+        CheckpointError: no checkpoint can be read; says how to go on.
+        RunFolderError: progress.csv is not that of the checkpoint, or there are rows but no checkpoint.
+    """
+    curve = folder / "progress.csv"
+    snapshot: Snapshot | None = None
+    problem: Exception | None = None
+    try:
+        snapshot = checkpoints.restore(replay, salvage="replay" in repair)
+    except DamagedError as error:
+        problem = error
+    if snapshot is None:
+        # Every run writes a checkpoint before its first row.
+        if problem is None and curve.exists() and curve.stat().st_size:
+            policy = f", or use the policy in {folder / 'policy'}" if (folder / "policy").exists() else ""
+            problem = RunFolderError(
+                f"--run_dir={folder} has rows of progress, but no checkpoint: put {folder / 'checkpoints'} back, give "
+                f"--repair=restart to begin again at step 0, choose another folder{policy}"
+            )
+        if problem is None:
+            return None, []
+        if "restart" not in repair:
+            raise problem
+        kept = [set_aside(path).name for path in (curve, folder / "checkpoints") if path.exists()]
+        return None, [f"begun again at step 0; what there was is kept as {' and '.join(kept)}"]
+    notes = [snapshot.lost] if snapshot.lost else []
+    state = snapshot.state
+    try:
+        read_progress(folder, state["position"], state.get("progress_sha256"))  # earlier versions wrote no checksum
+    except RecordError as error:
+        if "progress" not in repair:
+            raise RunFolderError(
+                f"{error}: put the file back, or give --repair=progress to continue with a new one"
+            ) from error
+        notes.append(f"progress.csv begins here, because {error}")
+        if curve.exists():
+            notes.append(f"the earlier rows are kept as {set_aside(curve).name}")
+        state["position"] = 0
+        # A row counts the episodes up to it, and those before the file's first are not in its mean.
+        state["actor"]["games"] = len(state["actor"]["new_returns"])
+    return snapshot, notes

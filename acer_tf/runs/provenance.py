@@ -1,0 +1,123 @@
+"""Provenance: the time, machine, command, code and packages that made a result."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import hashlib
+import importlib.metadata
+import platform
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from acer_tf import __version__
+from acer_tf.runs.commit import code_version
+from acer_tf.resources import available_cores
+
+
+def provenance() -> dict[str, Any]:
+    """The provenance of what this process makes, JSON-able. Call it after importing what the process needs."""
+    return {
+        "command": command_line(),
+        **code_version(),
+        "started": now(),
+        "versions": package_versions(),
+        "packages_sha256": hashlib.sha256(packages().encode()).hexdigest(),
+        "machine": {
+            "host": socket.gethostname(),
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cores": available_cores(),
+            "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+            **_gpus(),
+        },
+    }
+
+
+def user_modules(names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of the file of each imported module that a name of the form "module:Name" begins with."""
+    found = {}
+    for name in names:
+        module = name.partition(":")[0]
+        file = getattr(sys.modules.get(module), "__file__", None) if ":" in name else None
+        if file is not None:
+            found[module] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return found
+
+
+def command_line() -> list[str]:
+    """What started this process, without the path of its Python."""
+    return ["python", *sys.orig_argv[1:]]
+
+
+def now() -> str:
+    """The time in UTC, as ISO 8601 to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def packages() -> str:
+    """Every installed distribution, one name==version per line, sorted."""
+    return _installed(tuple(sys.path))[0]
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python, this package, its declared requirements, and everything else that has been imported."""
+    loaded = {module.partition(".")[0] for module in list(sys.modules)}
+    top_level = _installed(tuple(sys.path))[1]
+    names = sorted({name for module in loaded & top_level.keys() for name in top_level[module]})
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        requirements = importlib.metadata.requires("acer_tf") or []
+        names = [re.split(r"[^\w.-]", text)[0] for text in requirements if 'extra == "dev"' not in text] + names
+    versions = {}
+    for name in {_canonical(name): name for name in reversed(names)}.values():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    # An editable installation's metadata may be older than its code.
+    return {"python": platform.python_version(), **versions, "acer_tf": __version__}
+
+
+@functools.cache  # reading the metadata of every package takes half a second
+def _installed(path: tuple[str, ...]) -> tuple[str, Mapping[str, list[str]]]:
+    """What is found on `path`, which is that of this process: see `packages`; and distributions by module."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        if name := distribution.metadata["Name"]:
+            # Python imports the first on the path.
+            found.setdefault(_canonical(name), distribution.version)
+    listed = "".join(sorted(f"{name}=={version}\n" for name, version in found.items()))
+    return listed, importlib.metadata.packages_distributions()
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _gpus() -> dict[str, Any]:
+    """The GPUs that TensorFlow sees and their driver; empty without GPUs, or if TensorFlow is not loaded."""
+    if (tensorflow := sys.modules.get("tensorflow")) is None:
+        return {}
+    found = [
+        tensorflow.config.experimental.get_device_details(gpu) for gpu in tensorflow.config.list_physical_devices("GPU")
+    ]
+    if not found:
+        return {}
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        driver = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return {"gpus": found}
+    return {"gpus": found, "gpu_driver": driver}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.*\S)", info.read_text(), re.MULTILINE) if info.exists() else None
+    return found[1] if found else platform.processor()

@@ -1,0 +1,161 @@
+"""The records of a run: writes run.json and packages.txt, and reads run.json and progress.csv."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acer_tf.files import read_json, write_whole
+from acer_tf.settings.record import jsonable
+from acer_tf.runs.provenance import command_line, now, packages, provenance
+from acer_tf.types import EnvironmentSpec
+
+_MAKER_PARTS = {
+    "machine": ("host", "processor", "cores"),
+    "threads": ("intra_op", "inter_op", "emulators"),
+    "device": ("name", "model"),
+}
+_MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
+RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
+
+
+class RecordError(ValueError):
+    """A record is missing or cannot be read: the message names the file and the problem."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """The content of a run.json of any version."""
+
+    settings: dict[str, Any]  # as written; `settings_from` converts them to this version's
+    finished: bool
+    commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
+    environment: EnvironmentSpec | None  # None in old records
+    maker: dict[str, Any]  # of its newest rows, see `maker_of`
+    document: dict[str, Any]  # everything
+
+
+def read_record(folder: Path) -> RunRecord:
+    """The record in `folder`; raises RecordError if it does not exist, or cannot be read."""
+    path = folder / "run.json"
+    try:
+        document = dict(read_json(path))
+        spec = document.get("environment")
+        return RunRecord(
+            dict(document["settings"]),
+            document.get("finished") is True,
+            document.get("commit"),
+            EnvironmentSpec.of(spec) if spec else None,
+            maker_of(document),
+            document,
+        )
+    except FileNotFoundError as error:
+        raise RecordError(f"{path} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RecordError(f"{path} cannot be read as a run's record ({error})") from error
+
+
+def read_progress(folder: Path, size: int | None = None, sha256: str | None = None) -> dict[str, np.ndarray]:
+    """The columns of the progress.csv in `folder`, also while a run writes it: [P] float64 by name, NaN for no value.
+
+    There are none if nothing has been written yet. `size` is how many bytes to read, which must end with a row, or None
+    for all complete rows; `sha256` is of these bytes, or None if it is not known.
+
+    Raises:
+        RecordError: the file is not a learning curve, shorter than `size`, or has another `sha256`.
+    """
+    path = folder / "progress.csv"
+    try:
+        content = path.read_bytes() if path.exists() else b""
+        if size is not None and len(content) < size:
+            raise ValueError(f"it has {len(content)} bytes, but had {size} at the last checkpoint")
+        whole = content[:size] if size is not None else content[: content.rfind(b"\n") + 1]
+        if sha256 is not None and hashlib.sha256(whole).hexdigest() != sha256:
+            raise ValueError(f"its first {len(whole)} bytes are not those of the last checkpoint")
+        if whole and not whole.endswith(b"\n"):
+            raise ValueError("its last line is incomplete")
+        head, *lines = list(csv.reader(io.StringIO(whole.decode(), newline=""))) or [[]]
+        if head and "steps" not in head:
+            raise ValueError("it has no column named steps")
+        columns = dict(zip(head, np.empty((len(head), len(lines))), strict=True))
+        for row, line in enumerate(lines):
+            try:
+                for name, cell in zip(head, line, strict=True):
+                    columns[name][row] = float(cell or "nan")
+                if not columns["steps"][row] > (columns["steps"][row - 1] if row else 0):
+                    raise ValueError("its steps do not increase")
+            except ValueError as error:
+                raise ValueError(f"line {row + 2}: {error}") from error
+        return columns
+    except (OSError, ValueError, csv.Error) as error:
+        raise RecordError(f"{path} cannot be read as a learning curve ({error})") from error
+
+
+def run_document(settings: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a run.json: settings, details and provenance."""
+    return {"settings": jsonable(settings), **details, **provenance()}
+
+
+def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+    """Writes packages.txt, then run.json, whose presence marks a run folder."""
+    (folder / "packages.txt").write_text(packages())
+    write_json(folder / "run.json", run_document(settings, details))
+
+
+def amend_record(
+    folder: Path, settings: Mapping[str, Any], step: int, notes: Sequence[str], maker: Mapping[str, Any]
+) -> None:
+    """Records in run.json that the run continues at `step` with `settings`, and what is not as before.
+
+    `maker` is that of `maker_of`, of this process.
+    """
+    document = read_record(folder).document
+    for name in ("finished", "steps", "seconds"):
+        document.pop(name, None)
+    history = [*document.get("history", []), history_entry(step, notes, maker)]
+    write_json(folder / "run.json", document | {"settings": jsonable(settings), "history": history})
+
+
+def history_entry(step: int, notes: Sequence[str], maker: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of run.json's "history": what was changed or lost when the run continued at `step`, and its maker."""
+    return {"step": step, "time": now(), "command": command_line(), **maker, "notes": list(notes)}
+
+
+def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the newest rows of a run, by its run.json: code, packages, machine, threads and device, where known."""
+    known = dict(document)
+    for entry in document.get("history", ()):
+        known.update(entry)  # earlier versions wrote only its commit
+    return {n: dict(known[n] or {}) if n in _MAKER_PARTS else known[n] for n in _MAKER if n in known}
+
+
+def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What of a maker is known in both and not the same, in lines."""
+    lines = []
+    if old.get("commit") != new["commit"]:
+        lines.append(f"commit {new['commit']} instead of {old.get('commit')}")
+    elif old.get("changes", new["changes"]) != new["changes"]:
+        lines.append("other uncommitted changes of the code")
+    if old.get("packages_sha256", new["packages_sha256"]) != new["packages_sha256"]:
+        lines.append("other installed packages")
+    for part, names in _MAKER_PARTS.items():
+        before, after = old.get(part, {}), new[part]
+        lines += [
+            f"{part}: {name} {after[name]} instead of {before[name]}"
+            for name in names
+            if name in before and before[name] != after[name]
+        ]
+    return lines
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Writes `path` atomically."""
+    write_whole(path, json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,385 @@
+"""The settings of a run: one frozen dataclass, an entry for each setting, and the checks made before a run starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from acer_tf.envs import ATARI_PRESETS, Family, family_of
+from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
+from acer_tf.references import is_reference
+from acer_tf.settings import declaration as d
+from acer_tf.settings.declaration import declarations, setting
+from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
+from acer_tf.settings.rules import RULES, Rule, rule_of, rules_for
+
+_ACER, _CONTINUOUS, _DQN = ("Acer",), ("AcerContinuous",), ("Dqn",)
+
+
+class SettingsError(ValueError):
+    """An invalid setting: the message names it, its value, and what would be right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that decides what a run computes.
+
+    The names are those of the flags of `acer_tf train`. Steps are agent decisions, summed over all environments unless
+    stated otherwise. A default never changes, so that records which lack a setting keep their meaning.
+    `make_settings` starts from a preset; `dataclasses.replace` changes single settings.
+    """
+
+    # fmt: off
+    env: str = setting(
+        dataclasses.MISSING, d.ANY, "environment: atari/<Game>, minatar/<game>, control/<task>, "
+        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0")
+    agent: str = setting(
+        "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
+        f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
+        f"ratio 0, without and with trust region); continuous ones: {', '.join(rules_for(continuous=True))}; or "
+        "module:Class of your own; if not given, that of the run folder, else acer")
+    preset: str = setting(
+        "baselines", d.Range(lambda x: x in PRESETS, f"one of {', '.join(PRESETS)}"),
+        f"named set of values, which other flags override: {', '.join(PRESETS)}; if not given, that of the run folder, "
+        "else the usual one for the agent and the environment")
+    seed: int = setting(0, d.at_least(0), "seed of everything random in the run")
+    total_steps: int = setting(
+        10_000_000, d.between(1, 10**12), "agent decisions over all environments (an Atari step is 4 frames); "
+        "if not given, that of the run folder")
+    log_interval: int = setting(
+        10_000, d.at_least(1), "steps between rows of progress.csv; if not given, that of the run folder")
+
+    atari_preset: str = setting(
+        "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI, speed=True)
+    num_envs: int = setting(16, d.between(1, 100_000), "environments that step together", speed=True)
+    actors: int = setting(
+        0, d.between(0, 100_000), "actors, which share the environments evenly and collect with the weights from "
+        "before the updates, with --ray_address during them; a divisor of num_envs, or 0 for one actor that waits",
+        speed=True)
+    acting_lag: int = setting(
+        0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
+        "with --actors=1; 0: with the newest ones", d.NO_ACTORS, speed=True)
+    unroll_length: int = setting(
+        20, d.at_least(1), "k: steps per environment from one iteration's updates to the next's, and rows of a "
+        "replayed window (DQN: 1)", speed=True)
+    trajectories_per_update: int = setting(
+        0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
+        speed=True)
+
+    on_policy_updates: bool = setting(
+        True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay",
+        speed=True)
+    replay_ratio: float = setting(
+        4.0, d.between(0, 1000), "mean number of replayed updates per unroll of each group of environments that share "
+        "an update", speed=True)
+    replay_poisson: bool = setting(
+        True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
+        d.REPLAY, speed=True)
+    replay_start: int = setting(10_000, d.at_least(0), "rows per environment (a step or a reset) before replay begins")
+    replay_capacity: int = setting(50_000, d.at_least(1), "rows per environment (a step or a reset) that replay keeps")
+    replay_segments_only: bool = setting(
+        False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines (recurrent networks always do)",
+        d.REPLAY, d.WINDOWS, d.FEED_FORWARD)
+    burn_in: int = setting(
+        10, d.at_least(0), "rows before each replayed window that update the stored recurrent state and give no loss",
+        d.REPLAY, d.RECURRENT, speed=True)
+
+    replay_priority: str = setting(
+        "uniform", d.one_of("uniform", "proportional", "rank"), "how replayed trajectories are drawn: uniformly, in "
+        "proportion to their priority, or by its rank", d.REPLAY, speed=True)
+    replay_batch: int = setting(
+        0, d.between(0, 100_000), "trajectories (DQN: transitions) per draw by priority; 0: as many as share an update",
+        d.BATCHES, speed=True)
+    priority_exponent: float = setting(
+        0.6, d.UNIT_INTERVAL, "α at the run's start: the probability of a draw is proportional to priority^α",
+        d.REPLAY, d.PRIORITIES)
+    priority_exponent_final: float = setting(
+        0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
+    priority_epsilon: float = setting(1e-6, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
+    importance_exponent: float = setting(
+        0.4, d.UNIT_INTERVAL, "β at the run's start: a draw has weight (stored · probability)^-β", d.REPLAY,
+        d.PRIORITIES)
+    importance_exponent_final: float = setting(
+        1.0, d.UNIT_INTERVAL, "β at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
+    weights_by_batch: bool = setting(
+        True, d.TRUTH, "divide the weights of draws by the largest in the batch, else by the largest in the replay",
+        d.REPLAY, d.PRIORITIES)
+
+    network: str = setting(
+        "auto", d.Range(
+            lambda x: x == "auto" or x in ARCHITECTURES or is_reference(x),
+            f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
+        ),
+        f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
+        "module:NAME of your own torso, or auto, which depends on the observations", speed=True)
+    precision: str = setting(
+        "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "of the torso (continuous actions: also the critic's "
+        "layers): float32, bfloat16, or auto, which depends on the device; or tf32, of all products on a GPU (10 bits)",
+        speed=True)
+    initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
+
+    learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
+    rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
+    rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
+    rmsprop_centered: bool = setting(
+        False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root", speed=True)
+    rmsprop_initial_accumulator: float = setting(1.0, d.NOT_NEGATIVE, "initial value of RMSProp's mean square")
+    max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
+
+    gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
+    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace", classes=_ACER)
+    importance_truncation: float = setting(
+        10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"), "c; inf for none", d.IMPORTANCE,
+        classes=("Acer", "AcerContinuous", "ActorCritic"))
+    trust_region_delta: float = setting(1.0, d.POSITIVE_OR_INFINITE, "δ per state; inf for no trust region")
+    average_decay: float = setting(0.99, d.BELOW_ONE, "α of the average policy network", d.TRUST_REGION)
+    entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus", classes=_ACER)
+    entropy_in_trust_region: bool = setting(
+        True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
+        classes=_ACER)
+    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of ½ (Q_ret − Q)²")
+    reduction: str = setting(
+        "mean", d.one_of("mean", "sum", "threads"), "of the gradient: mean over rows; sum over rows and mean over "
+        "trajectories; or threads: as sum, with learning rate and decays of one update per trajectory")
+    reward_clip: float | None = setting(
+        None, d.Range(lambda x: x is None or d.POSITIVE_OR_INFINITE.holds(x), d.POSITIVE_OR_INFINITE.wanted),
+        "rewards are clipped to ± this for learning; by default 1 on Atari and inf elsewhere")
+
+    policy_std: float = setting(
+        0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
+    shared_torso: bool = setting(
+        True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS, speed=True)
+    advantage_samples: int = setting(
+        5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS, speed=True)
+    normalize_observations: bool = setting(
+        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True)
+    dueling: bool = setting(
+        True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS, speed=True)
+    retrace: bool = setting(
+        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", classes=_CONTINUOUS, speed=True)
+
+    double_q: bool = setting(
+        True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN,
+        speed=True)
+    shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", classes=_DQN)
+    error_clip: float = setting(
+        1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", classes=_DQN)
+    target_period: int = setting(
+        30_000, d.at_least(1), "steps between copies of the online network to the target network", classes=_DQN)
+    exploration_final: float = setting(
+        0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", classes=_DQN)
+    exploration_steps: int = setting(
+        1_000_000, d.at_least(0), "steps over which ε falls, from the start of learning", classes=_DQN)
+    evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", classes=_DQN)
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        for name, kind in setting_types().items():
+            if not has_type(name, value := getattr(self, name)):
+                raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
+        for name, declared in declarations(Settings).items():
+            if not declared.range.holds(value := getattr(self, name)):
+                raise SettingsError(f"--{name}={value}: must be {declared.range.wanted}")
+            if setting_types()[name] is float and value is not None:
+                object.__setattr__(self, name, float(value))
+        for name, value in self.rule.fixed.items():
+            if getattr(self, name) != value:
+                others = [other for other, rule in RULES.items() if rule.without_trust_region == self.agent]
+                if name != "trust_region_delta" or not others:
+                    others = ["acer", "acer_continuous", "tis or trust_tis"]
+                raise SettingsError(
+                    f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
+                    f"use another agent, such as {', '.join(others)}"
+                )
+        if self.rule.without_trust_region and not self.trust_region:
+            raise SettingsError(
+                f"--trust_region_delta=inf: --agent={self.agent} is defined by its trust region; without it, it is "
+                f"--agent={self.rule.without_trust_region}"
+            )
+        if self.trajectories_per_update and self.num_envs % self.trajectories_per_update:
+            raise SettingsError(
+                f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}, or "
+                "be 0 for all environments"
+            )
+        if self.num_envs % self.groups:
+            raise SettingsError(f"--actors={self.actors}: must divide --num_envs={self.num_envs}, or be 0")
+        if self.preset not in (fitting := fitting_presets(self.agent)):
+            raise SettingsError(f"--preset={self.preset}: --agent={self.agent} takes one of {', '.join(fitting)}")
+        if not self.replay_poisson and self.replay_ratio % 1:
+            raise SettingsError(f"--replay_ratio={self.replay_ratio}: must be a whole number with --noreplay_poisson")
+        if not self.on_policy_updates and self.replay_ratio == 0:
+            raise SettingsError("--noon_policy_updates with --replay_ratio=0.0: nothing would be learned")
+        if self.replay_capacity < self.unroll_length:
+            raise SettingsError(
+                f"--replay_capacity={self.replay_capacity}: must be at least --unroll_length={self.unroll_length}"
+            )
+        if self.replay_ratio > 0 and self.replay_start > self.replay_capacity:
+            raise SettingsError(
+                f"--replay_start={self.replay_start}: replay would never start; must be at most "
+                f"--replay_capacity={self.replay_capacity} (both in rows per environment)"
+            )
+        if self.reduction == "threads" and self.replay_batch not in (0, self.threads_per_update):
+            raise SettingsError(
+                f"--replay_batch={self.replay_batch}: must be 0 or {self.threads_per_update} with --reduction=threads, "
+                "where every update has one trajectory per thread"
+            )
+        if self.recurrent:
+            self._check_recurrent()
+
+    @property
+    def rule(self) -> Rule:
+        """The update rule that `agent` names."""
+        return rule_of(self.agent)
+
+    @property
+    def family(self) -> Family:
+        """The environment's family."""
+        return family_of(self.env)
+
+    @property
+    def groups(self) -> int:
+        """How many actors share the environments."""
+        return max(1, self.actors)
+
+    @property
+    def lagging(self) -> bool:
+        """Whether an unroll is collected with the weights from before the last iteration's updates."""
+        return self.actors > 0 or self.acting_lag == 1
+
+    @property
+    def trust_region(self) -> bool:
+        """Whether updates are projected and an average policy network is kept."""
+        return math.isfinite(self.trust_region_delta)
+
+    @property
+    def threads_per_update(self) -> int:
+        """How many of the paper's threads, which update one after another, one update stands for.
+
+        To first order in the step, B of their updates move θ by B times the learning rate along the mean of their
+        gradients. They multiply the old part of θ_a by α^B, and that of RMSProp's accumulator by decay^B.
+        """
+        return (self.trajectories_per_update or self.num_envs) if self.reduction == "threads" else 1
+
+    @property
+    def update_learning_rate(self) -> float:
+        """RMSProp's step size in one update: see `threads_per_update`."""
+        return self.learning_rate * self.threads_per_update
+
+    @property
+    def update_rmsprop_decay(self) -> float:
+        """Decay of RMSProp's mean square in one update: see `threads_per_update`."""
+        return self.rmsprop_decay**self.threads_per_update
+
+    @property
+    def update_average_decay(self) -> float:
+        """α of the average policy network in one update: see `threads_per_update`."""
+        return self.average_decay**self.threads_per_update
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether the network is recurrent."""
+        return self.network != "auto" and architecture_of(self.network).recurrent
+
+    @property
+    def window_length(self) -> int:
+        """Rows per trajectory in replay: 1 for DQN's transitions."""
+        return 1 if self.rule.transitions else self.unroll_length
+
+    @property
+    def exploration_start(self) -> int:
+        """Steps before ε begins to fall, which is when learning begins (Mnih et al. 2015)."""
+        return self.replay_start * self.num_envs
+
+    @property
+    def noise_seed(self) -> int:
+        """`seed` as an int32, for the actions that an update draws."""
+        return self.seed % 2**31
+
+    @property
+    def effective_reward_clip(self) -> float:
+        """`reward_clip` if given, else the usual one of the environment's family."""
+        return self.family.reward_clip if self.reward_clip is None else self.reward_clip
+
+    def _check_recurrent(self) -> None:
+        network = f"--network={self.network}"
+        if not self.rule.recurrent:
+            names = ", ".join(name for name, rule in RULES.items() if rule.recurrent)
+            raise SettingsError(f"{network}: --agent must be one of {names}, got {self.agent}")
+        if self.replay_priority != "uniform":
+            raise SettingsError(
+                f"--replay_priority={self.replay_priority}: must be uniform with {network}, whose state is stored "
+                "where collected segments start, not where prioritized trajectories do"
+            )
+        least = 2 * self.unroll_length + self.burn_in
+        if self.replay_ratio > 0 and self.replay_capacity < least:
+            raise SettingsError(
+                f"--replay_capacity={self.replay_capacity}: must be at least {least} with {network}, twice "
+                f"--unroll_length={self.unroll_length} and --burn_in={self.burn_in}"
+            )
+
+
+def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
+    """Settings from the preset, overridden by those that define the agent, overridden by the given values.
+
+    >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
+    >>> settings.max_gradient_norm, settings.seed
+    (40.0, 3)
+
+    Args:
+        given: values by name. The default of "preset" is "auto": the usual one for the environment and the agent.
+        values: more of them, as keywords, which override `given`.
+
+    Raises:
+        SettingsError: an unknown name, preset or agent, or a value out of range.
+        InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
+        EnvironmentFailure: likewise, and it raised when it was made.
+    """
+    given = {**(given or {}), **values}
+    known = declarations(Settings)
+    if unknown := set(given) - set(known):
+        raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(known)}")
+    if "env" not in given:
+        raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
+    agent, preset = given.get("agent", Settings.agent), given.get("preset", "auto")
+    for name, value in {"agent": agent, "preset": preset}.items():
+        if not isinstance(value, str):
+            raise SettingsError(f"--{name}={value!r}: must be of type str")
+    if not known["agent"].range.holds(agent):
+        raise SettingsError(f"--agent={agent}: must be {known['agent'].range.wanted}")
+    if preset == "auto":
+        preset = usual_preset(str(given["env"]), agent)
+    if preset not in PRESETS:
+        raise SettingsError(f"--preset={preset}: must be one of {', '.join(PRESETS)}")
+    return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
+
+
+def speed_key(settings: Settings) -> tuple[Any, ...]:
+    """Resolved settings with equal keys run equally fast, with checkpoints of equal size but for the replay."""
+    deciding = [name for name, declared in declarations(Settings).items() if declared.speed]
+    env = settings.family if settings.family.alike else settings.env
+    rule = settings.rule.discrete, settings.rule.continuous, settings.rule.trajectory_weights
+    replays = settings.replay_ratio > 0 and settings.replay_start * settings.num_envs < settings.total_steps
+    return env, rule, settings.trust_region, replays, *(getattr(settings, name) for name in deciding)
+
+
+def has_type(name: str, value: Any) -> bool:
+    """Whether `value` is of the type of the setting `name`.
+
+    Any real number but a bool is a float, NumPy's float64 too; None is allowed where it is the default.
+    """
+    kind = setting_types()[name]
+    if value is None:
+        return getattr(Settings, name, "") is None
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is kind
+
+
+@functools.cache
+def setting_types() -> dict[str, type]:
+    """The type of each setting's flag: int, float, bool or str (float for an optional float)."""
+    hints = get_type_hints(Settings)
+    return {f.name: float if hints[f.name] == float | None else hints[f.name] for f in dataclasses.fields(Settings)}

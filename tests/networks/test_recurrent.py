@@ -1,0 +1,153 @@
+"""The LSTM with its resets, and whole windows compared with acting row by row."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.layers import Lstm
+from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
+from acer_tf.types import EnvironmentSpec, RecurrentContext
+from tests.networks.test_networks import SPECS, frames_of, stacked
+
+RECURRENT = {f"{architecture}_lstm": spec for architecture, spec in SPECS.items()}
+
+
+def lstm_of(units, size, rng):
+    layer = Lstm(units, "zeros", "zeros")
+    layer.build((None, None, size), None, None)
+    layer.set_weights([rng.normal(scale=0.5, size=w.shape).astype(np.float32) for w in layer.get_weights()])
+    return layer
+
+
+def inputs_of(rng, batch, rows, size, units):
+    carry = rng.random((batch, rows)) < 0.7
+    carry[:, 0], carry[0] = True, True
+    x, state = rng.normal(size=(batch, rows, size)), rng.normal(size=(batch, 2 * units))
+    return tf.constant(x, tf.float32), tf.constant(state, tf.float32), tf.constant(carry)
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def test_the_lstm_with_resets_equals_its_equations():
+    """Those of Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), in NumPy."""
+    rng = np.random.default_rng(0)
+    layer = lstm_of(5, 3, rng)
+    kernel, recurrent, bias = layer.get_weights()
+    x, state, carry = inputs_of(rng, 4, 7, 3, 5)
+    outputs, last = layer(x, state, carry)
+    h, c = np.split(state.numpy(), 2, axis=1)
+    for row in range(7):
+        h, c = (s * carry.numpy()[:, row, None] for s in (h, c))
+        i, f, g, o = np.split(x.numpy()[:, row] @ kernel + h @ recurrent + bias, 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        np.testing.assert_allclose(outputs[:, row], h, atol=1e-6)
+    np.testing.assert_allclose(last, np.concatenate([h, c], axis=1), atol=1e-6)
+
+
+def test_no_row_reads_what_was_before_a_reset():
+    rng = np.random.default_rng(0)
+    layer = lstm_of(5, 3, rng)
+    x, state, carry = inputs_of(rng, 4, 7, 3, 5)
+    dirty = x.numpy().copy()
+    forgotten = np.array([not carry[b, : row + 1].numpy().all() for b in range(4) for row in range(7)]).reshape(4, 7)
+    assert forgotten.any() and not forgotten.all()
+    for b in range(4):
+        if forgotten[b].any():
+            dirty[b, : forgotten[b].argmax()] = np.nan
+    clean, poisoned = (layer(tf.constant(values), state, carry)[0].numpy() for values in (x, dirty))
+    np.testing.assert_array_equal(poisoned[forgotten], clean[forgotten])
+    assert np.isnan(poisoned).any()
+
+
+@pytest.mark.parametrize("architecture", RECURRENT)
+def test_a_window_equals_acting_row_by_row(architecture):
+    spec = RECURRENT[architecture]
+    rng = np.random.default_rng(0)
+    network = RecurrentNetwork(spec, architecture=architecture)
+    head = network._top.get_layer("policy")
+    head.kernel.assign(100 * head.kernel)  # so that an error in the policy shows
+    batch, rows = 3, 9
+    frames = frames_of(rng, spec, batch, spec.stack - 1 + rows)
+    age = np.minimum(np.arange(rows), spec.stack - 1)[None].repeat(batch, 0).astype(np.uint8)
+    carry = np.ones((batch, rows), bool)
+    carry[0, 4] = carry[1, 1] = carry[1, 8] = False
+    first = rng.normal(size=(batch, network.state_size)).astype(np.float32)
+    planes = network.planes(tf.constant(frames), tf.constant(age))
+    probabilities, q = network(planes, RecurrentContext(tf.constant(first), tf.constant(carry)))
+    shown = stacked(frames, age, spec.stack) if spec.stack > 1 else frames
+    state, spread = first, []
+    for row in range(rows):
+        state = np.where(carry[:, row, None], state, np.float32(0))
+        alone, q_alone, state = (t.numpy() for t in network.observe(tf.constant(shown[:, row]), tf.constant(state)))
+        np.testing.assert_allclose(probabilities[:, row], alone, atol=1e-5)
+        np.testing.assert_allclose(q[:, row], q_alone, atol=1e-5)
+        spread.append(alone)
+    assert np.std(spread) > 0.01
+    policy, after = network.distribution(tf.constant(shown[:, 0]), tf.constant(first))
+    np.testing.assert_allclose(policy.statistics, spread[0], atol=1e-6)
+    assert after.shape == (batch, 2 * UNITS)
+
+
+@pytest.mark.parametrize("architecture", RECURRENT)
+@pytest.mark.parametrize("cut", [1, 4])
+def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
+    spec, rng = RECURRENT[architecture], np.random.default_rng(0)
+    network = RecurrentNetwork(spec, architecture=architecture)
+    carry = np.ones((2, 7), bool)
+    carry[0, 2] = carry[1, cut] = False
+    memory = RecurrentContext(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
+    age = np.minimum(np.arange(7), spec.stack - 1)[None].repeat(2, 0).astype(np.uint8)
+    planes = network.planes(tf.constant(frames_of(rng, spec, 2, spec.stack - 1 + 7)), tf.constant(age))
+    whole = network(planes, memory)
+    inputs = network.burn_in(planes, memory, 7 - cut)
+    assert inputs[0].shape[1] == inputs[1].carry.shape[1] == 7 - cut
+    for ours, expected in zip(network(*inputs), whole, strict=True):
+        np.testing.assert_allclose(ours, expected[:, cut:], atol=1e-6)
+    untouched, same = network.burn_in(planes, memory, 7)
+    assert same.state is memory.state
+    np.testing.assert_array_equal(untouched, planes)
+
+
+@pytest.mark.parametrize("initialization", ["orthogonal", "fan_in"])
+def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initialization):
+    network = RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    kernel, recurrent, bias = network._lstm.get_weights()
+    np.testing.assert_array_equal(bias.reshape(4, UNITS).T, np.tile([0, 1, 0, 0], (UNITS, 1)))
+    np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(UNITS), atol=1e-5)
+    assert kernel.shape == (64, 4 * UNITS)
+    if initialization == "orthogonal":
+        np.testing.assert_allclose(kernel @ kernel.T, np.eye(64), atol=1e-5)
+    else:
+        assert 0.9 / 8 < np.abs(kernel).max() <= 1 / 8
+    same = RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(network.model.get_weights(), same.model.get_weights(), strict=True))
+
+
+def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
+    spec = RECURRENT["nature_lstm"]
+    network = RecurrentNetwork(spec, architecture="nature_lstm", precision="bfloat16")
+    paths = [v.path for v in network.model.weights]
+    assert len(set(paths)) == len(paths) == 8 + 3 + 4
+    assert {v.dtype for v in network.model.weights} == {"float32"}
+    assert network.torso.acting == "serial"
+    twin = network.twin()
+    observation = tf.constant(frames_of(np.random.default_rng(0), spec, 2, 4))
+    state = tf.zeros([2, network.state_size])
+    for ours, exact in zip(network.observe(observation, state), twin.observe(observation, state), strict=True):
+        assert ours.dtype == tf.float32  # the state is float32 even if the torso computes in bfloat16
+        np.testing.assert_allclose(ours, exact, atol=0.05)
+
+
+def test_observations_that_a_torso_cannot_read_are_refused():
+    with pytest.raises(ValueError, match=r"network 'nature_lstm' cannot read .* take mlp_lstm"):
+        RecurrentNetwork(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
+
+
+def test_an_architecture_of_the_other_class_is_refused():
+    for kind, architecture in ((Network, "mlp_lstm"), (RecurrentNetwork, "mlp")):
+        with pytest.raises(ValueError, match=f"^{kind.__name__} does not support network '{architecture}'$"):
+            kind(RECURRENT["mlp_lstm"], architecture=architecture)

@@ -1,0 +1,475 @@
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+from acer_tf import envs
+from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import default_network
+from acer_tf.policies import evaluation
+from acer_tf.policies.evaluation import EvaluationResult, evaluate
+from acer_tf.policies.export import export_policy
+from acer_tf.policies.policy import Policy, PolicyError, load_policy
+from acer_tf.settings import SettingsError, make_settings
+from acer_tf.training.build import make_actor
+from acer_tf.types import EnvironmentSpec, TimeStep
+
+SPEC = EnvironmentSpec((1,), "float32", 1, 2, 3)
+
+
+class FakePolicy:
+    """Equal probabilities, or what it is given, without a SavedModel."""
+
+    def __init__(self, env: str, spec: EnvironmentSpec = SPEC, preset: AtariPreset | None = None) -> None:
+        values = dataclasses.asdict(preset) if preset else None
+        self.metadata = {"env": env, "atari_preset_values": values}
+        self.spec = spec
+        self.shares = np.full(spec.num_actions, 1 / spec.num_actions, np.float32)
+        self.calls = 0
+
+    def initial_state(self, count: int) -> np.ndarray:
+        return np.zeros((count, 0), np.float32)
+
+    def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        self.calls += 1
+        return {"probabilities": np.tile(self.shares, (len(observation), 1))}
+
+
+class ScriptedEnvironment:
+    """Environment i has episodes of `lengths[i]` steps without end; a step's reward is 10·i + 1, and every second step
+    loses a life (discount 0)."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.spec, self.num_envs = SPEC, len(lengths)
+        self.steps_per_second = None
+        self._lengths = np.array(lengths)
+        self._step = np.zeros(self.num_envs, np.int64)
+        self.closed = False
+
+    def reset(self) -> TimeStep:
+        return self._answer(np.zeros(self.num_envs, bool))
+
+    def step(self, action: np.ndarray) -> TimeStep:
+        assert action.shape == (self.num_envs,) and ((action >= 0) & (action < 2)).all()
+        mask = self._step < self._lengths
+        self._step = np.where(mask, self._step + 1, 0)
+        return self._answer(mask)
+
+    def _answer(self, mask: np.ndarray) -> TimeStep:
+        last = self._step == self._lengths
+        return TimeStep(
+            observation=np.zeros((self.num_envs, 1), np.float32),
+            age=np.zeros(self.num_envs, np.uint8),
+            reward=np.where(mask, 10 * np.arange(self.num_envs) + 1, 0).astype(np.float32),
+            discount=(mask & (self._step % 2 == 1) & ~last).astype(np.float32),
+            mask=mask,
+            last=last,
+        )
+
+    def render(self) -> np.ndarray:
+        return np.full((161, 211, 3), self._step[0], np.uint8)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEnvironment]:
+    """Makes `evaluate` run scripted episodes of 1, 2, 3, ... steps; returns a list that collects the environments."""
+    made: list[ScriptedEnvironment] = []
+
+    def make(env_id: str, num_envs: int, seed: Any, **_: Any) -> ScriptedEnvironment:
+        made.append(ScriptedEnvironment(list(range(1, num_envs + 1))))
+        return made[-1]
+
+    monkeypatch.setattr(envs, "make", make)
+    return made
+
+
+def run(policy: Any, **arguments: Any) -> EvaluationResult:
+    return evaluate(policy, **arguments)
+
+
+def real_policy(folder: Path, env: str, preset: str | None = None) -> Policy:
+    """The exported policy of a random network."""
+    spec = envs.spec(env, atari_preset=preset or "acer2016")
+    given = {"agent": "acer", "preset": "baselines", "steps": 0, "commit": None, "versions": {}}
+    network = Network(spec, architecture=default_network(spec))
+    export_policy(network, folder / "policy", {"env": env, "atari_preset": preset, **given})
+    return load_policy(folder / "policy")
+
+
+# Episodes and scores
+
+
+def test_each_environment_runs_a_fixed_share_of_whole_episodes(scripted: list[ScriptedEnvironment]) -> None:
+    """Environment 0 could finish 7 episodes while environment 2 finishes 2: the mean would be far too low."""
+    result = run(FakePolicy("Any-v0"), episodes=7, num_envs=3)
+    assert result.returns == (1, 1, 1, 22, 22, 63, 63)
+    assert result.steps == (1, 1, 1, 2, 2, 3, 3)
+    assert result.frames == (3, 3, 3, 6, 6, 9, 9)
+    assert (result.env, result.episodes, result.num_envs) == ("Any-v0", 7, 3)
+    assert scripted[0].closed
+
+
+def test_no_more_environments_than_episodes(scripted: list[ScriptedEnvironment]) -> None:
+    assert run(FakePolicy("Any-v0"), episodes=2, num_envs=16).num_envs == scripted[0].num_envs == 2
+
+
+def test_statistics() -> None:
+    returns = (1.0, 2.0, 3.0, 10.0)
+    result = EvaluationResult("Any-v0", False, 0, 1, returns, (1,) * 4, (1,) * 4)
+    assert (result.mean, result.median) == (4.0, 2.5)
+    assert result.standard_error == pytest.approx((50 / 3) ** 0.5 / 2)  # 50 = 9 + 4 + 1 + 36
+    assert dataclasses.replace(result, returns=(5.0,)).standard_error is None
+
+
+def test_real_episodes_are_reproducible(tmp_path: Path) -> None:
+    policy = real_policy(tmp_path, "CartPole-v1")
+    first, again, other, greedy = (
+        evaluate(policy, episodes=5, num_envs=2, seed=seed, greedy=greedy)
+        for seed, greedy in ((0, False), (0, False), (1, False), (0, True))
+    )
+    assert first == again
+    assert first.returns == first.steps == first.frames  # 1 a step
+    assert len({first.returns, other.returns, greedy.returns}) == 3
+    assert evaluate(policy, episodes=5, num_envs=2, greedy=True) == greedy
+
+
+def test_minatar(tmp_path: Path) -> None:
+    result = evaluate(real_policy(tmp_path, "minatar/breakout"), episodes=3)
+    assert all(r >= 0 for r in result.returns) and all(n > 1 for n in result.steps)
+
+
+# Actions
+
+
+def test_actions_are_drawn_from_the_probabilities() -> None:
+    random = np.random.default_rng(0)
+    probabilities = np.tile(np.array([0, 0.5, 0, 0.3, 0.2, 0], np.float32), (40_000, 1))
+    share = np.bincount(evaluation._choose({"probabilities": probabilities}, random), minlength=6) / 40_000
+    np.testing.assert_allclose(share, probabilities[0], atol=0.0125)  # 5 standard errors
+    assert (share[[0, 2, 5]] == 0).all()
+
+
+def test_a_sum_just_below_one_needs_no_care() -> None:
+    class Highest(np.random.Generator):
+        def random(self, *_: Any, **__: Any) -> Any:
+            return np.array([np.nextafter(1.0, 0.0)])
+
+    random = Highest(np.random.PCG64(0))
+    assert evaluation._choose({"probabilities": np.array([[0.3333, 0.3333, 0.3333, 0.0]], np.float32)}, random) == [2]
+
+
+def test_greedy_takes_the_first_of_the_most_probable() -> None:
+    assert evaluation._choose({"probabilities": np.array([[0.2, 0.4, 0.4], [1, 0, 0]], np.float32)}, None).tolist() == [
+        1,
+        0,
+    ]
+
+
+def test_a_reward_that_is_not_finite_is_a_failure_of_the_environment(
+    scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ScriptedEnvironment.step
+    reward = np.array([1.0, np.nan])
+    monkeypatch.setattr(ScriptedEnvironment, "step", lambda self, action: step(self, action)._replace(reward=reward))
+    with pytest.raises(envs.EnvironmentFailure, match=r"^two environments returned a reward of nan$"):
+        run(FakePolicy("two environments"), episodes=2)
+
+
+def test_an_observation_that_is_not_finite_is_a_failure_of_the_environment(
+    scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ScriptedEnvironment.step
+
+    def broken(self: ScriptedEnvironment, action: np.ndarray) -> Any:
+        answer = step(self, action)
+        return answer._replace(observation=np.full(answer.observation.shape, np.inf, np.float32))
+
+    monkeypatch.setattr(ScriptedEnvironment, "step", broken)
+    with pytest.raises(envs.EnvironmentFailure, match=r"^two environments returned an observation of inf$"):
+        run(FakePolicy("two environments"), episodes=2)
+
+
+def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironment]) -> None:
+    policy = FakePolicy("Any-v0")
+    policy.shares = np.array([np.nan, 1.0], np.float32)
+    for greedy in (False, True):
+        with pytest.raises(PolicyError, match="not finite"):
+            run(policy, greedy=greedy)
+    assert all(env.closed for env in scripted)
+
+
+# Atari
+
+
+@pytest.mark.parametrize("name", ATARI_PRESETS)
+def test_atari_runs_as_trained_but_under_the_evaluation_protocol(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen: dict[str, Any] = {}
+
+    def make(
+        env_id: str, num_envs: int, seed: Any, *, atari_preset: Any, render: bool, **_: Any
+    ) -> ScriptedEnvironment:
+        seen.update(env=env_id, preset=atari_preset, render=render, seed=seed)
+        return ScriptedEnvironment([1])
+
+    monkeypatch.setattr(envs, "make", make)
+    trained = dataclasses.replace(ATARI_PRESETS[name], max_frames=1000, life_loss_ends_return=True)
+    run(FakePolicy("atari/Pong", preset=trained), episodes=1, seed=5)
+    expected = dataclasses.replace(trained, max_no_ops=30, max_frames=108_000, life_loss_ends_return=False)
+    assert seen["preset"] == expected
+    assert (seen["env"], seen["render"]) == ("atari/Pong", False)
+    # Training's seeds are (seed, steps), which NumPy pads with zeros.
+    assert seen["seed"][0] == 5 and any(seen["seed"][2:])
+
+
+@pytest.mark.parametrize("preset", ATARI_PRESETS)
+def test_a_long_episode_is_truncated_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+    monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
+    policy = real_policy(tmp_path, "atari/Pong", preset)
+    result = evaluate(policy, episodes=3, num_envs=2)
+    assert result.frames == (120,) * 3 and result.steps == (30,) * 3
+    assert policy.spec.num_actions == (18 if preset == "machado2018" else 6)
+
+
+def test_a_preset_of_other_fields_is_refused() -> None:
+    policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
+    policy.metadata["atari_preset_values"] = {"frame_skip": 4, "colour": True}
+    with pytest.raises(PolicyError, match="not those of an Atari preset: colour, fire_at_start"):
+        run(policy)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("height", 0), ("stack", "4"), ("frame_skip", -1), ("sticky_probability", 5.0), ("grayscale", 1), ("width", None)],
+)
+def test_values_that_no_preset_can_have_are_refused(name: str, value: Any) -> None:
+    """ALE would wait forever, or raise something of its own."""
+    policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
+    policy.metadata["atari_preset_values"][name] = value
+    with pytest.raises(PolicyError, match=f"not those of an Atari preset: {name}$"):
+        run(policy)
+
+
+# Video
+
+
+def pictures(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
+    reader: Any
+    with imageio.get_reader(path) as reader:
+        return list(reader.iter_data()), reader.get_meta_data()
+
+
+def test_atari_video_shows_the_first_episode_of_the_first_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
+    policy = real_policy(tmp_path, "atari/Pong", "acer2016")
+    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "pong.mp4")
+    frames, about = pictures(tmp_path / "pong.mp4")
+    assert len(frames) == result.steps[0] + 1
+    assert (about["fps"], about["size"]) == (15, (160, 210))
+    assert np.ptp(frames[0].astype(int), axis=2).max() > 50  # in colour
+    assert result == evaluate(policy, episodes=3, num_envs=2)
+
+
+def test_minatar_video(tmp_path: Path) -> None:
+    policy = real_policy(tmp_path, "minatar/breakout")
+    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.MP4")
+    frames, about = pictures(tmp_path / "film.MP4")
+    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 10, (160, 160))
+    assert result == evaluate(policy, episodes=3, num_envs=2)
+
+
+def test_gymnasium_video(tmp_path: Path) -> None:
+    pytest.importorskip("pygame")
+    policy = real_policy(tmp_path, "CartPole-v1")
+    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.mp4")
+    frames, about = pictures(tmp_path / "film.mp4")
+    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 50, (600, 400))
+    assert result == evaluate(policy, episodes=3, num_envs=2)
+
+
+def test_an_environment_that_cannot_render_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(InvalidEnvironment, match=r"needs pygame, which .*acer_tf\[classic\]"):
+        run(FakePolicy("CartPole-v1", EnvironmentSpec((4,), "float32", 1, 2)), video=tmp_path / "film.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_video_has_every_picture_once_and_even_sides(scripted: list[ScriptedEnvironment], tmp_path: Path) -> None:
+    run(FakePolicy("Any-v0"), episodes=4, num_envs=2, video=tmp_path / "film.mp4")
+    frames, about = pictures(tmp_path / "film.mp4")
+    assert (len(frames), about["size"]) == (2, (212, 162))
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("film.gif", "must be an .mp4 file"),
+        ("film", "must be an .mp4 file"),
+        ("folder.mp4", "is a folder"),
+        ("missing/film.mp4", "cannot be written: No such file"),
+        ("file/film.mp4", "cannot be written: Not a directory"),
+    ],
+)
+def test_a_video_that_cannot_be_written_is_refused_before_anything_starts(
+    scripted: list[ScriptedEnvironment], tmp_path: Path, name: str, message: str
+) -> None:
+    (tmp_path / "folder.mp4").mkdir()
+    (tmp_path / "file").touch()
+    policy = FakePolicy("Any-v0")
+    with pytest.raises(SettingsError, match=f"--video=.*{name}: {message}"):
+        run(policy, video=tmp_path / name)
+    assert (scripted, policy.calls) == ([], 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.mp4"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(
+    scripted: list[ScriptedEnvironment],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+    calls: int,
+) -> None:
+    """Environment 0's episode, the one in the video, ends with the first step."""
+    video, policy, step = tmp_path / "film.mp4", FakePolicy("Any-v0"), ScriptedEnvironment.step
+
+    def stop(self: ScriptedEnvironment, action: np.ndarray) -> TimeStep:
+        if policy.calls == calls:
+            raise error("stop")
+        return step(self, action)
+
+    monkeypatch.setattr(ScriptedEnvironment, "step", stop)
+    video.write_text("an earlier one")
+    with pytest.raises(error):
+        run(policy, episodes=2, num_envs=2, video=video)
+    assert scripted[0].closed
+    assert list(tmp_path.iterdir()) == [video]
+    if calls == 1:
+        assert video.read_text() == "an earlier one"
+    else:
+        assert len(pictures(video)[0]) == 2
+
+
+def test_a_video_that_ffmpeg_cannot_finish_is_one_line(
+    scripted: list[ScriptedEnvironment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        def append_data(self, _: np.ndarray) -> None:
+            raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y\n\nFFMPEG STDERR OUTPUT:\n")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("imageio.v2.get_writer", lambda *_, **__: Full())
+    video = tmp_path / "film.mp4"
+    with pytest.raises(OSError, match=f"^--video={video} not written: FFmpeg ended.*$"):
+        run(FakePolicy("Any-v0"), episodes=1, num_envs=1, video=video)
+    assert not list(tmp_path.iterdir())
+
+
+# What cannot be evaluated
+
+
+@pytest.mark.parametrize("name", evaluation.MOST)
+def test_a_number_that_no_machine_can_hold_is_refused(scripted: list[ScriptedEnvironment], name: str) -> None:
+    with pytest.raises(SettingsError, match=f"--{name}={10**18}: must be at most {evaluation.MOST[name]}"):
+        run(FakePolicy("Any-v0"), **{name: 10**18})
+    assert scripted == []
+
+
+def test_a_module_that_only_the_metadata_names_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evilmod.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    for env in ("evilmod:x-v0", "dm_control/evilmod:x-v0"):
+        with pytest.raises(InvalidEnvironment, match=f"{env} would import a module .* name it: --env={env}"):
+            run(FakePolicy(env))
+    assert not (tmp_path / "imported").exists()
+    with pytest.raises(InvalidEnvironment, match="there is no environment"):
+        run(FakePolicy("Any-v0"), env="evilmod:x-v0")
+    assert (tmp_path / "imported").exists()
+
+
+def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:
+    policy = real_policy(tmp_path, "CartPole-v1")
+    assert evaluate(policy, episodes=1, env="CartPole-v0").env == "CartPole-v0"
+
+
+@pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1)])
+def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
+    with pytest.raises(SettingsError, match=f"--{name}={value}: must be at least {value + 1}"):
+        run(FakePolicy("Any-v0"), **{name: value})
+    assert scripted == []
+
+
+def test_an_environment_other_than_the_trained_one_is_refused(scripted: list[ScriptedEnvironment]) -> None:
+    policy = FakePolicy("Any-v0", dataclasses.replace(SPEC, num_actions=3))
+    with pytest.raises(PolicyError, match="does not fit the installed Any-v0: num_actions: 3 there, 2 here$"):
+        run(policy)
+    assert scripted[0].closed
+
+
+def test_an_unknown_environment_is_refused() -> None:
+    with pytest.raises(InvalidEnvironment, match="CartPole"):
+        run(FakePolicy("CartPool-v1"))
+
+
+def test_progress_is_reported(scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
+    assert lines == []  # it took less than 10 seconds
+    monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
+    run(FakePolicy("Any-v0"), episodes=2, num_envs=2, report=lines.append)
+    assert [line.rpartition(", ")[0] for line in lines] == ["1/2 episodes, 2 steps", "2/2 episodes, 3 steps"]
+
+
+def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
+    mean, std = np.tile(np.array([0.5, -2.0], np.float32), (20_000, 1)), np.full((20_000, 2), 0.3, np.float32)
+    answer = {"mean": mean, "std": std, "action": mean + 9}
+    drawn = evaluation._choose(answer, np.random.default_rng(0))
+    assert drawn.dtype == np.float32
+    np.testing.assert_allclose(drawn.mean(axis=0), mean[0], atol=0.012)
+    np.testing.assert_allclose(drawn.std(axis=0), 0.3, rtol=0.03)
+    assert np.array_equal(evaluation._choose(answer, None), mean)
+    with pytest.raises(PolicyError, match="the policy's mean is not finite"):
+        evaluation._choose({"mean": mean * np.nan, "std": std}, None)
+
+
+@pytest.mark.parametrize(
+    "env_id, clock, fps",
+    [("control/cheetah", 100.0, 100), ("dm_control/fish-swim-v0", 25.0, 25), ("minatar/breakout", None, 10)]
+    + [("Pendulum-v1", None, 30), ("atari/Pong", None, 15)],
+)
+def test_a_video_runs_in_simulated_time(env_id, clock, fps):
+    world: Any = SimpleNamespace(steps_per_second=clock)
+    assert evaluation._video_fps(env_id, world) == fps
+
+
+def test_no_actor_plays_the_episodes_of_an_evaluation_by_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def make(env_id: str, num_envs: int, seed: Any, **options: Any) -> Any:
+        made.append(seed)
+        return SimpleNamespace(num_envs=num_envs)
+
+    monkeypatch.setattr(envs, "make", make)
+    settings = make_settings(env="CartPole-v1", num_envs=4, actors=4)
+    for steps in range(3):
+        for group in range(4):
+            make_actor(settings, lambda *_: None, steps, group)
+    seeds = {np.random.SeedSequence(seed).generate_state(2).tobytes() for seed in made}
+    assert len(seeds) == 12 and made[0] == (0, 0, 0)  # as in earlier versions
+    assert np.random.SeedSequence((0, 0, 1)).generate_state(2).tobytes() not in seeds

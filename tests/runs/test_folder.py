@@ -1,0 +1,87 @@
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acer_tf.runs.folder import Lock, RunFolderError
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDER = """
+import sys, time
+from pathlib import Path
+from acer_tf.runs.folder import Lock
+lock = Lock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_folder_is_used_by_one_at_a_time(tmp_path):
+    lock = Lock(tmp_path / "new" / "run")
+    here = f"host {socket.gethostname()}, pid {os.getpid()}"
+    for _ in range(2):  # a refusal leaves the holder's name
+        with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path}/new/run is in use by {here}$"):
+            Lock(tmp_path / "new" / "run")
+    lock.release()
+    Lock(tmp_path / "new" / "run").release()
+
+
+def test_the_holder_in_another_process_is_named_and_its_death_frees_the_folder(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(RunFolderError, match=rf"is in use by host {socket.gethostname()}, pid {holder.pid}$"):
+            Lock(tmp_path)
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert holder.returncode == -signal.SIGKILL
+    assert f"pid {holder.pid}" in (tmp_path / "lock").read_text()  # stale
+    lock = Lock(tmp_path)
+    assert (tmp_path / "lock").read_text() == f"host {socket.gethostname()}, pid {os.getpid()}\n"
+    lock.release()
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def refuse(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be locked: .*No locks available"):
+        Lock(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path}/file/run cannot be used: .*Not a directory"):
+        Lock(tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize("run", ["run", "new/run", "new/" + "x" * 300])
+def test_a_folder_that_stays_empty_is_deleted_again(tmp_path, run):
+    if len(run) < 300:
+        Lock(tmp_path / run).release()
+    else:
+        with pytest.raises(RunFolderError, match="cannot be used: .*File name too long"):
+            Lock(tmp_path / run)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "kept").mkdir()
+    Lock(tmp_path / "kept").release()
+    assert (tmp_path / "kept" / "lock").exists()
+
+
+def test_a_link_is_not_written_through(tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "lock").symlink_to("victim")
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be used: .*symbolic link"):
+        Lock(tmp_path)
+    (tmp_path / "lock").unlink()
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be used: "):
+        Lock(tmp_path)
+    assert (tmp_path / "victim").read_text() == "mine"

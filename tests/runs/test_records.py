@@ -1,0 +1,113 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acer_tf.runs.records import RecordError, begin_record, read_progress, read_record, run_document, write_json
+
+RESULTS = Path(__file__).parents[2] / "results"
+OLDEST = {"settings": {"env": "CartPole-v1"}, "commit": None}  # nothing that later versions added
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    begin_record(tmp_path, {"gamma": 0.9, "delta": math.inf, "x": None}, {"threads": {"emulators": 2}})
+    record = read_record(tmp_path)
+    assert record.settings == {"gamma": 0.9, "delta": "inf", "x": None}
+    assert not record.finished
+    assert record.document["threads"] == {"emulators": 2}
+    assert {"host", "cores"} <= set(record.document["machine"])
+    assert record.commit == record.document["commit"]
+    write_json(tmp_path / "run.json", record.document | {"finished": True})
+    assert read_record(tmp_path).finished
+
+
+def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
+    write_json(tmp_path / "run.json", OLDEST | {"new": 1})
+    record = read_record(tmp_path)
+    assert (record.settings, record.finished, record.commit) == ({"env": "CartPole-v1"}, False, None)
+    assert (record.environment, record.document["new"]) == (None, 1)
+
+
+def test_every_record_that_we_ship_is_read():
+    folders = [path.parent for path in RESULTS.rglob("run.json")]
+    assert len(folders) > 700
+    for folder in folders:
+        assert read_record(folder).settings, folder
+        assert not (folder / "progress.csv").exists() or read_progress(folder)["steps"].size, folder
+
+
+def test_an_invalid_record_is_named(tmp_path):
+    with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
+        read_record(tmp_path)
+    parts = ('"environment": 1', '"history": 3', '"history": [3]', '"machine": "mine"')
+    for text in ("[" * 100_000, "", "[]", "3", "{}", '{"settings": 3}', *(f'{{"settings": {{}}, {p}}}' for p in parts)):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json cannot be read as a run's record \("):
+            read_record(tmp_path)
+
+
+def test_a_curve_is_read_by_column_without_the_row_that_is_being_written(tmp_path):
+    assert read_progress(tmp_path) == {}
+    path = tmp_path / "progress.csv"
+    for begun in ("", "steps,mean"):
+        path.write_text(begun)
+        assert read_progress(tmp_path) == {}
+    path.write_text("steps,mean_return\n10,\n20,1.5\n30,2.")
+    columns = read_progress(tmp_path)
+    assert list(columns) == ["steps", "mean_return"]
+    np.testing.assert_array_equal(columns["steps"], [10, 20])
+    np.testing.assert_array_equal(columns["mean_return"], [math.nan, 1.5])
+    np.testing.assert_array_equal(read_progress(tmp_path, len("steps,mean_return\n10,\n"))["steps"], [10])
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("time\n10\n", "has no column named steps"),
+        ("steps,a\n10,1\nten,2\n", "line 3: could not convert"),
+        ("steps,a\n10\n", "line 2: "),
+        ("steps,a\n10,1,2\n", "line 2: "),
+        ("steps\n10\n10\n", "line 3: its steps do not increase"),
+        ("steps\n0\n", "line 2: its steps do not increase"),
+        ("steps\n\n", "line 2: "),
+        ("\0\0\n", "has no column named steps"),
+    ],
+)
+def test_an_invalid_curve_is_named(tmp_path, content, complaint):
+    (tmp_path / "progress.csv").write_text(content)
+    with pytest.raises(RecordError, match=rf"progress.csv cannot be read as a learning curve \(.*{complaint}"):
+        read_progress(tmp_path)
+
+
+def test_a_curve_that_lost_bytes_is_named(tmp_path):
+    (tmp_path / "progress.csv").write_text("steps\n10\n20")
+    with pytest.raises(RecordError, match="it has 11 bytes, but had 12 at the last checkpoint"):
+        read_progress(tmp_path, 12)
+    with pytest.raises(RecordError, match="its last line is incomplete"):
+        read_progress(tmp_path, 11)
+
+
+def test_settings_and_details_come_with_their_provenance():
+    document = json.loads(json.dumps(run_document({"gamma": 0.9}, {"more": 1})))
+    assert (document["settings"], document["more"]) == ({"gamma": 0.9}, 1)
+    assert {"command", "commit", "changes", "started", "versions", "packages_sha256", "machine"} < set(document)
+
+
+def test_a_document_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+
+    def full(descriptor):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+    write_json(path, {"a": 3})
+    assert json.loads(path.read_text()) == {"a": 3}
