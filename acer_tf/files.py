@@ -19,6 +19,31 @@ POLICY_PARTS = (
     "variables/variables.data-00000-of-00001",
 )
 
+# Numbers of the OSErrors that come from what a file holds, or from its absence. Others pass, and the file may be whole.
+_DAMAGE = (None, errno.ENOENT, errno.EIO, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
+
+
+class Mismatch(ValueError):
+    """A saved state is whole, but it is the state of something else than what shall take it."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether `error`, raised while a saved file was read, comes from what the file holds; its causes count too.
+
+    A lack of memory, of a permission or of a library, and a `Mismatch`, leave the file as good as it was.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _DAMAGE
+    if isinstance(error, MemoryError | ImportError | Mismatch):
+        return False
+    return error.__cause__ is None or is_damage(error.__cause__)
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file.

@@ -230,9 +230,8 @@ def _checkpoints(
 ) -> tuple[Measurement, dict[str, float]]:
     """Times checkpoints that each add a tenth of the rows of an interval; the first one, of all rows, is a fact."""
     from acer_tf.runs.checkpoint import Checkpoints, Snapshot
-    from acer_tf.training.export_run import arrays_of
 
-    arrays = arrays_of(agent)
+    arrays = agent.arrays()
     checkpoints = Checkpoints(scratch / "checkpoints")
     interval = CHECKPOINT_MINUTES * 60.0 * steps_per_second / _NUM_ENVS  # rows, of which the ring keeps the newest
     share = min(interval, ring.stored) / 10

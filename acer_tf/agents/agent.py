@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import keras
@@ -11,6 +13,7 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.compiled import Compiled, fused
+from acer_tf.files import Mismatch
 from acer_tf.networks.averaging import copy_weights, update_average
 from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.settings import Settings
@@ -228,6 +231,20 @@ class Agent(Generic[N]):
         }
         return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The values of `variables`, as views that the next update may change."""
+        return {name: np.asarray(variable.value) for name, variable in self.variables().items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Sets the variables to `arrays` from an agent of the same settings; raises Mismatch if they are others."""
+        variables = self.variables()
+        if arrays.keys() != variables.keys() and [*map(_unnumbered, arrays)] == [*map(_unnumbered, variables)]:
+            arrays = dict(zip(variables, arrays.values(), strict=True))
+        if {name: tuple(v.shape) for name, v in variables.items()} != {n: array.shape for n, array in arrays.items()}:
+            raise Mismatch("the checkpoint's variables are not those of this agent: another version wrote it")
+        for name, variable in variables.items():
+            variable.assign(arrays[name])
+
     def choose(self, observation: tf.Tensor, seed: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """`act` on tensors."""
         policy, next_state = self.network.distribution(observation, state)
@@ -276,6 +293,14 @@ class Agent(Generic[N]):
         self.optimizer.apply(gradients, self.network.model.trainable_variables)
         if self.settings.trust_region:
             update_average(self.average.model, self.network.model, self.settings.update_average_decay)
+
+
+def _unnumbered(name: str) -> str:
+    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process.
+
+    A layer's name ends at a "/" or, in the name of an optimizer's slot, at a "_".
+    """
+    return re.sub(r"_\d+(?=[_/]|$)", "", name)
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:

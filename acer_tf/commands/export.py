@@ -35,6 +35,7 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, wrong)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.envs import InvalidEnvironment
+    from acer_tf.files import Mismatch
     from acer_tf.policies.export import PolicyFolderError
     from acer_tf.policies.formats import FormatError, convert, require_convertible
     from acer_tf.policies.policy import PolicyError, load_policy
@@ -62,7 +63,7 @@ def main(argv: list[str]) -> int:
         return cli.fail(2, error)
     except PolicyFolderError as error:
         return cli.fail(2, f"--output={output}: {error}")
-    except CheckpointError as error:
+    except (CheckpointError, Mismatch) as error:
         return cli.fail(1, error)
     except OSError as error:
         return cli.fail(1, f"--output={output} not written: {error}")

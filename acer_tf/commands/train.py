@@ -121,6 +121,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     how = f"network {known.network}, precision {known.precision}, on {device}"
     print(f"{known.agent} on {known.env}, preset {known.preset}, {how}, in {run_dir}", flush=True)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
+    from acer_tf.files import Mismatch
     from acer_tf.runs.checkpoint import CheckpointError
     from acer_tf.runs.records import RecordError
     from acer_tf.training.actor import NonFiniteError
@@ -135,7 +136,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     except EnvironmentFailure as error:
         line = f"stopped: {error}; the same command continues from the last checkpoint"
         return cli.fail(1, line, error.__cause__)
-    except (CheckpointError, RecordError) as error:  # RecordError: run.json was removed or damaged meanwhile
+    except (CheckpointError, Mismatch, RecordError) as error:  # RecordError: run.json was removed or damaged meanwhile
         return cli.fail(1, error)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")

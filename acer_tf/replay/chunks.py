@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import re
@@ -14,29 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.files import durable, sync
+from acer_tf.files import durable, is_damage, sync
 
 _TEMPORARY = "rows.tmp"
 _NAME = re.compile(rf"rows-[0-9]+-[0-9]+-[0-9a-f]{{8}}\.npz|{re.escape(_TEMPORARY)}")
-# A file that cannot be read now, for lack of memory, a right or a library, may be whole.
-_DAMAGE_NUMBERS = (None, errno.ENOENT, errno.EIO, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
 
 
 class ReplayCorrupt(Exception):
     """A chunk file of a saved state is missing, damaged, or another than was saved."""
-
-
-class ReplayMismatch(ValueError):
-    """A saved state is of a replay of other sizes."""
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether `error`, raised while a saved file was read, comes from what the file holds; its causes count too."""
-    if isinstance(error, OSError):
-        return error.errno in _DAMAGE_NUMBERS
-    if isinstance(error, MemoryError | ImportError | ReplayMismatch):
-        return False
-    return error.__cause__ is None or is_damage(error.__cause__)
 
 
 def is_chunk_file(path: Path) -> bool:

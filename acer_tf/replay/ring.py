@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from acer_tf.files import Mismatch
 from acer_tf.replay.chunks import (
     Chunk,
     ReplayCorrupt,
-    ReplayMismatch,
     chunks_from,
     decode,
     encode,
@@ -236,7 +236,7 @@ class Ring:
         pending: call `start`.
 
         Raises:
-            ReplayMismatch: the state is of a replay of other sizes.
+            Mismatch: the state is of a replay of other sizes.
             ReplayCorrupt: a chunk file is missing, damaged, or another than was saved.
         """
         self._require_layout(state)
@@ -324,11 +324,11 @@ class Ring:
         return values
 
     def _require_layout(self, state: Mapping[str, np.ndarray]) -> None:
-        """Raises ReplayMismatch if what `save` returned is of a replay of other sizes."""
+        """Raises Mismatch if what `save` returned is of a replay of other sizes."""
         there, here = decode(state["layout"]), self._layout()
         differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
         if differing:
-            raise ReplayMismatch(
+            raise Mismatch(
                 "the saved replay has other sizes: "
                 + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
             )

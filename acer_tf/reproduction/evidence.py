@@ -21,8 +21,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from acer_tf.files import read_json, set_aside, write_whole
-from acer_tf.replay.chunks import is_damage
+from acer_tf.files import is_damage, read_json, set_aside, write_whole
 from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder

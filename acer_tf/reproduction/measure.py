@@ -27,7 +27,7 @@ from acer_tf.settings.record import settings_document, settings_from
 from acer_tf.training import build
 from acer_tf.training.collector import collector_of
 from acer_tf.training.device import find_device, use_device, use_threads
-from acer_tf.training.export_run import arrays_of, policy_metadata
+from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.loop import Loop
 
 _ROUNDS = 4
@@ -130,7 +130,7 @@ def _measure_here() -> None:
     with tempfile.TemporaryDirectory() as name:
         checkpoint, policy = Path(name, "checkpoint"), Path(name, "policy")
         state = {"actor": collector.state(), "loop": after.state()}
-        Checkpoints(checkpoint).save(Snapshot(arrays_of(agent), state), None, 0)
+        Checkpoints(checkpoint).save(Snapshot(agent.arrays(), state), None, 0)
         export_policy(agent.network, policy, policy_metadata(settings, 0, None))
         sizes = bytes_in(checkpoint), bytes_in(policy)
     pace = [statistics.median(found) for found in zip(*rounds, strict=True)]

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.files import durable, set_aside, sync
+from acer_tf.files import durable, is_damage, set_aside, sync
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
-from acer_tf.replay.chunks import decode, encode, is_chunk_file, is_damage, read_arrays
+from acer_tf.replay.chunks import decode, encode, is_chunk_file, read_arrays
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"

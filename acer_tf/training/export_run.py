@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from acer_tf import envs
-from acer_tf.agents.agent import Agent
 from acer_tf.policies.export import exporting
-from acer_tf.runs.checkpoint import CheckpointError, Checkpoints
+from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import RunFolderError, record_in
 from acer_tf.runs.provenance import package_versions
 from acer_tf.settings import Settings, SettingsError
@@ -27,7 +23,8 @@ def export_run(run_dir: Path, directory: Path) -> int:
     Raises:
         RunFolderError: `run_dir` holds no run, or no checkpoint yet.
         SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
-        CheckpointError: all checkpoints are damaged or of another version, or cannot be read at present.
+        CheckpointError: all checkpoints are damaged, or cannot be read at present.
+        Mismatch: another version wrote the newest checkpoint.
         PolicyFolderError, OSError: as `exporting`.
     """
     record = record_in(run_dir)
@@ -47,34 +44,9 @@ def export_run(run_dir: Path, directory: Path) -> int:
             envs.refuse_module(settings.env, "run.json is too old to export without it")
             spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
         agent = make_agent(settings, spec)
-        assign_variables(agent, snapshot.arrays)
+        agent.restore(snapshot.arrays)
         export(agent.network, policy_metadata(settings, steps, record.maker.get("commit")))
     return steps
-
-
-def arrays_of(agent: Agent) -> dict[str, np.ndarray]:
-    """The agent's variables by name, for a checkpoint; views, which the next update may change."""
-    return {name: np.asarray(variable.value) for name, variable in agent.variables().items()}
-
-
-def assign_variables(agent: Agent, arrays: dict[str, np.ndarray]) -> None:
-    """Restores the variables of a checkpoint, by name; raises CheckpointError if they are not the agent's."""
-    variables = agent.variables()
-    if arrays.keys() != variables.keys() and [*map(_unnumbered, arrays)] == [*map(_unnumbered, variables)]:
-        arrays = dict(zip(variables, arrays.values(), strict=True))
-    shapes = {name: tuple(v.shape) for name, v in variables.items()}
-    if shapes != {name: array.shape for name, array in arrays.items()}:
-        raise CheckpointError("the checkpoint's variables are not those of this agent: another version wrote it")
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
-
-
-def _unnumbered(name: str) -> str:
-    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process.
-
-    A layer's name ends at a "/" or, in the name of an optimizer's slot, at a "_".
-    """
-    return re.sub(r"_\d+(?=[_/]|$)", "", name)
 
 
 def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:

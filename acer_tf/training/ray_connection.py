@@ -9,6 +9,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
+from acer_tf.files import first_line
 from acer_tf.settings import SettingsError
 
 _ANSWER_SECONDS = 10.0
@@ -56,12 +57,6 @@ def connect(address: str, actors: int = 0) -> ModuleType:
         ray.shutdown()
         raise SettingsError(f"--actors={actors}: the cluster has {cores} cores, and each actor takes one")
     return ray
-
-
-def first_line(error: BaseException) -> str:
-    """The kind of an error, and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def require_cluster(address: str) -> None:

@@ -49,7 +49,7 @@ from acer_tf.training.actor import Actors, NonFiniteError
 from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
-from acer_tf.training.export_run import arrays_of, assign_variables, policy_metadata
+from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.ray_actors import RayActors, Stopped
 from acer_tf.training.ray_connection import ClusterLost, connect
 from acer_tf.training.resolve import resolve
@@ -118,6 +118,7 @@ def train(
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: a checkpoint could not be written, or none could be read.
+        Mismatch: another version wrote the checkpoint.
         RecordError: run.json was damaged or removed meanwhile.
         ClusterLost: the Ray cluster is gone, or an actor could not be replaced; a checkpoint was written.
         OSError: another file could not be written (disk full); the last checkpoint is intact.
@@ -213,7 +214,7 @@ class _Run:
         self._checkpoints = Checkpoints(folder / "checkpoints")
         snapshot, notes = resume(folder, self._checkpoints, replay, repair)
         if snapshot is not None:
-            assign_variables(agent, snapshot.arrays)
+            agent.restore(snapshot.arrays)
         state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
         steps = state["actor"]["steps"]
         computes = {"threads": threads, "device": dataclasses.asdict(device)}
@@ -321,7 +322,7 @@ class _Run:
     def _save(self, *, with_replay: bool = True) -> None:
         state = {"actor": self._loop.collector.state(), "loop": self._loop.state(), "seconds": self._seconds()}
         state |= self._progress.state()
-        arrays = arrays_of(self._agent)
+        arrays = self._agent.arrays()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")

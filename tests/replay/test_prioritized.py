@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from acer_tf.files import Mismatch
 from acer_tf.replay import PrioritizedReplay
-from acer_tf.replay.chunks import ReplayMismatch
 from acer_tf.types import Draw, EnvironmentSpec, TimeStep
 from tests.replay.checks import check_valid, priorities_of, probabilities_of
 from tests.replay.twin import World, spec_of
@@ -223,7 +223,7 @@ def test_a_state_without_priorities_or_of_other_sizes_is_refused_and_nothing_cha
     _, replay = started(spec, 2, 40, 1, 57)
     state = replay.save(tmp_path)
     for change in ({"num_envs": 1, "capacity": 40}, {"num_envs": 2, "capacity": 44}):
-        with pytest.raises(ReplayMismatch, match="other sizes"):  # a ValueError would count as damage
+        with pytest.raises(Mismatch, match="other sizes"):  # a ValueError would count as damage
             replay_of(spec, length=1, **change).restore(tmp_path, state)
     other = replay_of(spec, 2, 40, 1)
     with pytest.raises(ValueError, match="no priorities"):

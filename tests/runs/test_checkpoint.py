@@ -192,7 +192,7 @@ def test_a_replay_of_another_size_is_no_damage(tmp_path):
     save_at(checkpoints, source, 100)
     before = tree(tmp_path)
     said = (
-        r"cannot be read at present \(ReplayMismatch: the saved replay has other sizes: capacity is 40 there, 44 here"
+        r"cannot be read at present \(Mismatch: the saved replay has other sizes: capacity is 40 there, 44 here"
     )
     with pytest.raises(CheckpointError, match=said):
         checkpoints.restore(source.empty(44))

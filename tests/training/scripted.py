@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from acer_tf.agents.agent import Update
+from acer_tf.agents.agent import Agent, Update
 from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
@@ -141,6 +141,8 @@ class LightAgent:
 
     def variables(self) -> dict[str, Box]:
         return {"online/weights": self.weights}
+
+    arrays, restore = Agent.arrays, Agent.restore
 
 
 def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -> list[LightAgent]:

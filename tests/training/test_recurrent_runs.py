@@ -29,9 +29,9 @@ from acer_tf.training.collector import collector_of
 from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
 from acer_tf.training.train import train
+from tests.policies import test_evaluation
 from tests.policies.test_export import make_metadata
 from tests.replay.checks import check_valid
-from tests.policies import test_evaluation
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of
 
 SIZE = 2 * UNITS

@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.runs.checkpoint import CheckpointError, Checkpoints, Snapshot
+from acer_tf.agents.agent import Agent
+from acer_tf.files import Mismatch
+from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.collector import collector_of
-from acer_tf.training.export_run import arrays_of, assign_variables
 from acer_tf.training.loop import Loop
 from acer_tf.types import Trajectory
 from tests.replay.twin import World, spec_of
@@ -76,7 +77,7 @@ class Half:
 
     def result(self):
         """Everything that the interruption must not change."""
-        weights = {name: array.copy() for name, array in arrays_of(self.agent).items()}
+        weights = {name: array.copy() for name, array in self.agent.arrays().items()}
         state = self.loop.state()
         return weights | {"state": json.dumps(state), "draw": self.replay.sample().reward}
 
@@ -102,7 +103,7 @@ def interrupted(tape, tmp_path_factory):
     """A checkpoint after N iterations, and the objects of another process."""
     folder = tmp_path_factory.mktemp("resume")
     first = Half(tape, seed=1).iterate(N)
-    Checkpoints(folder).save(Snapshot(arrays_of(first.agent), {"loop": first.loop.state()}), first.replay, 1)
+    Checkpoints(folder).save(Snapshot(first.agent.arrays(), {"loop": first.loop.state()}), first.replay, 1)
     return folder, make_agent(settings_of(seed=2), tape.spec)
 
 
@@ -110,7 +111,7 @@ def test_n_updates_a_resume_and_n_updates_equal_2n_updates_bit_for_bit(tape, uni
     folder, agent = interrupted
     second = Half(tape, 2, agent)
     snapshot = Checkpoints(folder).restore(second.replay)
-    assign_variables(agent, snapshot.arrays)
+    agent.restore(snapshot.arrays)
     second.loop.restore(snapshot.state["loop"])
     assert second.loop.updates["on_policy"] == N
     assert equal(second.iterate(N).result(), uninterrupted)
@@ -126,7 +127,7 @@ def test_anything_missing_from_the_checkpoint_would_show(tape, uninterrupted, in
     snapshot = Checkpoints(folder).restore(second.replay)
     names = [name for name in snapshot.arrays if forgotten in name]
     assert bool(names) == (forgotten not in ("loop", "replay's generator"))
-    assign_variables(agent, snapshot.arrays | {name: np.asarray(fresh[name].value) for name in names})
+    agent.restore(snapshot.arrays | {name: np.asarray(fresh[name].value) for name in names})
     if forgotten != "loop":
         second.loop.restore(snapshot.state["loop"])
     if forgotten == "replay's generator":
@@ -149,9 +150,9 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
     values = {n: generator.integers(1, 1000, v.shape).astype(v.dtype) for n, v in variables.items()}
     for name, variable in variables.items():
         variable.assign(values[name])
-    Checkpoints(tmp_path).save(Snapshot(arrays_of(agent), {}), None, 1)
+    Checkpoints(tmp_path).save(Snapshot(agent.arrays(), {}), None, 1)
     other = make_agent(settings_of(seed=3), SPEC)
-    assign_variables(other, Checkpoints(tmp_path).restore(None).arrays)
+    other.restore(Checkpoints(tmp_path).restore(None).arrays)
     for name, variable in other.variables().items():
         assert np.array_equal(np.asarray(variable.value), values[name]), name
     assert int(other.optimizer.iterations) == values["optimizer/rmsprop/iteration"]
@@ -160,7 +161,7 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
 @pytest.mark.parametrize("change", ["missing", "extra", "shape"])
 def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
     agent = make_agent(settings_of(), SPEC)
-    arrays = {name: array + 1 for name, array in arrays_of(agent).items()}
+    arrays = {name: array + 1 for name, array in agent.arrays().items()}
     before = [w.copy() for w in agent.network.model.get_weights()]
     if change == "missing":
         arrays.popitem()
@@ -168,8 +169,8 @@ def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
         arrays["online/more"] = np.zeros(1)
     else:
         arrays["online/q/bias"] = np.zeros(7)
-    with pytest.raises(CheckpointError, match="another version wrote it"):
-        assign_variables(agent, arrays)
+    with pytest.raises(Mismatch):
+        agent.restore(arrays)
     assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.model.get_weights(), strict=True))
 
 
@@ -259,14 +260,16 @@ def test_the_last_row_before_the_seam_bootstraps_from_the_observation_pending_th
 
 def test_layers_without_a_name_may_have_another_number_in_another_process():
     def agent(*names):
+        made = Agent.__new__(Agent)
         variables = {name: tf.Variable(tf.zeros(2)) for name in names}
-        return SimpleNamespace(variables=lambda: variables)
+        made.variables = lambda: variables
+        return made
 
     slots = "optimizer/rmsprop/dense_2_bias_velocity", "optimizer/rmsprop/dense_bias_velocity"
     arrays = {"online/dense_2/bias": np.ones(2), "average/dense_3/bias": np.full(2, 2.0), slots[0]: np.full(2, 3.0)}
     again = agent("online/dense/bias", "average/dense_1/bias", slots[1])
-    assign_variables(again, arrays)
+    again.restore(arrays)
     assert [variable.numpy()[0] for variable in again.variables().values()] == [1.0, 2.0, 3.0]
     for other in (agent("average/dense/bias", "online/dense_1/bias"), agent("online/dense/bias")):
-        with pytest.raises(CheckpointError, match="not those of this agent"):
-            assign_variables(other, arrays)
+        with pytest.raises(Mismatch):
+            other.restore(arrays)

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from acer_tf.files import missing_parts, read_json, set_aside
-from acer_tf.replay.chunks import is_damage
+from acer_tf.files import is_damage, missing_parts, read_json, set_aside
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.reproduction.sweep.cells import Cell, SweepError
 from acer_tf.runs.checkpoint import CheckpointError, Checkpoints

@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from acer_tf.files import first_line
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.reproduction.sweep.cluster import place_probe, run_task, without_gpu
 from acer_tf.runs.checkpoint import Checkpoints
-from acer_tf.training.ray_connection import first_line
 
 _LOOK_SECONDS = 2.0  # between looks at the folder of results
 _LIST_SECONDS = 30.0  # between calls of squeue, which clusters want to be rare; also before a failed sbatch's next
