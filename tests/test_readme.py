@@ -14,7 +14,7 @@ from acer_tf.reproduction.methods import make_cells
 from acer_tf.settings.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results/README.md"]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "results").glob("**/README.md")]
 TEXT = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(PAGES)}
 EVERYTHING = "\n".join(TEXT.values())
 OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.peers")  # programs that are not commands of acer_tf
