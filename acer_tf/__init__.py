@@ -11,10 +11,20 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
+    from acer_tf.errors import AcerError as AcerError
+    from acer_tf.errors import CheckpointError as CheckpointError
+    from acer_tf.errors import ClusterLost as ClusterLost
+    from acer_tf.errors import EnvironmentFailure as EnvironmentFailure
+    from acer_tf.errors import Interrupted as Interrupted
+    from acer_tf.errors import InvalidEnvironment as InvalidEnvironment
+    from acer_tf.errors import NonFiniteError as NonFiniteError
+    from acer_tf.errors import PolicyError as PolicyError
+    from acer_tf.errors import RecordError as RecordError
+    from acer_tf.errors import RunFolderError as RunFolderError
+    from acer_tf.errors import SettingsError as SettingsError
     from acer_tf.policies.evaluation import EvaluationResult as EvaluationResult
     from acer_tf.policies.evaluation import evaluate as evaluate
     from acer_tf.policies.policy import Policy as Policy
-    from acer_tf.policies.policy import PolicyError as PolicyError
     from acer_tf.policies.policy import load_policy as load_policy
     from acer_tf.reproduction.curves import RunCurve as RunCurve
     from acer_tf.reproduction.curves import read_run as read_run
@@ -29,9 +39,8 @@ if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
     from acer_tf.reproduction.published_scores import published_scores as published_scores
     from acer_tf.reproduction.scores import atari_references as atari_references
     from acer_tf.reproduction.scores import human_normalized as human_normalized
-    from acer_tf.settings import Settings as Settings
-    from acer_tf.settings import SettingsError as SettingsError
-    from acer_tf.settings import make_settings as make_settings
+    from acer_tf.settings.settings import Settings as Settings
+    from acer_tf.settings.settings import make_settings as make_settings
     from acer_tf.training.train import train as train
 
 # TensorFlow reads this when it is first used. By default it takes oneDNN's convolutions only if the processor has
@@ -45,13 +54,26 @@ __version__ = "0.2.0"
 
 # Imported when first used, so that `import acer_tf` loads neither TensorFlow nor a simulator.
 _NAMES = {
-    "policies.policy": ("Policy", "PolicyError", "load_policy"),
+    "errors": (
+        "AcerError",
+        "CheckpointError",
+        "ClusterLost",
+        "EnvironmentFailure",
+        "Interrupted",
+        "InvalidEnvironment",
+        "NonFiniteError",
+        "PolicyError",
+        "RecordError",
+        "RunFolderError",
+        "SettingsError",
+    ),
+    "policies.policy": ("Policy", "load_policy"),
     "reproduction.curves": ("RunCurve", "read_run"),
     "reproduction.published": ("published_ablations", "published_curves", "published_search"),
     "reproduction.published_medians": ("Figure1Method", "dqn_zoo_medians", "figure1_by_frames", "figure1_by_hours"),
     "reproduction.published_scores": ("published_agents", "published_scores"),
     "reproduction.scores": ("atari_references", "human_normalized"),
-    "settings": ("Settings", "SettingsError", "make_settings"),
+    "settings.settings": ("Settings", "make_settings"),
     "policies.evaluation": ("EvaluationResult", "evaluate"),
     "training.train": ("train",),
 }

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from acer_tf.errors import Mismatch
+
 POLICY_METADATA = "metadata.json"
 POLICY_PARTS = (
     POLICY_METADATA,
@@ -23,10 +25,6 @@ POLICY_PARTS = (
 _DAMAGE = (None, errno.ENOENT, errno.EIO, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
 
 
-class Mismatch(ValueError):
-    """A saved state is whole, but it is the state of something else than what shall take it."""
-
-
 def is_damage(error: BaseException) -> bool:
     """Whether `error`, raised while a saved file was read, comes from what the file holds; its causes count too.
 
@@ -37,12 +35,6 @@ def is_damage(error: BaseException) -> bool:
     if isinstance(error, MemoryError | ImportError | Mismatch):
         return False
     return error.__cause__ is None or is_damage(error.__cause__)
-
-
-def first_line(error: BaseException) -> str:
-    """The kind of an error, and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def read_json(path: Path) -> Any:

@@ -52,9 +52,9 @@ flags.DEFINE_string(
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    from acer_tf.reproduction.evidence import EvidenceError, require_folder
+    from acer_tf.errors import EvidenceError, SettingsError
+    from acer_tf.reproduction.evidence import require_folder
     from acer_tf.runs.records import run_document, write_json
-    from acer_tf.settings import SettingsError
     from acer_tf.training.device import find_device
     from benchmarks import report
 

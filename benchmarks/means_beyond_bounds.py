@@ -19,7 +19,8 @@ from absl import flags
 
 from acer_tf import envs
 from acer_tf.commands import cli
-from acer_tf.policies.policy import Policy, PolicyError, load_policy
+from acer_tf.errors import PolicyError
+from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings.record import completed
 
 FLAGS = cli.new_flags()

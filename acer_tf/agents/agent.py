@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.compiled import Compiled, fused
-from acer_tf.files import Mismatch
+from acer_tf.errors import Mismatch
 from acer_tf.networks.averaging import copy_weights, update_average
 from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.settings import Settings

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from absl import flags, logging
+
+from acer_tf.errors import AcerError, EnvironmentFailure, SettingsError
 
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
@@ -113,17 +117,16 @@ def _unusable(path: str | None) -> str | None:
     return None
 
 
-def missing(values: flags.FlagValues, *names: str) -> str | None:
-    """What is wrong if one of the path flags `names` is given and nothing is there."""
+def require_existing(values: flags.FlagValues, *names: str) -> None:
+    """Raises SettingsError if one of the path flags `names` is given and nothing is there."""
     for name in names:
         path: str | None = values[name].value
         if path is not None and not os.path.lexists(path):
-            return f"--{name}={path} does not exist"
-    return None
+            raise SettingsError(f"--{name}={path} does not exist")
 
 
 def fail(status: int, error: object, cause: BaseException | None = None) -> int:
-    """Prints what is wrong to standard error and returns `status`: 2 bad input, 1 failure.
+    """Prints what is wrong as one line on standard error, and returns `status`: 2 for bad input, 1 for a failure.
 
     The traceback of a `cause` in the user's own code comes first.
     """
@@ -131,3 +134,33 @@ def fail(status: int, error: object, cause: BaseException | None = None) -> int:
         traceback.print_exception(cause)
     print(f"error: {error}", file=sys.stderr)
     return status
+
+
+def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
+    """Decorates the `main` of a command: it ends with one line and an exit status where it raises an expected error.
+
+    Those are the package's errors, each with its own status, and OSError (1).
+    """
+
+    @functools.wraps(main)
+    def reporting(argv: list[str]) -> int:
+        try:
+            return main(argv)
+        except AcerError as error:
+            return fail(error.status, error, error.__cause__ if isinstance(error, EnvironmentFailure) else None)
+        except BrokenPipeError:  # of the output's reader: see `acer_tf.__main__`
+            raise
+        except OSError as error:
+            return fail(1, error)
+
+    return reporting
+
+
+@contextlib.contextmanager
+def begun() -> Iterator[None]:
+    """A context in which something has been started or written: what is bad input elsewhere is a failure (1) here."""
+    try:
+        yield
+    except AcerError as error:
+        error.status = 1
+        raise

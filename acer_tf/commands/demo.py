@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from acer_tf.commands import cli, learning_curves, train
-from acer_tf.reproduction.curves import CurveError
-from acer_tf.reproduction.evidence import EvidenceError, own_evidence, require_folder
+from acer_tf.errors import CurveError, EvidenceError
+from acer_tf.reproduction.evidence import own_evidence, require_folder
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.settings import make_settings
 
@@ -30,8 +30,9 @@ _RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # enviro
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
+    from acer_tf.errors import PolicyError
     from acer_tf.policies.evaluation import evaluate
-    from acer_tf.policies.policy import PolicyError, load_policy
+    from acer_tf.policies.policy import load_policy
 
     began = time.monotonic()
     output = Path(FLAGS.output)

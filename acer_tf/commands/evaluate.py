@@ -33,29 +33,21 @@ flag.path("video", None, ".mp4 file for the first episode of the first environme
 flag.bool("json", False, "print one JSON object instead of text")
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("policy",))
-    if wrong := cli.missing(FLAGS, "policy"):
-        return cli.fail(2, wrong)
+    cli.require_existing(FLAGS, "policy")
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
     from acer_tf.policies.evaluation import evaluate
-    from acer_tf.policies.policy import PolicyError, load_policy
-    from acer_tf.settings import SettingsError
+    from acer_tf.policies.policy import load_policy
     from acer_tf.training.device import find_device, use_device
 
+    use_device(find_device(FLAGS.device))
+    policy = load_policy(FLAGS.policy)
+    names = ("episodes", "greedy", "seed", "num_envs", "video", "env")
+    options: dict[str, Any] = {name: FLAGS[name].value for name in names}
     try:
-        use_device(find_device(FLAGS.device))
-        policy = load_policy(FLAGS.policy)
-        names = ("episodes", "greedy", "seed", "num_envs", "video", "env")
-        options: dict[str, Any] = {name: FLAGS[name].value for name in names}
         result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))
-    except (PolicyError, InvalidEnvironment, SettingsError) as error:
-        return cli.fail(2, error)
-    except EnvironmentFailure as error:
-        return cli.fail(1, error, error.__cause__)
-    except OSError as error:
-        return cli.fail(1, error)
     except KeyboardInterrupt:
         # The episodes that have ended are the shorter ones: their mean would mislead.
         print("interrupted before the last episode ended: no score", file=sys.stderr)

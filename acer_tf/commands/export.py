@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from acer_tf.commands import cli
+from acer_tf.errors import AcerError, PolicyFolderError, SettingsError
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -21,31 +22,25 @@ flag.enum("format", "savedmodel", ["savedmodel", "onnx", "tflite"], "what to wri
 flag.path("output", None, "folder or file for the policy; by default the folder RUN_DIR/policy")
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     if not FLAGS.run_dir and not FLAGS.policy:
-        return cli.fail(2, "--run_dir or --policy is required; --help says what they take")
+        raise SettingsError("--run_dir or --policy is required; --help says what they take")
     if FLAGS.run_dir and FLAGS.policy:
-        return cli.fail(2, f"--policy={FLAGS.policy}: has no effect with --run_dir={FLAGS.run_dir}; give one of them")
+        raise SettingsError(f"--policy={FLAGS.policy}: has no effect with --run_dir={FLAGS.run_dir}; give one of them")
     if FLAGS.policy and FLAGS.format == "savedmodel":
-        return cli.fail(2, f"--format=savedmodel: --policy={FLAGS.policy} is one already; must be onnx or tflite")
+        raise SettingsError(f"--format=savedmodel: --policy={FLAGS.policy} is one already; must be onnx or tflite")
     if FLAGS.format != "savedmodel" and not FLAGS.output:
-        return cli.fail(2, f"--output is required with --format={FLAGS.format}: the file to write")
-    if wrong := cli.missing(FLAGS, "run_dir", "policy"):
-        return cli.fail(2, wrong)
+        raise SettingsError(f"--output is required with --format={FLAGS.format}: the file to write")
+    cli.require_existing(FLAGS, "run_dir", "policy")
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.envs import InvalidEnvironment
-    from acer_tf.files import Mismatch
-    from acer_tf.policies.export import PolicyFolderError
-    from acer_tf.policies.formats import FormatError, convert, require_convertible
-    from acer_tf.policies.policy import PolicyError, load_policy
-    from acer_tf.runs.checkpoint import CheckpointError
-    from acer_tf.runs.folder import RunFolderError
-    from acer_tf.settings import SettingsError
+    from acer_tf.policies.formats import convert, require_convertible
+    from acer_tf.policies.policy import load_policy
     from acer_tf.training.device import CPU, use_device
     from acer_tf.training.export_run import export_run
 
-    output = Path(FLAGS.output) if FLAGS.output else Path(FLAGS.run_dir) / "policy"
+    output = Path(FLAGS.output or Path(FLAGS.run_dir, "policy"))
     use_device(CPU)  # a GPU may be in use by the run itself
     try:
         if FLAGS.format == "savedmodel":
@@ -59,13 +54,9 @@ def main(argv: list[str]) -> int:
                 policy = load_policy(folder)
                 convert(policy, output, FLAGS.format)
             steps = policy.metadata["steps"]
-    except (RunFolderError, SettingsError, InvalidEnvironment, PolicyError, FormatError) as error:
-        return cli.fail(2, error)
     except PolicyFolderError as error:
-        return cli.fail(2, f"--output={output}: {error}")
-    except (CheckpointError, Mismatch) as error:
-        return cli.fail(1, error)
+        raise PolicyFolderError(f"--output={output}: {error}") from error
     except OSError as error:
-        return cli.fail(1, f"--output={output} not written: {error}")
+        raise AcerError(f"--output={output} not written: {error}") from error
     print(f"policy of step {steps:,} in {output}")
     return 0

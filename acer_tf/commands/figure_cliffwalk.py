@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.commands import cli
+from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.cliffwalk import (
     REPLAYS,
     REPRESENTATIONS,
@@ -31,7 +32,7 @@ from acer_tf.reproduction.cliffwalk import (
     run,
     write_results,
 )
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, changing, own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.cliffwalk import report
 from acer_tf.reproduction.report.output import write_report

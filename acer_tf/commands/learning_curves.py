@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from acer_tf.commands import cli
+from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.reproduction.aggregation import equally_long, final_return, hours_per_run
-from acer_tf.reproduction.curves import CurveError, RunCurve, read_run, return_at
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, copy_records, describe, own_evidence, require_folder
+from acer_tf.reproduction.curves import RunCurve, read_run, return_at
+from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves

@@ -12,12 +12,12 @@ from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.families import split_id
+from acer_tf.errors import EvidenceError, SettingsError, SweepError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.evidence import (
     CellEvidence,
     Evidence,
-    EvidenceError,
     asked_for,
     changing,
     collect,
@@ -33,8 +33,8 @@ from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
-from acer_tf.reproduction.sweep import Cell, SweepError
-from acer_tf.settings import SettingsError, setting_types
+from acer_tf.reproduction.sweep import Cell
+from acer_tf.settings import setting_types
 from acer_tf.settings.record import completed
 
 _DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags

@@ -10,7 +10,8 @@ from typing import Any
 from absl import flags
 
 from acer_tf.commands import cli
-from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SlurmLauncher, SweepError, run_sweep
+from acer_tf.errors import SweepError
+from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SlurmLauncher, run_sweep
 from acer_tf.reproduction.sweep.launcher import Launcher
 
 _LAUNCHERS = {  # and the flags of each alone

@@ -13,11 +13,11 @@ from typing import Any
 
 from acer_tf import envs
 from acer_tf.commands import cli
-from acer_tf.envs import EnvironmentFailure, InvalidEnvironment
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, Mismatch, RunFolderError, SettingsError
 from acer_tf.references import is_reference
-from acer_tf.runs.folder import REPAIRS, RunFolderError, record_in, require_same_run
+from acer_tf.runs.folder import REPAIRS, record_in, require_same_run
 from acer_tf.runs.signals import STOPPED, signal_of
-from acer_tf.settings import Settings, SettingsError, make_settings, setting_types
+from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import Declaration, declarations
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import completed
@@ -121,11 +121,8 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     how = f"network {known.network}, precision {known.precision}, on {device}"
     print(f"{known.agent} on {known.env}, preset {known.preset}, {how}, in {run_dir}", flush=True)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.files import Mismatch
-    from acer_tf.runs.checkpoint import CheckpointError
-    from acer_tf.runs.records import RecordError
-    from acer_tf.training.actor import NonFiniteError
-    from acer_tf.training.train import Interrupted, train
+    from acer_tf.errors import CheckpointError, Interrupted, NonFiniteError, RecordError
+    from acer_tf.training.train import train
 
     try:
         policy = train(settings, run_dir, **options)

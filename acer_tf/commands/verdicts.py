@@ -10,10 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from acer_tf.commands import cli
+from acer_tf.errors import CurveError, EvidenceError, ResultsError
 from acer_tf.files import write_whole
-from acer_tf.reproduction.cliffwalk import ResultsError
-from acer_tf.reproduction.curves import CurveError
-from acer_tf.reproduction.evidence import EvidenceError, require_folder
+from acer_tf.reproduction.evidence import require_folder
 from acer_tf.reproduction.experiment import RESULTS
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import Table, markdown, write_table

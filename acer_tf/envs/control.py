@@ -13,9 +13,9 @@ from gymnasium.vector.utils import batch_space
 from mujoco.batch import Batch
 
 from acer_tf.envs.control_tasks import TASKS, Task
-from acer_tf.envs.families import EnvironmentFailure
 from acer_tf.envs.headless import Screen, require_gl
 from acer_tf.envs.vector import VectorEnvironment
+from acer_tf.errors import EnvironmentFailure
 
 EPISODE_STEPS = 500
 

@@ -9,9 +9,9 @@ import dm_control.suite
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
-from acer_tf.envs.families import InvalidEnvironment
 from acer_tf.envs.generic import View, make_gym
 from acer_tf.envs.vector import VectorEnvironment
+from acer_tf.errors import InvalidEnvironment
 
 # Without labmaze, shimmy prints that it registers no mazes; standard output belongs to the program.
 with contextlib.redirect_stdout(io.StringIO()):

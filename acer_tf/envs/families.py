@@ -10,6 +10,8 @@ import difflib
 import math
 import re
 
+from acer_tf.errors import InvalidEnvironment
+
 # The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
 _ROMS = """
     alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk bowling boxing breakout
@@ -67,17 +69,6 @@ FAMILIES: dict[str, Family] = {
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
     "gymnasium": Family("acer_tf.envs.generic:make_gym", (), ("classic", "classic_continuous")),
 }
-
-
-class InvalidEnvironment(ValueError):
-    """The environment does not exist, is not installed, or does not suit the agent."""
-
-
-class EnvironmentFailure(Exception):
-    """The environment raised, its simulation diverged, or it returned what its spaces do not promise.
-
-    What it raised is the cause.
-    """
 
 
 def split_id(env_id: str) -> tuple[str, str]:

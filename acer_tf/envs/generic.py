@@ -17,9 +17,10 @@ from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredE
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.families import EnvironmentFailure, InvalidEnvironment, refuse_raw_atari, unknown
+from acer_tf.envs.families import refuse_raw_atari, unknown
 from acer_tf.envs.headless import Screen, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, check_action_space
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 
 class View(NamedTuple):

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from acer_tf.envs import painter
-from acer_tf.envs.families import InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment
 
 # Only use shows whether a backend works, and PyOpenGL keeps the first that it loads: hence a process for each.
 _TRIAL = """

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
-from acer_tf.envs.families import FAMILIES, InvalidEnvironment, split_id, unknown
+from acer_tf.envs.families import FAMILIES, split_id, unknown
 from acer_tf.envs.headless import without_gl
+from acer_tf.errors import InvalidEnvironment
 from acer_tf.types import EnvironmentSpec
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from acer_tf.envs.families import InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to

@@ -14,10 +14,10 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
-from acer_tf.policies.policy import Policy, PolicyError
+from acer_tf.errors import EnvironmentFailure, PolicyError, SettingsError
+from acer_tf.policies.policy import Policy
 from acer_tf.policies.video import Video
 from acer_tf.resources import available_cores
-from acer_tf.settings import SettingsError
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
 MAX_NO_OPS = 30
@@ -179,7 +179,7 @@ def evaluate(
 
 def _require_finite(what: str, values: np.ndarray) -> None:
     if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
-        raise envs.EnvironmentFailure(f"{what} of {values[~finite][0]}")
+        raise EnvironmentFailure(f"{what} of {values[~finite][0]}")
 
 
 def _protocol(policy: Policy) -> AtariPreset:

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.envs import ATARI_PRESETS, family_of
+from acer_tf.errors import PolicyFolderError
 from acer_tf.files import POLICY_METADATA, remove_empty, sync
 from acer_tf.networks.averaging import copy_weights
 from acer_tf.networks.discrete import ContinuousNetwork, Network
@@ -27,10 +28,6 @@ from acer_tf.types import EnvironmentSpec
 # What an export makes; all else in the folder is its owner's.
 _OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
 _PATIENCE_SECONDS = 120.0  # for another export into the same folder, which takes seconds
-
-
-class PolicyFolderError(OSError):
-    """No policy can be written to a folder; the message says why. Nothing has been changed."""
 
 
 def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:

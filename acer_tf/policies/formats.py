@@ -23,12 +23,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from acer_tf.errors import FormatError
 from acer_tf.files import POLICY_METADATA, write_whole
 from acer_tf.policies.policy import Policy
-
-
-class FormatError(ValueError):
-    """A policy cannot be converted; the message says why. Nothing has been written."""
 
 
 def require_convertible(output: Path, to: str) -> None:

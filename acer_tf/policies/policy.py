@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from acer_tf.errors import PolicyError
 from acer_tf.files import POLICY_METADATA, missing_parts, read_json
 from acer_tf.types import EnvironmentSpec
 
@@ -45,10 +46,6 @@ GIVEN: dict[str, Any] = {  # metadata that the exporter is given, and the types 
 _KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None))}
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 _LATER = {"action_start"}  # absent in policies of earlier versions
-
-
-class PolicyError(ValueError):
-    """A directory holds no usable policy; the message says why."""
 
 
 class Policy:

@@ -11,7 +11,7 @@ from typing import Any
 import imageio.v2 as imageio
 import numpy as np
 
-from acer_tf.settings import SettingsError
+from acer_tf.errors import SettingsError
 
 
 class Video:

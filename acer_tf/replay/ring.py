@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.files import Mismatch
+from acer_tf.errors import Mismatch
 from acer_tf.replay.chunks import (
     Chunk,
     ReplayCorrupt,

@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from acer_tf.errors import ResultsError
 from acer_tf.files import write_whole
 from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
 
@@ -48,10 +49,6 @@ STEP_SIZE = 0.25
 CONVERGED = 1e-3
 REPRESENTATIONS = ("tabular", "linear")
 _LEAST_REDUCTION = 1e-3  # of the loss, relative, for the oracle to prefer an update
-
-
-class ResultsError(ValueError):
-    """The file of results cannot be read."""
 
 
 class Result(NamedTuple):

@@ -7,11 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.runs.records import RecordError, read_progress, read_record
-
-
-class CurveError(ValueError):
-    """A run folder cannot be read: the message names the file and what is wrong."""
+from acer_tf.errors import CurveError, RecordError
+from acer_tf.runs.records import read_progress, read_record
 
 
 class NoRowsYet(CurveError):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from absl import flags
 
+from acer_tf.errors import SettingsError
 from acer_tf.reproduction import grids
 from acer_tf.reproduction.evidence import own_evidence
 from acer_tf.reproduction.experiment import RESULTS, Experiment
@@ -15,7 +16,6 @@ from acer_tf.reproduction.methods import names_by_label, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report import control
 from acer_tf.reproduction.sweep import Cell
-from acer_tf.settings import SettingsError
 
 
 def define(values: flags.FlagValues) -> None:

@@ -21,21 +21,17 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from acer_tf.errors import CurveError, EvidenceError, RecordError, SettingsError
 from acer_tf.files import is_damage, read_json, set_aside, write_whole
-from acer_tf.reproduction.curves import CurveError, NoRowsYet, read_run
+from acer_tf.reproduction.curves import NoRowsYet, read_run
 from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.runs.records import RECORDS, RecordError, read_record, write_json
-from acer_tf.settings import SettingsError
+from acer_tf.runs.records import RECORDS, read_record, write_json
 from acer_tf.settings.record import differences, settings_document, settings_from
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
 CellState = Literal["finished", "interrupted", "not begun", "failed"]
-
-
-class EvidenceError(RuntimeError):
-    """A results folder cannot be used: the message names the file, and what would be right."""
 
 
 @dataclasses.dataclass(frozen=True)

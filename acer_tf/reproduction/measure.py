@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acer_tf import envs
+from acer_tf.errors import SweepError
 from acer_tf.networks.torsos import torso_of
 from acer_tf.policies.export import export_policy
-from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document, settings_from

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
-from acer_tf.reproduction.evidence import CellEvidence, EvidenceError
+from acer_tf.errors import CurveError, EvidenceError
+from acer_tf.reproduction.curves import RunCurve, read_run
+from acer_tf.reproduction.evidence import CellEvidence
 from acer_tf.reproduction.methods import Method, names_by_label, variants
 
 

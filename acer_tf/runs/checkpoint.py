@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from acer_tf.errors import CheckpointError
 from acer_tf.files import durable, is_damage, set_aside, sync
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
 from acer_tf.replay.chunks import decode, encode, is_chunk_file, read_arrays
@@ -30,10 +31,6 @@ _SENTINEL = "COMPLETE"
 _FILES = (_SENTINEL, _STATE)
 _JSON = "json"
 _NAME = re.compile(r"[0-9]{12,18}")
-
-
-class CheckpointError(RuntimeError):
-    """No checkpoint could be written or read; the message says which file and why."""
 
 
 class DamagedError(CheckpointError):

@@ -9,13 +9,14 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
+from acer_tf.errors import RecordError, RunFolderError
 from acer_tf.files import remove_empty, set_aside
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.settings import Settings
-from acer_tf.settings.record import completed, differences, mistyped, settings_document
 from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
 from acer_tf.runs.provenance import user_modules
-from acer_tf.runs.records import RecordError, RunRecord, read_progress, read_record
+from acer_tf.runs.records import RunRecord, read_progress, read_record
+from acer_tf.settings import Settings
+from acer_tf.settings.record import completed, differences, mistyped, settings_document
 from acer_tf.types import EnvironmentSpec
 
 # What a run writes, or deletes from: through a link, that would be outside its folder.
@@ -24,10 +25,6 @@ _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", 
 # the checkpoint; step 0, if no checkpoint has weights that can be read. A replaced progress.csv, and what a restart
 # replaces, are kept under another name; the rest of a damaged replay goes with the checkpoints that need it.
 REPAIRS = ("replay", "progress", "restart")
-
-
-class RunFolderError(RuntimeError):
-    """The run folder cannot be used: the message says why and what to do."""
 
 
 class Lock:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from acer_tf.runs.folder import RunFolderError
+from acer_tf.errors import RunFolderError
 
 
 class Progress:

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from acer_tf import __version__
-from acer_tf.runs.commit import code_version
 from acer_tf.resources import available_cores
+from acer_tf.runs.commit import code_version
 
 
 def provenance() -> dict[str, Any]:

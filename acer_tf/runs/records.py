@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from acer_tf.errors import RecordError
 from acer_tf.files import read_json, write_whole
-from acer_tf.settings.record import jsonable
 from acer_tf.runs.provenance import command_line, now, packages, provenance
+from acer_tf.settings.record import jsonable
 from acer_tf.types import EnvironmentSpec
 
 _MAKER_PARTS = {
@@ -25,10 +26,6 @@ _MAKER_PARTS = {
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
-
-
-class RecordError(ValueError):
-    """A record is missing or cannot be read: the message names the file and the problem."""
 
 
 @dataclasses.dataclass(frozen=True)

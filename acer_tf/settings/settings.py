@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from acer_tf.envs import ATARI_PRESETS, Family, family_of
+from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
 from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
@@ -17,10 +18,6 @@ from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
 from acer_tf.settings.rules import RULES, Rule, rule_of, rules_for
 
 _ACER, _CONTINUOUS, _DQN = ("Acer",), ("AcerContinuous",), ("Dqn",)
-
-
-class SettingsError(ValueError):
-    """An invalid setting: the message names it, its value, and what would be right."""
 
 
 @dataclasses.dataclass(frozen=True)

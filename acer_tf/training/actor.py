@@ -8,15 +8,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from acer_tf.envs import VectorEnvironment
+from acer_tf.errors import NonFiniteError
 from acer_tf.types import TimeStep
 
 # (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N] or [N, d], statistics of the
 # behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-
-
-class NonFiniteError(ArithmeticError):
-    """A quantity became NaN or infinite: the message names the first one in the order of computation."""
 
 
 class Unroll(NamedTuple):

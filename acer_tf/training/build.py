@@ -12,12 +12,13 @@ from acer_tf import envs, resources
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.dqn import Dqn
 from acer_tf.agents.optimizer import rmsprop
+from acer_tf.errors import SettingsError
 from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.networks.layers import RunningNormalization
 from acer_tf.networks.recurrent import RecurrentNetwork
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
-from acer_tf.settings import Settings, SettingsError, make_settings
+from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.rules import RULES
 from acer_tf.training.actor import Act, Actor, LocalActors

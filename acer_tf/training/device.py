@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import torso_of
 from acer_tf.resources import available_cores
-from acer_tf.settings import SettingsError
 
 # TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. A
 # driver leaves one of these: NVIDIA's, AMD's, and WSL's.

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf import envs
+from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.policies.export import exporting
 from acer_tf.runs.checkpoint import Checkpoints
-from acer_tf.runs.folder import RunFolderError, record_in
+from acer_tf.runs.folder import record_in
 from acer_tf.runs.provenance import package_versions
-from acer_tf.settings import Settings, SettingsError
+from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document, settings_from
 from acer_tf.training.build import make_agent
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from acer_tf.agents.agent import Agent
+from acer_tf.errors import NonFiniteError
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training.actor import NonFiniteError
 from acer_tf.training.collector import Collector
 from acer_tf.types import Draw
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
-from acer_tf.files import first_line
+from acer_tf.errors import ClusterLost, first_line
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.training.actor import Request, Unroll
 from acer_tf.training.build import make_actor, make_agent
 from acer_tf.training.device import CPU, use_device, use_threads
-from acer_tf.training.ray_connection import ClusterLost, require_cluster
+from acer_tf.training.ray_connection import require_cluster
 from acer_tf.types import EnvironmentSpec
 
 ATTEMPTS = 5  # at one unroll of all actors

@@ -9,15 +9,10 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from acer_tf.files import first_line
-from acer_tf.settings import SettingsError
+from acer_tf.errors import ClusterLost, SettingsError, first_line
 
 _ANSWER_SECONDS = 10.0
 _RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
-
-
-class ClusterLost(ConnectionError):
-    """The cluster is gone, or has no room left; the run can continue on another."""
 
 
 def connect(address: str, actors: int = 0) -> ModuleType:

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from acer_tf.envs import InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.networks.torsos import default_network, require_channels_last, torso_of
-from acer_tf.settings import Settings, SettingsError
+from acer_tf.settings import Settings
 from acer_tf.settings.rules import rules_for
 from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-import signal
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -26,10 +25,11 @@ import numpy as np
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
+from acer_tf.errors import ClusterLost, Interrupted, NonFiniteError, RunFolderError, SettingsError
 from acer_tf.files import missing_parts
 from acer_tf.policies.export import exporting
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
-from acer_tf.runs.folder import REPAIRS, Lock, RunFolderError, record_in, require_same_run, resume
+from acer_tf.runs.folder import REPAIRS, Lock, record_in, require_same_run, resume
 from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
 from acer_tf.runs.provenance import provenance, user_modules
 from acer_tf.runs.records import (
@@ -43,26 +43,18 @@ from acer_tf.runs.records import (
     write_json,
 )
 from acer_tf.runs.signals import StopRequest
-from acer_tf.settings import Settings, SettingsError
+from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
-from acer_tf.training.actor import Actors, NonFiniteError
+from acer_tf.training.actor import Actors
 from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import CPU, Device, find_device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.ray_actors import RayActors, Stopped
-from acer_tf.training.ray_connection import ClusterLost, connect
+from acer_tf.training.ray_connection import connect
 from acer_tf.training.resolve import resolve
 
 Row = dict[str, float | int | None]  # of progress.csv, by column; None for an empty cell
-
-
-class Interrupted(Exception):
-    """Ctrl-C or SIGTERM stopped the run after a checkpoint; the same command continues it."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__(signal.Signals(signal_number).name)
-        self.signal_number = signal_number
 
 
 def train(

@@ -13,6 +13,7 @@ from absl import flags
 
 from acer_tf import envs
 from acer_tf.commands import evaluate
+from acer_tf.errors import EnvironmentFailure
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation, policy
@@ -257,7 +258,7 @@ def test_as_a_program() -> None:
 
 def test_an_environment_that_fails_is_named_after_its_traceback(tmp_path, monkeypatch, capsys):
     def fail(*_, **__):
-        raise envs.EnvironmentFailure("own failed in step(): KeyError: 'x'") from KeyError("x")
+        raise EnvironmentFailure("own failed in step(): KeyError: 'x'") from KeyError("x")
 
     monkeypatch.setattr(evaluation, "evaluate", fail)
     monkeypatch.setattr(policy, "load_policy", lambda _: None)

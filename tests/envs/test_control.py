@@ -8,6 +8,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.envs.headless import require_gl
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 pytest.importorskip("dm_control")
 from acer_tf.envs import control  # noqa: E402
@@ -147,7 +148,7 @@ def test_divergence_is_an_error(tmp_path, monkeypatch):
     env = envs.make("control/cheetah", 2, 0)
     env.reset()
     env._env._batch.bind("qvel")[1] = np.inf
-    with pytest.raises(envs.EnvironmentFailure, match="environment 1 diverged"):
+    with pytest.raises(EnvironmentFailure, match="environment 1 diverged"):
         env.step(np.zeros((2, 6), np.float32))
 
 
@@ -161,7 +162,7 @@ def test_clock():
 def gl():
     try:
         require_gl("this test")
-    except envs.InvalidEnvironment as error:
+    except InvalidEnvironment as error:
         pytest.skip(str(error))
 
 
@@ -183,7 +184,7 @@ def test_a_rendering_process_that_dies_is_the_environments_failure(gl):
     env.reset()
     env.render()
     env._env._screen._process.kill()
-    with pytest.raises(envs.EnvironmentFailure, match=r"^Reacher3 failed in render\(\): the process that renders"):
+    with pytest.raises(EnvironmentFailure, match=r"^Reacher3 failed in render\(\): the process that renders"):
         env.render()
     env.close()
 
@@ -218,7 +219,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     for module in ("control", "control_tasks"):  # so that they are imported again
         monkeypatch.delitem(sys.modules, f"acer_tf.envs.{module}")
-    with pytest.raises(envs.InvalidEnvironment, match=r"control/fish needs MuJoCo.*pip install 'acer_tf\[control\]'"):
+    with pytest.raises(InvalidEnvironment, match=r"control/fish needs MuJoCo.*pip install 'acer_tf\[control\]'"):
         envs.make("control/fish", 1, 0)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.envs.headless import require_gl, without_gl
+from acer_tf.errors import InvalidEnvironment
 
 with without_gl():  # as other tests of this process load TensorFlow
     suite = pytest.importorskip("dm_control.suite")
@@ -50,7 +51,7 @@ def test_spec():
 
 
 def test_what_is_not_of_the_suite_is_refused():
-    with pytest.raises(envs.InvalidEnvironment, match="stack_2_bricks_vision-v0 is not supported"):
+    with pytest.raises(InvalidEnvironment, match="stack_2_bricks_vision-v0 is not supported"):
         envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
 
 
@@ -59,7 +60,7 @@ def test_every_task_of_the_suite_has_a_camera():
 
 
 def test_an_unknown_name_names_the_nearest():
-    with pytest.raises(envs.InvalidEnvironment, match="did you mean dm_control/cheetah-run-v0"):
+    with pytest.raises(InvalidEnvironment, match="did you mean dm_control/cheetah-run-v0"):
         envs.make("dm_control/cheeta-run-v0", 1, 0)
 
 
@@ -78,14 +79,14 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "acer_tf.envs.dm_control", raising=False)  # so that it is imported again
-    with pytest.raises(envs.InvalidEnvironment, match=r"cheetah-run-v0 needs .*pip install 'acer_tf\[control\]'"):
+    with pytest.raises(InvalidEnvironment, match=r"cheetah-run-v0 needs .*pip install 'acer_tf\[control\]'"):
         envs.make("dm_control/cheetah-run-v0", 1, 0)
 
 
 def test_pictures():
     try:
         require_gl("this test")
-    except envs.InvalidEnvironment as error:
+    except InvalidEnvironment as error:
         pytest.skip(str(error))
     env = envs.make("dm_control/cheetah-run-v0", 2, 0, render=True)
     env.reset()

@@ -12,10 +12,11 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 
 def refused(env_id, num_envs=1, **settings):
-    with pytest.raises(envs.InvalidEnvironment) as error:
+    with pytest.raises(InvalidEnvironment) as error:
         envs.make(env_id, num_envs, 0, **settings)
     return str(error.value)
 
@@ -136,11 +137,9 @@ def test_a_package_that_is_not_installed(blank, needs):
 
 def test_an_error_of_gymnasium_that_an_environment_raises_is_its_own(blank):
     blank(needs=gymnasium.error.InvalidAction("the grid must be odd"))
-    with pytest.raises(
-        envs.EnvironmentFailure, match="^Blank-v0 failed when it was made: InvalidAction: the grid must"
-    ):
+    with pytest.raises(EnvironmentFailure, match="^Blank-v0 failed when it was made: InvalidAction: the grid must"):
         envs.make("Blank-v0", 1, 0)
-    with pytest.raises(envs.EnvironmentFailure, match="^corridor failed when it was made: NameNotFound: .*CartPol"):
+    with pytest.raises(EnvironmentFailure, match="^corridor failed when it was made: NameNotFound: .*CartPol"):
         envs.make("corridor", 1, 0, factory=lambda: gymnasium.make("CartPol-v1"))
 
 
@@ -175,7 +174,7 @@ def faulty(method, answer, monkeypatch):
     """The message and the cause, with an environment that answers so in one method."""
     for name, value in {"method": method, "answer": answer, "made": 0}.items():
         monkeypatch.setattr(Faulty, name, value)
-    with pytest.raises(envs.EnvironmentFailure) as error:
+    with pytest.raises(EnvironmentFailure) as error:
         env = envs.make("faulty", 2, 0, factory=Faulty)
         env.reset()
         env.step(np.array([0, 1]))
@@ -306,7 +305,7 @@ def test_a_negative_seed():
 
 
 def test_spec_refuses_as_make_does():
-    with pytest.raises(envs.InvalidEnvironment):
+    with pytest.raises(InvalidEnvironment):
         envs.spec("atari/pong")
 
 

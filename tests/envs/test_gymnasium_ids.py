@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
+from acer_tf.errors import InvalidEnvironment
 
 
 class Corridor(gymnasium.Env):
@@ -170,5 +171,5 @@ def test_pendulums_time_limit_is_not_a_termination():
 )
 def test_other_projects_ids_of_atari_games_name_ours(env_id):
     game = "MsPacman" if "MsPacman" in env_id else "Pong"
-    with pytest.raises(envs.InvalidEnvironment, match=f"^{env_id} would be raw RGB .*: use atari/{game}$"):
+    with pytest.raises(InvalidEnvironment, match=f"^{env_id} would be raw RGB .*: use atari/{game}$"):
         envs.spec(env_id)

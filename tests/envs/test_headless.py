@@ -14,6 +14,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.envs import headless
+from acer_tf.errors import InvalidEnvironment
 
 with headless.without_gl():
     mujoco = pytest.importorskip("mujoco")
@@ -44,7 +45,7 @@ def test_the_first_that_works_is_chosen(works, there, chosen):
 )
 def test_none_works(works, env_id):
     works()
-    with pytest.raises(envs.InvalidEnvironment, match=f"rendering {env_id} .*neither.*libegl1.*libosmesa6"):
+    with pytest.raises(InvalidEnvironment, match=f"rendering {env_id} .*neither.*libegl1.*libosmesa6"):
         envs.make(env_id, 1, 0, render=True)
     assert not os.environ["MUJOCO_GL"]
 
@@ -52,7 +53,7 @@ def test_none_works(works, env_id):
 def test_a_users_choice_is_kept(works, monkeypatch):
     works("egl")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    with pytest.raises(envs.InvalidEnvironment, match="MUJOCO_GL=osmesa .*does not work"):
+    with pytest.raises(InvalidEnvironment, match="MUJOCO_GL=osmesa .*does not work"):
         headless.require_gl("control/fish")
     assert os.environ["MUJOCO_GL"] == "osmesa"
 
@@ -72,7 +73,7 @@ def test_a_backend_that_does_not_exist_does_not_work():
 def gl():
     try:
         headless.require_gl("this test")
-    except envs.InvalidEnvironment as error:
+    except InvalidEnvironment as error:
         pytest.skip(str(error))
 
 

@@ -8,7 +8,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from acer_tf import envs
-from acer_tf.envs import InvalidEnvironment, VectorEnvironment
+from acer_tf.envs import VectorEnvironment
+from acer_tf.errors import InvalidEnvironment
 
 
 class Tape(VectorEnv):

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
-from acer_tf.envs import ATARI_PRESETS, AtariPreset, InvalidEnvironment
+from acer_tf.envs import ATARI_PRESETS, AtariPreset
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation
 from acer_tf.policies.evaluation import EvaluationResult, evaluate
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.policy import Policy, PolicyError, load_policy
-from acer_tf.settings import SettingsError, make_settings
+from acer_tf.policies.policy import Policy, load_policy
+from acer_tf.settings import make_settings
 from acer_tf.training.build import make_actor
 from acer_tf.types import EnvironmentSpec, TimeStep
 
@@ -182,7 +183,7 @@ def test_a_reward_that_is_not_finite_is_a_failure_of_the_environment(
     step = ScriptedEnvironment.step
     reward = np.array([1.0, np.nan])
     monkeypatch.setattr(ScriptedEnvironment, "step", lambda self, action: step(self, action)._replace(reward=reward))
-    with pytest.raises(envs.EnvironmentFailure, match=r"^two environments returned a reward of nan$"):
+    with pytest.raises(EnvironmentFailure, match=r"^two environments returned a reward of nan$"):
         run(FakePolicy("two environments"), episodes=2)
 
 
@@ -196,7 +197,7 @@ def test_an_observation_that_is_not_finite_is_a_failure_of_the_environment(
         return answer._replace(observation=np.full(answer.observation.shape, np.inf, np.float32))
 
     monkeypatch.setattr(ScriptedEnvironment, "step", broken)
-    with pytest.raises(envs.EnvironmentFailure, match=r"^two environments returned an observation of inf$"):
+    with pytest.raises(EnvironmentFailure, match=r"^two environments returned an observation of inf$"):
         run(FakePolicy("two environments"), episodes=2)
 
 

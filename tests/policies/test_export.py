@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from acer_tf.errors import PolicyFolderError
 from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import export
-from acer_tf.policies.export import PolicyFolderError, export_policy, exporting
+from acer_tf.policies.export import export_policy, exporting
 from acer_tf.policies.policy import load_policy
 from acer_tf.types import EnvironmentSpec
 

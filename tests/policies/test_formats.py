@@ -17,11 +17,12 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
+from acer_tf.errors import FormatError
 from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.networks.recurrent import RecurrentNetwork
 from acer_tf.policies import formats
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.formats import FORMATS, FormatError, convert, require_convertible
+from acer_tf.policies.formats import FORMATS, convert, require_convertible
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.types import EnvironmentSpec
 from tests.networks.test_networks import SPECS, frames_of

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from acer_tf.errors import PolicyError
 from acer_tf.files import POLICY_PARTS
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.policy import PolicyError, load_policy
+from acer_tf.policies.policy import load_policy
 from tests.policies.test_export import make_metadata, make_network
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acer_tf.files import Mismatch
+from acer_tf.errors import Mismatch
 from acer_tf.replay import PrioritizedReplay
 from acer_tf.types import Draw, EnvironmentSpec, TimeStep
 from tests.replay.checks import check_valid, priorities_of, probabilities_of

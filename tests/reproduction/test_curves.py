@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.curves import CurveError, RunCurve, read_run, return_at
+from acer_tf.errors import CurveError
+from acer_tf.reproduction.curves import RunCurve, read_run, return_at
 
 NAN = math.nan
 

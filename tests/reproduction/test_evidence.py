@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.evidence import (
     CellEvidence,
     Evidence,
-    EvidenceError,
     asked_for,
     changing,
     collect,

@@ -7,10 +7,11 @@ import os
 import pytest
 
 from acer_tf import envs, resources
+from acer_tf.errors import SweepError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.plan import START_SECONDS, Run, makespan, plan, rest_of
-from acer_tf.reproduction.sweep import Cell, SweepError
+from acer_tf.reproduction.sweep import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings
 from acer_tf.training.device import Device

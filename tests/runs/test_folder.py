@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acer_tf.runs.folder import Lock, RunFolderError
+from acer_tf.errors import RunFolderError
+from acer_tf.runs.folder import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """

@@ -6,9 +6,10 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from acer_tf.errors import RunFolderError
 from acer_tf.runs.checkpoint import Snapshot
+from acer_tf.runs.folder import resume
 from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
-from acer_tf.runs.folder import RunFolderError, resume
 from tests.training.scripted import rows_of
 
 

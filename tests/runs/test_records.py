@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acer_tf.runs.records import RecordError, begin_record, read_progress, read_record, run_document, write_json
+from acer_tf.errors import RecordError
+from acer_tf.runs.records import begin_record, read_progress, read_record, run_document, write_json
 
 RESULTS = Path(__file__).parents[2] / "results"
 OLDEST = {"settings": {"env": "CartPole-v1"}, "commit": None}  # nothing that later versions added

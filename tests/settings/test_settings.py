@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import acer_tf
-from acer_tf.settings import Settings, SettingsError, make_settings, setting_types, speed_key
+from acer_tf.errors import SettingsError
+from acer_tf.settings import Settings, make_settings, setting_types, speed_key
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import changed, differences, settings_document, settings_from
@@ -455,7 +456,7 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 
 def test_every_setting_is_read_where_runs_are_built():
-    files = [TRAINING / "build.py", TRAINING / "run.py", *AGENTS.glob("*.py")]
+    files = [TRAINING / "build.py", TRAINING / "train.py", *AGENTS.glob("*.py")]
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
     # Read through properties of `Settings`.
     for effective, name in {

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from acer_tf.errors import ClusterLost
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import ray_actors
 from acer_tf.training.actor import Actor, LocalActors, Request
 from acer_tf.training.collector import Collector, collector_of
 from acer_tf.training.ray_actors import RayActors
-from acer_tf.training.ray_connection import ClusterLost
 from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from acer_tf import envs, resources
-from acer_tf.envs import InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
-from acer_tf.settings import SettingsError, make_settings
+from acer_tf.settings import make_settings
 from acer_tf.settings.presets import fitting_presets
 from acer_tf.settings.rules import RULES
 from acer_tf.training import build

@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from acer_tf.training.actor import NonFiniteError, _require_finite
+from acer_tf.errors import NonFiniteError
+from acer_tf.training.actor import _require_finite
 from acer_tf.training.collector import collector_of
 from tests.replay.checks import check_valid
 from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of, same

@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
-from acer_tf.envs import InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.networks.discrete import ContinuousNetwork
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.policy import Policy, PolicyError, load_policy
-from acer_tf.settings import SettingsError, make_settings
+from acer_tf.policies.policy import Policy, load_policy
+from acer_tf.settings import make_settings
 from acer_tf.settings.rules import rules_for
 from acer_tf.training.train import train
 from tests.training.scripted import rows_of

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import make_settings
+from acer_tf.errors import SettingsError
 from acer_tf.resources import available_cores
-from acer_tf.settings import SettingsError
 from acer_tf.training.device import CPU, Device, find_device, gpu_count, use_device
 from acer_tf.training.train import train
 

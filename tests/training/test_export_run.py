@@ -9,10 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from acer_tf.envs import InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment, RunFolderError, SettingsError
 from acer_tf.policies.policy import load_policy
-from acer_tf.runs.folder import RunFolderError
-from acer_tf.settings import SettingsError
 from acer_tf.training.export_run import export_run
 from acer_tf.training.train import train
 from tests.training.scripted import rows_of, small_settings, use_light_agents

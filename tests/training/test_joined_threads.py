@@ -5,7 +5,8 @@ import functools
 import numpy as np
 import pytest
 
-from acer_tf.settings import SettingsError, make_settings
+from acer_tf.errors import SettingsError
+from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec, Trajectory

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from acer_tf.errors import NonFiniteError
 from acer_tf.replay import PrioritizedReplay
-from acer_tf.training.actor import NonFiniteError
 from acer_tf.training.collector import collector_of
 from acer_tf.training.loop import Loop
 from tests.replay.checks import priorities_of

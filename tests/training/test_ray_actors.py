@@ -16,12 +16,11 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from ray.cluster_utils import Cluster
 
 from acer_tf import envs
-from acer_tf.envs import EnvironmentFailure
+from acer_tf.errors import EnvironmentFailure, Interrupted, NonFiniteError, SettingsError
 from acer_tf.runs.checkpoint import Checkpoints
-from acer_tf.settings import SettingsError, make_settings
-from acer_tf.training.actor import NonFiniteError
+from acer_tf.settings import make_settings
 from acer_tf.training.build import make_replay
-from acer_tf.training.train import Interrupted, train
+from acer_tf.training.train import train
 from tests.training.scripted import check_progress, small_settings, timeless
 
 pytestmark = pytest.mark.cluster

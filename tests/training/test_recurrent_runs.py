@@ -15,15 +15,16 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
+from acer_tf.errors import CheckpointError, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
 from acer_tf.policies import evaluation
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.policy import Policy, PolicyError, load_policy
+from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.runs.checkpoint import CheckpointError, Checkpoints, Snapshot
-from acer_tf.settings import SettingsError, make_settings
+from acer_tf.runs.checkpoint import Checkpoints, Snapshot
+from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
 from acer_tf.training.collector import collector_of
 from acer_tf.training.export_run import export_run

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent
-from acer_tf.files import Mismatch
+from acer_tf.errors import Mismatch
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay

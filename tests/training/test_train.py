@@ -23,17 +23,17 @@ import pytest
 from acer_tf import load_policy, resources
 from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
+from acer_tf.errors import CheckpointError, Interrupted, RunFolderError, SettingsError
 from acer_tf.replay import PrioritizedReplay
-from acer_tf.runs.checkpoint import CheckpointError, Checkpoints
-from acer_tf.runs.folder import REPAIRS, Lock, RunFolderError
+from acer_tf.runs.checkpoint import Checkpoints
+from acer_tf.runs.folder import REPAIRS, Lock
 from acer_tf.runs.records import read_record
 from acer_tf.runs.signals import Terminated
-from acer_tf.settings import SettingsError
 from acer_tf.training import resolve
 from acer_tf.training import train as run
 from acer_tf.training.device import Device
 from acer_tf.training.export_run import export_run
-from acer_tf.training.train import Interrupted, train
+from acer_tf.training.train import train
 from tests.runs.test_folder import HOLDER
 from tests.training.scripted import (
     LightAgent,

@@ -20,10 +20,11 @@ from urllib.parse import quote
 import jinja2
 import numpy as np
 
+from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.curves import CurveError, RunCurve, read_run
-from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, EvidenceError, read_evidence
+from acer_tf.reproduction.curves import RunCurve, read_run
+from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, read_evidence
 from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.verdicts import WORDS

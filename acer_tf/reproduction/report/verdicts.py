@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cliffwalk import REPRESENTATIONS, RUNS, SIZES, read_results
 from acer_tf.reproduction.curves import read_run
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, read_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.grids import BEST_DRAWS, CONTROL, DRAWS, figure1_minatar, figure3_draws
 from acer_tf.reproduction.methods import Method, label_of_search, make_cells, names_by_label
 from acer_tf.reproduction.outcome import Outcome

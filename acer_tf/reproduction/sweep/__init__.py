@@ -1,6 +1,6 @@
 """Sweeps: the cells of an experiment, each a run in its own folder, on this machine or on a Ray or Slurm cluster."""
 
-from acer_tf.reproduction.sweep.cells import Cell, SweepError
+from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.reproduction.sweep.ray_cluster import RayLauncher
@@ -14,6 +14,5 @@ __all__ = [
     "RayLauncher",
     "SlurmLauncher",
     "SweepEnd",
-    "SweepError",
     "run_sweep",
 ]

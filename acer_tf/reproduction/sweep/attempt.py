@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from acer_tf.runs.folder import Lock, RunFolderError
+from acer_tf.errors import RunFolderError
+from acer_tf.runs.folder import Lock
 
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
 # process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2

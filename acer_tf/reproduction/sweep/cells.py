@@ -9,12 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from acer_tf.errors import SweepError
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.record import changed
-
-
-class SweepError(RuntimeError):
-    """A sweep cannot be run: the message names the flag or file, its value, and what would be right."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from acer_tf.errors import CheckpointError, RecordError, RunFolderError, SweepError
 from acer_tf.files import is_damage, missing_parts, read_json, set_aside
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
-from acer_tf.reproduction.sweep.cells import Cell, SweepError
-from acer_tf.runs.checkpoint import CheckpointError, Checkpoints
-from acer_tf.runs.folder import Lock, RunFolderError
+from acer_tf.reproduction.sweep.cells import Cell
+from acer_tf.runs.checkpoint import Checkpoints
+from acer_tf.runs.folder import Lock
 from acer_tf.runs.provenance import now
-from acer_tf.runs.records import RecordError, read_progress, read_record, write_json
+from acer_tf.runs.records import read_progress, read_record, write_json
 from acer_tf.settings.record import differences, settings_document
 from acer_tf.training.resolve import DECIDED_BY_RUN
 

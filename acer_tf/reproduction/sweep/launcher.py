@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from acer_tf import envs
+from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cells import Cell, SweepError
+from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.resources import PROCESS_BYTES
-from acer_tf.settings import Settings, SettingsError
+from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec
 
@@ -67,7 +68,7 @@ def resolved(cells: Sequence[Cell], device: Device = CPU) -> list[tuple[Settings
             settings = resolve(settings, specs[key], device=device)
             require_effect(settings, specs[key])
             found.append((settings, specs[key]))
-        except (envs.InvalidEnvironment, SettingsError) as error:
+        except (InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
     return found
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acer_tf import resources
+from acer_tf.errors import SweepError
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
-from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.training.device import gpu_count
 
 

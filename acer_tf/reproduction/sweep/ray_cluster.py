@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acer_tf.files import first_line
+from acer_tf.errors import SettingsError, SweepError, first_line
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.reproduction.sweep.cluster import complaint, place_probe, run_task, without_gpu
-from acer_tf.settings import SettingsError
 from acer_tf.training.ray_connection import connect
 
 _PROBE_SECONDS = 120.0

@@ -26,9 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from acer_tf.files import first_line
+from acer_tf.errors import SweepError, first_line
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cells import SweepError
 from acer_tf.reproduction.sweep.cluster import place_probe, run_task, without_gpu
 from acer_tf.runs.checkpoint import Checkpoints
 

@@ -9,9 +9,10 @@ from urllib.parse import unquote, urldefrag
 import numpy as np
 import pytest
 
+from acer_tf.errors import EvidenceError
 from acer_tf.reproduction import grids
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import Evidence, EvidenceError, write_evidence
+from acer_tf.reproduction.evidence import Evidence, write_evidence
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.reproduction.published import published_ablations
 from acer_tf.reproduction.report.page import _ours, require_page, write_page

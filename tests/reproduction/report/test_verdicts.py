@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from acer_tf.commands.verdicts import main, with_verdicts
+from acer_tf.errors import ResultsError
 from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.cliffwalk import Result, ResultsError, write_results
+from acer_tf.reproduction.cliffwalk import Result, write_results
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import CellEvidence, Evidence, asked_for, describe, read_evidence, write_evidence
 from acer_tf.reproduction.grids import CONTROL, figure3_draws

@@ -14,7 +14,8 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from acer_tf.commands.sweep_flags import PROGRAM
-from acer_tf.reproduction.sweep import Cell, RayLauncher, SweepError, run_sweep
+from acer_tf.errors import SweepError
+from acer_tf.reproduction.sweep import Cell, RayLauncher, run_sweep
 from acer_tf.reproduction.sweep.cluster import complaint
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings

@@ -7,12 +7,12 @@ import shutil
 import pytest
 
 from acer_tf import resources
-from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, SweepError, local
+from acer_tf.errors import RecordError, SweepError
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, local
 from acer_tf.reproduction.sweep.attempt import Job
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.runner import SweepProgress
 from acer_tf.runs.folder import Lock
-from acer_tf.runs.records import RecordError
 from acer_tf.settings import make_settings
 from acer_tf.training import train as run
 from tests.reproduction.sweep.conftest import attempts, cell

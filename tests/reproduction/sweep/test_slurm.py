@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from acer_tf.commands.sweep_flags import PROGRAM
-from acer_tf.reproduction.sweep import Cell, SlurmLauncher, SweepError, run_sweep, slurm_cluster
+from acer_tf.errors import SweepError
+from acer_tf.reproduction.sweep import Cell, SlurmLauncher, run_sweep, slurm_cluster
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from tests.reproduction.sweep import tiny_slurm
 from tests.reproduction.sweep.conftest import cell

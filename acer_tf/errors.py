@@ -1,0 +1,102 @@
+"""The errors that users of the package meet. Each carries the exit status of a command that it ends."""
+
+from __future__ import annotations
+
+import signal
+
+
+class AcerError(Exception):
+    """The base of the package's errors: something failed while running.
+
+    The message names the flag, file or quantity, and says what would be right. Commands print it as one line.
+    """
+
+    status = 1  # the exit status of a command
+
+
+class BadInput(AcerError):
+    """The base of errors in what was asked for: nothing was started or written."""
+
+    status = 2
+
+
+class SettingsError(BadInput, ValueError):
+    """An invalid setting or argument: the message names it, its value, and what would be right."""
+
+
+class InvalidEnvironment(BadInput, ValueError):
+    """The environment does not exist, is not installed, or does not suit the agent."""
+
+
+class RunFolderError(BadInput, RuntimeError):
+    """The run folder cannot be used: the message says why and what to do."""
+
+
+class PolicyError(BadInput, ValueError):
+    """A directory holds no usable policy; the message says why."""
+
+
+class PolicyFolderError(BadInput, OSError):
+    """No policy can be written to a folder; the message says why. Nothing has been changed."""
+
+
+class FormatError(BadInput, ValueError):
+    """A policy cannot be converted; the message says why. Nothing has been written."""
+
+
+class SweepError(BadInput, RuntimeError):
+    """A sweep cannot be run: the message names the flag or file, its value, and what would be right."""
+
+
+class EvidenceError(BadInput, RuntimeError):
+    """A results folder cannot be used: the message names the file, and what would be right."""
+
+
+class CurveError(BadInput, ValueError):
+    """A run folder cannot be read: the message names the file and what is wrong."""
+
+
+class ResultsError(BadInput, ValueError):
+    """The results of the Blind Cliffwalk cannot be read: the message names the file and what is wrong."""
+
+
+class RecordError(AcerError, ValueError):
+    """A record of a run is missing or cannot be read: the message names the file and the problem."""
+
+
+class CheckpointError(AcerError, RuntimeError):
+    """No checkpoint could be written or read; the message says which file and why."""
+
+
+class Mismatch(AcerError, ValueError):
+    """A saved state is whole, but it is the state of something else than what shall take it."""
+
+
+class EnvironmentFailure(AcerError):
+    """The environment raised, its simulation diverged, or it returned what its spaces do not promise.
+
+    What it raised is the cause, whose traceback commands print.
+    """
+
+
+class NonFiniteError(AcerError, ArithmeticError):
+    """A quantity became NaN or infinite: the message names the first one in the order of computation."""
+
+
+class ClusterLost(AcerError, ConnectionError):
+    """The Ray cluster is gone, or has no room left; the run can continue on another."""
+
+
+class Interrupted(AcerError):
+    """Ctrl-C or SIGTERM stopped the run after a checkpoint; the same command continues it."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal.Signals(signal_number).name)
+        self.signal_number = signal_number
+        self.status = 128 + signal_number
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
