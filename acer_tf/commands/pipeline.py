@@ -15,10 +15,9 @@ from acer_tf.envs.families import split_id
 from acer_tf.errors import EvidenceError, SettingsError, SweepError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.evidence import (
-    CellEvidence,
     Evidence,
-    asked_for,
     changing,
     collect,
     has_begun,
@@ -33,7 +32,6 @@ from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
-from acer_tf.reproduction.sweep import Cell
 from acer_tf.settings import setting_types
 from acer_tf.settings.record import completed
 
@@ -70,7 +68,7 @@ def main(argv: list[str]) -> int:
         output, sweep_dir = Path(values.output), Path(values.sweep_dir)
         cells = experiment.keep(_cells(values, experiment))
         known = own_evidence(output, experiment.name)
-        asked = asked_for(cells)
+        asked = cells
         if values.skip_recorded:
             cells = _not_recorded(cells, known, output)
         if values.plan:
@@ -107,7 +105,7 @@ def main(argv: list[str]) -> int:
 
 def _report(
     experiment: Experiment,
-    asked: Sequence[CellEvidence],
+    asked: Sequence[Cell],
     sweep_dir: Path,
     output: Path,
     given_up: Mapping[str, str],
@@ -221,7 +219,7 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
 
 def _help(experiment: Experiment) -> str:
     whole = make_cells(experiment.methods, experiment.envs, experiment.seeds)
-    steps = sum(cell.settings.total_steps for cell in whole)
+    steps = sum(cell.total_steps for cell in whole)
     cost = f"The whole: {len(whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
     return "\n\n".join([experiment.usage(), *experiment.text, cost]) + "\n"
 

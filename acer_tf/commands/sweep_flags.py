@@ -11,7 +11,8 @@ from absl import flags
 
 from acer_tf.commands import cli
 from acer_tf.errors import SweepError
-from acer_tf.reproduction.sweep import Cell, LocalLauncher, RayLauncher, SlurmLauncher, run_sweep
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.sweep import LocalLauncher, RayLauncher, SlurmLauncher, run_sweep
 from acer_tf.reproduction.sweep.launcher import Launcher
 
 _LAUNCHERS = {  # and the flags of each alone

@@ -10,12 +10,12 @@ from absl import flags
 
 from acer_tf.errors import SettingsError
 from acer_tf.reproduction import grids
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.evidence import own_evidence
 from acer_tf.reproduction.experiment import RESULTS, Experiment
 from acer_tf.reproduction.methods import names_by_label, variants
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.report import control
-from acer_tf.reproduction.sweep import Cell
 
 
 def define(values: flags.FlagValues) -> None:
@@ -77,7 +77,7 @@ def _best_cells(experiment: Experiment, folder: Path, best: int, cells: list[Cel
     names = names_by_label(experiment.methods)
     finished = [cell for cell in known.cells if cell.state == "finished" and cell.method in names]
     outcome = Outcome(experiment.methods, finished, folder)
-    asked = {(names[cell.method], cell.settings.env) for cell in cells}
+    asked = {(names[cell.method], cell.env) for cell in cells}
     kept = set()
     for env in {env for _, env in asked}:
         for name, method in experiment.methods.items():
@@ -91,4 +91,4 @@ def _best_cells(experiment: Experiment, folder: Path, best: int, cells: list[Cel
                     "there; finish the others first"
                 )
             kept |= {(draw, env) for draw, *_ in ranked[:best]}
-    return [cell for cell in cells if (names[cell.method], cell.settings.env) in kept]
+    return [cell for cell in cells if (names[cell.method], cell.env) in kept]

@@ -18,63 +18,17 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from acer_tf.errors import CurveError, EvidenceError, RecordError, SettingsError
+from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.files import is_damage, read_json, set_aside, write_whole
+from acer_tf.reproduction.cells import Cell, State, require_names, require_types
 from acer_tf.reproduction.curves import NoRowsYet, read_run
-from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.records import RECORDS, read_record, write_json
-from acer_tf.settings.record import differences, settings_document, settings_from
+from acer_tf.settings.record import differences
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
-CellState = Literal["finished", "interrupted", "not begun", "failed"]
-
-
-@dataclasses.dataclass(frozen=True)
-class CellEvidence:
-    """What is known of one run; raises ValueError as `Evidence` does, because anyone may have written the file."""
-
-    name: str  # its folder under runs/, which exists if it has a record
-    method: str  # label of its curve or column
-    settings: Mapping[str, Any]  # as in run.json; if the run has not started, as requested
-    state: CellState = "not begun"  # "failed" if it was given up
-    steps: int = 0  # agent steps done
-    seconds: float = 0.0  # that these took
-    mean_return: float | None = None  # of the last 100 episodes; None before the first has ended
-    commit: str | None = None  # of the code that started it
-    reason: str = ""  # why it is not finished, if known
-    policy: str | None = None  # path of its SavedModel
-
-    def __post_init__(self) -> None:
-        _require_types(self)
-        _require_names([self.name])
-        try:
-            numbers = self.seed, self.total_steps
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"the settings of {self.name} lack a value ({type(error).__name__} {error})") from error
-        if self.env == "" or not all(_is_of(number, int) for number in numbers):
-            raise ValueError(f"the settings of {self.name} have a value out of range")
-
-    @property
-    def env(self) -> str:
-        return str(self.settings["env"])
-
-    @property
-    def seed(self) -> int:
-        return int(self.settings["seed"])
-
-    @property
-    def total_steps(self) -> int:
-        return int(self.settings["total_steps"])
-
-    @property
-    def place(self) -> tuple[str, str, int]:
-        """Method, environment and seed, of which an experiment has one cell."""
-        return self.method, self.env, self.seed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,45 +39,13 @@ class Evidence:
     title: str
     text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, and how it differs
     command: str  # that makes it
-    cells: tuple[CellEvidence, ...] = ()  # finished or not
+    cells: tuple[Cell, ...] = ()  # finished or not
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
 
     def __post_init__(self) -> None:
-        _require_types(self)
-        _require_names([*self.tables, *self.figures])
-
-
-def _require_types(record: CellEvidence | Evidence) -> None:
-    for name, kind in get_type_hints(type(record)).items():
-        if not _is_of(value := getattr(record, name), kind):
-            raise ValueError(f"its {name} cannot be {value!r:.60}")
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated type, and no integer is negative or too large to be printed or converted."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return value in inner
-    if origin is UnionType:
-        return any(_is_of(value, each) for each in inner)
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_is_of(each, inner[0]) for each in value)
-    if origin is not None:
-        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
-        return all(_is_of(key, inner[0]) and _is_of(each, inner[1]) for key, each in pairs)
-    if kind is int:
-        return type(value) is int and 0 <= value < 2**63
-    if kind is float:
-        return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
-    return kind is Any or isinstance(value, kind)
-
-
-def _require_names(names: Iterable[str]) -> None:
-    """Names become paths, which must not lead out of the experiment's folder."""
-    for name in names:
-        if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > 200:
-            raise ValueError(f"{name!r:.60} cannot be the name of a file in it")
+        require_types(self)
+        require_names([*self.tables, *self.figures])
 
 
 def read_evidence(folder: Path) -> Evidence | None:
@@ -133,7 +55,7 @@ def read_evidence(folder: Path) -> Evidence | None:
         document = read_json(path)
         if document.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        cells = tuple(CellEvidence(**cell) for cell in document.pop("cells"))
+        cells = tuple(Cell(**cell) for cell in document.pop("cells"))
         return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -186,7 +108,7 @@ def changing(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder: Path) -> list[CellEvidence]:
+def joined(known: Iterable[Cell], asked: Iterable[Cell], folder: Path) -> list[Cell]:
     """The union of known and requested cells; a known cell replaces the requested one.
 
     Runs of one method in one environment may differ only in their seed. A known cell that has not started is dropped
@@ -216,75 +138,83 @@ def joined(known: Iterable[CellEvidence], asked: Iterable[CellEvidence], folder:
     return list({cell.name: cell for cell in (*asked, *known)}.values())
 
 
-def asked_for(cells: Iterable[Cell]) -> list[CellEvidence]:
-    """Evidence of cells that have not started."""
-    return [CellEvidence(cell.name, cell.method, settings_document(cell.settings)) for cell in cells]
-
-
-def has_begun(cell: CellEvidence, sweep_dir: Path, output: Path) -> bool:
+def has_begun(cell: Cell, sweep_dir: Path, output: Path) -> bool:
     """Whether the sweep or the evidence has a record of the cell."""
     folders = (sweep_dir / "cells" / cell.name / "run", output / "runs" / cell.name)
     return any((folder / "run.json").exists() for folder in folders)
 
 
 def collect(
-    cells: Iterable[CellEvidence], sweep_dir: Path, output: Path, reasons: Mapping[str, str]
-) -> tuple[list[CellEvidence], list[str]]:
-    """Copies the records of a sweep's cells into the evidence, unless an unfinished run has fewer steps than there.
+    cells: Iterable[Cell], sweep_dir: Path, output: Path, given_up: Mapping[str, str]
+) -> tuple[list[Cell], list[str]]:
+    """Copies the records of a sweep's cells into the evidence, unless a run there has come further.
 
     Args:
         cells: requested or known.
         sweep_dir: need not exist.
-        output: the experiment's folder.
-        reasons: why cells were given up, by name.
+        output: the figure's folder.
+        given_up: why the sweep gave cells up, by name.
 
     Returns:
-        The evidence of each cell, and a line for each damaged run, which has been set aside.
+        The cells as they are known now, and a line for each damaged run, which has been set aside.
 
     Raises:
-        EvidenceError: a record cannot be read, or its path has a link; if it is damaged, it has been set aside.
+        EvidenceError: a record cannot be read, or its path has a link; a damaged one in `output` has been set aside.
         OSError: a record cannot be copied (disk full).
     """
-    found: list[CellEvidence] = []
+    found: list[Cell] = []
     damages: list[str] = []
     for cell in cells:
         try:
-            found.append(_collected(cell, sweep_dir, output, reasons, damages))
+            # The evidence may be from another machine, which decided otherwise.
+            asked = dataclasses.replace(cell, settings={**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
+            folder = CellFolder(sweep_dir / "cells" / cell.name, asked)
+            kept, who = output / "runs" / cell.name, (cell.name, cell.method, cell.draw)
+            if damage := folder.set_aside_damaged():
+                damages.append(damage)
+            recorded = describe(kept, *who) if (kept / "run.json").exists() else None
+            recorded = recorded and dataclasses.replace(recorded, policy=cell.policy)
+            swept = None
+            if (folder.run_dir / "run.json").exists():
+                state: State = "finished" if folder.finished else "interrupted"
+                swept = dataclasses.replace(asked, state=state, steps=folder.latest()[0])
+                if _further(swept, recorded) is swept:
+                    copy_records(folder.run_dir, kept)
+                    swept = describe(kept, *who, state=state, policy=folder.run_dir / "policy")
+            found.append(known_now(cell, recorded, swept, given_up.get(cell.name), damage))
         except PermissionError as error:  # its folder is another user's
             reason = error.strerror or str(error)  # without the path, since evidence is published
             found.append(cell if cell.steps else dataclasses.replace(cell, state="failed", reason=reason))
     return found, damages
 
 
-def _collected(
-    cell: CellEvidence, sweep_dir: Path, output: Path, reasons: Mapping[str, str], damages: list[str]
-) -> CellEvidence:
-    """`collect` of one cell; adds to `damages`."""
-    try:
-        # The evidence may be from another machine, which decided otherwise.
-        settings = settings_from({**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
-    except SettingsError as error:
-        raise EvidenceError(f"{output / 'experiment.json'} has settings of another version ({error})") from error
-    folder = CellFolder(sweep_dir / "cells" / cell.name, Cell(cell.method, settings))
-    if damage := folder.set_aside_damaged():
-        damages.append(damage)
-    kept = output / "runs" / cell.name
-    known = describe(kept, cell.name, cell.method) if (kept / "run.json").exists() else None
-    # Given up now, or earlier and not resumed since; the sweep's folder may be gone.
-    steps = max(folder.latest()[0], known.steps if known else 0)
-    failed = cell.name in reasons or (cell.state == "failed" and steps == cell.steps)
-    reason = reasons.get(cell.name, damage or (cell.reason if steps == cell.steps else ""))
-    begun, behind = (folder.run_dir / "run.json").exists(), known and known.steps > folder.latest()[0]
-    if not begun or (behind and not folder.finished):
-        if known is None:
-            state: CellState = "failed" if failed else "not begun"
-            return CellEvidence(cell.name, cell.method, cell.settings, state, reason=reason)
-        state = "failed" if failed and known.state != "finished" else known.state
-        return dataclasses.replace(known, state=state, policy=cell.policy, reason=known.reason or reason)
-    copy_records(folder.run_dir, kept)
-    state = "finished" if folder.finished else "failed" if failed else "interrupted"
-    reason = "" if folder.finished else reason
-    return describe(kept, cell.name, cell.method, state, reason, policy=folder.run_dir / "policy")
+def known_now(
+    before: Cell, recorded: Cell | None, swept: Cell | None, given_up: str | None = None, damage: str | None = None
+) -> Cell:
+    """What is known of a cell.
+
+    Args:
+        before: the cell as it was asked for, or as the evidence has known it so far.
+        recorded: the same by its records in the evidence, if there are any.
+        swept: the same by its records in the sweep, if there are any.
+        given_up: why the sweep has just given it up, if it did.
+        damage: what was wrong with the sweep's run, if that was set aside.
+    """
+    run = _further(swept, recorded) or Cell(before.name, before.method, before.settings, before.draw)
+    if run.state == "finished":
+        return run
+    # What was said of the run earlier holds until it continues.
+    same = run.steps == before.steps
+    failed = given_up is not None or (same and before.state == "failed")
+    reason = given_up if given_up is not None else damage or (before.reason if same else "")
+    return dataclasses.replace(run, state="failed" if failed else run.state, reason=reason)
+
+
+def _further(swept: Cell | None, recorded: Cell | None) -> Cell | None:
+    """The sweep's record of a run if it is finished or has come as far, else the one in the evidence."""
+    if swept and (swept.state == "finished" or not recorded or swept.steps >= recorded.steps):
+        return swept
+    return recorded
 
 
 def copy_records(run: Path, kept: Path) -> None:
@@ -298,11 +228,21 @@ def copy_records(run: Path, kept: Path) -> None:
 
 
 def describe(
-    run: Path, name: str, method: str, state: CellState | None = None, reason: str = "", *, policy: Path | None = None
-) -> CellEvidence:
-    """The evidence of a cell by run.json and, if it exists, progress.csv in `run`.
+    run: Path,
+    name: str,
+    method: str,
+    draw: int | None = None,
+    *,
+    state: State | None = None,
+    policy: Path | None = None,
+) -> Cell:
+    """What run.json and, if it exists, progress.csv in the folder `run` say of a cell.
 
-    Without `state` it is that of run.json. `policy` need not exist.
+    Args:
+        run: folder of the records.
+        name, method, draw: of the cell.
+        state: of the run; by default that of run.json.
+        policy: path of the policy, which need not exist.
 
     Raises:
         EvidenceError: a record cannot be read; if it is damaged, it has been set aside.
@@ -312,7 +252,7 @@ def describe(
         record = read_record(run)
     except RecordError as error:
         raise EvidenceError(f"{error}{_set_aside(path, error)}") from error
-    finished = record.finished
+    state = state or ("finished" if record.finished else "interrupted")
     steps, seconds, mean_return = 0, 0.0, None
     try:
         curve = read_run(run)
@@ -320,24 +260,14 @@ def describe(
         returns = curve.mean_return[curve.mean_return == curve.mean_return]
         mean_return = float(returns[-1]) if len(returns) else None
     except NoRowsYet:
-        # Without a curve there is nothing to show, even if run.json says that it finished.
-        state, finished = (None if state == "finished" else state), False
+        state = "interrupted"  # without a curve there is nothing to show, even if run.json says that it finished
     except (CurveError, OverflowError) as error:
         damaged = run / "progress.csv"
         raise EvidenceError(f"{damaged} cannot be read ({error}){_set_aside(damaged, error)}") from error
+    known = {"state": state, "steps": steps, "seconds": seconds, "mean_return": mean_return, "commit": record.commit}
     try:
-        return CellEvidence(
-            name,
-            method,
-            record.settings,
-            state or ("finished" if finished else "interrupted"),
-            steps,
-            seconds,
-            mean_return,
-            record.commit,
-            reason,
-            str(policy) if policy is not None and policy.is_dir() else None,
-        )
+        place = str(policy) if policy is not None and policy.is_dir() else None
+        return Cell(name, method, record.settings, draw, **known, policy=place)
     except ValueError as error:
         raise EvidenceError(f"{path} cannot be read as a run's record ({error})") from error
 

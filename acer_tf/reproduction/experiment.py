@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from absl.flags import FlagValues
 
 from acer_tf.envs.families import split_id
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.methods import Method
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Report
-from acer_tf.reproduction.sweep import Cell
 
 RESULTS = "my_results"  # default folder of results; results/ of the repository is the shipped evidence
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acer_tf.reproduction.sweep.cells import Cell
+from acer_tf.reproduction.cells import Cell
 from acer_tf.settings import make_settings
 
 _LOG_ROWS = 50  # by log_interval, of a whole run; fewer where an iteration is longer
@@ -77,5 +77,5 @@ def make_cells(
                 steps = total_steps or whole
                 interval = max(1, min(_LONGEST_INTERVAL, steps // _LOG_ROWS))
                 given = {"env": env, "seed": seed, "total_steps": steps, "log_interval": interval}
-                cells.append(Cell(method.label, make_settings({**given, **method.settings, **(over or {})})))
+                cells.append(Cell.asked(method.label, make_settings({**given, **method.settings, **(over or {})})))
     return cells

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from acer_tf.errors import CurveError, EvidenceError
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RunCurve, read_run
-from acer_tf.reproduction.evidence import CellEvidence
 from acer_tf.reproduction.methods import Method, names_by_label, variants
 
 
@@ -24,7 +24,7 @@ class Outcome:
         EvidenceError: a curve cannot be read.
     """
 
-    def __init__(self, methods: Mapping[str, Method], cells: Iterable[CellEvidence], folder: Path) -> None:
+    def __init__(self, methods: Mapping[str, Method], cells: Iterable[Cell], folder: Path) -> None:
         self.cells = tuple(cells)
         self._names = names_by_label(methods)
         shown = {self._names[cell.method] for cell in self.cells}

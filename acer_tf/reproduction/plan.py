@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from acer_tf import resources
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
-from acer_tf.reproduction.sweep.cells import Cell, require_distinct
+from acer_tf.reproduction.sweep.cells import require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import memory_of, resolved
 from acer_tf.reproduction.sweep.local import LocalLauncher
@@ -101,7 +102,7 @@ def plan(
         others = len({run.settings.env for run in kind}) - 1
         differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
-    steps, left = sum(cell.settings.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
+    steps, left = sum(cell.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
     finished = len(cells) - len(rest)
     head = f"{len(cells)} cells in {sweep_dir}, {finished} finished; {steps:,} steps, {left:,} left"
     if not rest:
@@ -141,7 +142,7 @@ def _kinds(cells: Sequence[Cell], sweep_dir: Path) -> list[list[Run]]:
     """The unfinished cells, grouped by `speed_key`."""
     folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
     # A resumed run keeps what an earlier attempt decided.
-    begun = [dataclasses.replace(f.cell, settings=dataclasses.replace(f.cell.settings, **f.decided())) for f in folders]
+    begun = [dataclasses.replace(f.cell, settings={**f.cell.settings, **f.decided()}) for f in folders]
     kinds: dict[Any, list[Run]] = {}
     for folder, (settings, spec) in zip(folders, resolved(begun, find_device()), strict=True):
         if not folder.finished:
@@ -187,9 +188,9 @@ def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
     for method in dict.fromkeys(cell.method for cell in cells):
         own = [cell for cell in cells if cell.method == method]
         left = [rest[cell.name] for cell in own if cell.name in rest]
-        lengths = sorted({cell.settings.total_steps for cell in own})
+        lengths = sorted({cell.total_steps for cell in own})
         steps, stepping = sum(cell.steps for cell in left), sum(cell.stepping for cell in left)
-        counts = len(own), len(own) - len(left), len({cell.settings.env for cell in own})
+        counts = len(own), len(own) - len(left), len({cell.env for cell in own})
         length = f"{lengths[0]:,}" + f" to {lengths[-1]:,}" * (len(lengths) > 1)
         rate = f"{steps / stepping:,.0f}" if steps else "-"
         rows.append((method, *map(str, counts), length, rate, _hours(sum(cell.seconds for cell in left))))

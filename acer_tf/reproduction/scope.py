@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.evidence import CellEvidence
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.methods import make_cells
-from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.record import completed, jsonable, settings_document
+from acer_tf.settings.record import completed, jsonable
 
-Place = tuple[str, str, int]  # method, task, seed
+Place = tuple[str, int | None, str, int]  # method, draw, task, seed
 _OF_LENGTH = ("total_steps", "log_interval")
 
 
@@ -39,12 +38,12 @@ class Scope(NamedTuple):
         return "; ".join([f"{self.runs} of {self.whole_runs} runs, {steps} of their steps", *self.altered])
 
 
-def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
+def scope(name: str, cells: Iterable[Cell]) -> Scope | None:
     """That of the cells of an experiment; None if `name` is not in the catalogue, or they are those of a search."""
     if name not in EXPERIMENTS:
         return None
     cells, whole = list(cells), _whole(name)
-    if not {cell.method for cell in cells} <= {method for method, _, _ in whole}:
+    if not {cell.method for cell in cells} <= {method for method, *_ in whole}:
         return None
     begun = [cell for cell in cells if cell.steps and cell.place in whole]
     shares = [cell.steps / whole[cell.place]["total_steps"] for cell in begun]
@@ -52,7 +51,7 @@ def scope(name: str, cells: Iterable[CellEvidence]) -> Scope | None:
     return Scope(len(shares), len(whole), least, most, altered(begun, whole))
 
 
-def altered(cells: Collection[CellEvidence], whole: Mapping[Place, Mapping[str, Any]]) -> tuple[str, ...]:
+def altered(cells: Collection[Cell], whole: Mapping[Place, Mapping[str, Any]]) -> tuple[str, ...]:
     """The settings of cells that are not those of their places in `whole`, length aside."""
     found: Counter[str] = Counter()
     for cell in cells:
@@ -75,7 +74,7 @@ def altered(cells: Collection[CellEvidence], whole: Mapping[Place, Mapping[str, 
 
 def by_place(cells: Iterable[Cell]) -> dict[Place, dict[str, Any]]:
     """The settings of an experiment's cells, by method, task and seed."""
-    return {(cell.method, cell.settings.env, cell.settings.seed): settings_document(cell.settings) for cell in cells}
+    return {cell.place: cell.settings for cell in cells}
 
 
 @functools.cache

@@ -128,7 +128,7 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
 def test_no_method_has_a_setting_that_nothing_would_read(name):
     experiment = EXPERIMENTS[name]
     for cell in make_cells(experiment.methods, experiment.envs[:1], 1):
-        found = spec(cell.settings.env, atari_preset=cell.settings.atari_preset)
+        found = spec(cell.env, atari_preset=cell.train_settings.atari_preset)
         require_effect(resolve(cell.settings, found), found)
 
 

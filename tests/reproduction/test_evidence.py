@@ -9,10 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from acer_tf.errors import EvidenceError
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.evidence import (
-    CellEvidence,
     Evidence,
-    asked_for,
     changing,
     collect,
     copy_records,
@@ -25,15 +24,11 @@ from acer_tf.reproduction.evidence import (
 )
 from acer_tf.reproduction.report.figures import save
 from acer_tf.reproduction.report.tables import Table, write_table
-from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.settings.record import settings_document
 from tests.training.scripted import leave_policy, small_settings, tree
 
 SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}
-CELL = CellEvidence(
-    "cell-3", "ACER", SETTINGS, "interrupted", 100, 7.5, -1.5, "0" * 40 + "+changes", "Ctrl-C", "policy"
-)
+CELL = Cell("cell-3", "ACER", SETTINGS, None, "interrupted", 100, 7.5, -1.5, "0" * 40 + "+changes", "Ctrl-C", "policy")
 EVIDENCE = Evidence("tiny", "A title", ("One.", "Two."), "python -m tiny", (CELL,), {"table": "T"}, {"figure": "F"})
 
 
@@ -179,10 +174,15 @@ def test_a_run_is_described_by_its_records(tmp_path):
     run = write_run(tmp_path / "run", finished=True)
     cell = describe(run, "name", "ACER", policy=tmp_path / "policy")
     # The mean return is the last one recorded.
-    assert cell == CellEvidence(
-        "name", "ACER", SETTINGS, "finished", 200, 3.0, 2.0, "abc", policy=str(tmp_path / "policy")
+    assert cell == Cell(
+        "name", "ACER", SETTINGS, None, "finished", 200, 3.0, 2.0, "abc", policy=str(tmp_path / "policy")
     )
-    assert (cell.env, cell.seed, cell.total_steps, cell.place) == ("CartPole-v1", 3, 200, ("ACER", "CartPole-v1", 3))
+    assert (cell.env, cell.seed, cell.total_steps, cell.place) == (
+        "CartPole-v1",
+        3,
+        200,
+        ("ACER", None, "CartPole-v1", 3),
+    )
 
 
 @pytest.mark.parametrize("name", ["run.json", "progress.csv"])
@@ -231,17 +231,17 @@ def test_a_record_of_wrong_values_is_named(tmp_path, settings, rows, document):
 @pytest.fixture
 def sweep(tmp_path):
     """Four cells, of which the first has finished and the second is under way."""
-    cells = [Cell("ACER", small_settings(seed=seed)) for seed in range(4)]
+    cells = [Cell.asked("ACER", small_settings(seed=seed)) for seed in range(4)]
     folders = [CellFolder(tmp_path / "sweep" / "cells" / cell.name, cell) for cell in cells]
     for folder, finished in zip(folders[:2], (True, False), strict=True):
-        write_run(folder.run_dir, settings=settings_document(folder.cell.settings), finished=finished)
+        write_run(folder.run_dir, settings=folder.cell.settings, finished=finished)
     leave_policy(folders[0].run_dir / "policy")
     return cells, folders, tmp_path / "sweep"
 
 
 def test_cells_of_a_sweep_are_collected(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
-    found, damages = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[2].name: "out of memory"})
+    found, damages = collect(cells, sweep_dir, tmp_path / "out", {cells[2].name: "out of memory"})
     assert damages == []
     assert [cell.state for cell in found] == ["finished", "interrupted", "failed", "not begun"]
     assert [cell.seed for cell in found] == [0, 1, 2, 3]
@@ -255,7 +255,7 @@ def test_cells_of_a_sweep_are_collected(sweep, tmp_path):
 
 def test_a_run_that_continued_after_it_was_given_up_is_not_a_failure(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
-    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[1].name: "out of memory"})
+    first, _ = collect(cells, sweep_dir, tmp_path / "out", {cells[1].name: "out of memory"})
     assert first[1].state == "failed"
     assert collect(first, sweep_dir, tmp_path / "out", {})[0][1] == first[1]
     curve = folders[1].run_dir / "progress.csv"
@@ -267,7 +267,7 @@ def test_a_run_that_continued_after_it_was_given_up_is_not_a_failure(sweep, tmp_
 def test_what_was_collected_stays_if_the_sweep_is_gone_or_started_again(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     output = tmp_path / "out"
-    first, _ = collect(asked_for(cells), sweep_dir, output, {cells[2].name: "out of memory"})
+    first, _ = collect(cells, sweep_dir, output, {cells[2].name: "out of memory"})
     again, _ = collect(first, tmp_path / "nowhere", output, {})
     assert again == first
     # A run of the same settings with fewer steps does not replace it.
@@ -283,14 +283,14 @@ def test_what_was_collected_stays_if_the_sweep_is_gone_or_started_again(sweep, t
 
 def test_a_run_that_was_given_up_stays_so_if_the_sweep_is_gone(sweep, tmp_path):
     cells, _, sweep_dir = sweep
-    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {cells[1].name: "learning diverged"})
+    first, _ = collect(cells, sweep_dir, tmp_path / "out", {cells[1].name: "learning diverged"})
     (again, *_), _ = collect(first[1:2], tmp_path / "nowhere", tmp_path / "out", {})
     assert (again.state, again.steps, again.reason) == ("failed", 200, "learning diverged")
 
 
 def test_a_finished_run_replaces_a_record_however_far_they_overshot(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
-    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    first, _ = collect(cells, sweep_dir, tmp_path / "out", {})
     curve = folders[0].run_dir / "progress.csv"
     curve.write_text(curve.read_text().replace("200,3.0", "190,2.0"))
     again, _ = collect(first, sweep_dir, tmp_path / "out", {})
@@ -301,7 +301,7 @@ def test_a_record_of_a_machine_that_decided_otherwise_is_not_damage(sweep, tmp_p
     cells, folders, sweep_dir = sweep
     record = folders[0].run_dir / "run.json"
     record.write_text(record.read_text().replace('"precision": "auto"', '"precision": "float32"'))
-    known = [dataclasses.replace(c, settings={**c.settings, "precision": "bfloat16"}) for c in asked_for(cells)]
+    known = [dataclasses.replace(c, settings={**c.settings, "precision": "bfloat16"}) for c in cells]
     found, damages = collect(known, sweep_dir, tmp_path / "out", {})
     assert damages == []
     assert (found[0].state, found[0].settings["precision"]) == ("finished", "float32")
@@ -310,7 +310,7 @@ def test_a_record_of_a_machine_that_decided_otherwise_is_not_damage(sweep, tmp_p
 def test_a_damaged_run_of_a_sweep_is_set_aside_and_shown_as_not_begun(sweep, tmp_path):
     cells, folders, sweep_dir = sweep
     (folders[1].run_dir / "run.json").write_text("{")
-    found, (line,) = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    found, (line,) = collect(cells, sweep_dir, tmp_path / "out", {})
     assert str(folders[1].run_dir / "run.json") in line
     assert found[1].state == "not begun" and found[1].reason == line
     assert (folders[1].path / "run.damaged-1" / "run.json").read_text() == "{"
@@ -318,7 +318,7 @@ def test_a_damaged_run_of_a_sweep_is_set_aside_and_shown_as_not_begun(sweep, tmp
 
 def test_another_users_cell_leaves_the_others(sweep, tmp_path, monkeypatch):
     cells, folders, sweep_dir = sweep
-    before, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    before, _ = collect(cells, sweep_dir, tmp_path / "out", {})
     usual = CellFolder.set_aside_damaged
 
     def refused(self):
@@ -328,14 +328,14 @@ def test_another_users_cell_leaves_the_others(sweep, tmp_path, monkeypatch):
 
     monkeypatch.setattr(CellFolder, "set_aside_damaged", refused)
     assert collect(before, sweep_dir, tmp_path / "out", {}) == (before, [])
-    found, damages = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    found, damages = collect(cells, sweep_dir, tmp_path / "out", {})
     assert (found[1:], damages) == (before[1:], [])
     assert (found[0].state, found[0].reason) == ("failed", "Permission denied")
 
 
 def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path):
     cells, _, sweep_dir = sweep
-    first, _ = collect(asked_for(cells), sweep_dir, tmp_path / "out", {})
+    first, _ = collect(cells, sweep_dir, tmp_path / "out", {})
     curve = tmp_path / "out" / "runs" / cells[0].name / "progress.csv"
     curve.write_text(curve.read_text() + "many,more\n")
     with pytest.raises(EvidenceError, match=r"progress.csv cannot be read.*kept as .*progress.csv.damaged-1"):

@@ -7,7 +7,7 @@ from acer_tf.reproduction.methods import Method, make_cells
 def test_the_first_seed_of_all_comes_first():
     methods = {name: Method(name, {"agent": name}, 1000) for name in ("acer", "a3c")}
     cells = make_cells(methods, ("CartPole-v1", "Acrobot-v1"), 2)
-    assert [(cell.settings.seed, cell.settings.env, cell.method) for cell in cells] == [
+    assert [(cell.seed, cell.env, cell.method) for cell in cells] == [
         (seed, env, name) for seed in (0, 1) for env in ("CartPole-v1", "Acrobot-v1") for name in ("acer", "a3c")
     ]
 
@@ -15,7 +15,7 @@ def test_the_first_seed_of_all_comes_first():
 def test_a_run_has_fifty_rows_or_one_per_twenty_thousand_steps():
     method = Method("ACER", {}, {"CartPole-v1": 500_000, "Acrobot-v1": 50_000_000})
     cells = make_cells({"acer": method}, ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"), 1)
-    assert [(cell.settings.env, cell.settings.log_interval) for cell in cells] == [
+    assert [(cell.env, cell.train_settings.log_interval) for cell in cells] == [
         ("CartPole-v1", 10_000),
         ("Acrobot-v1", 20_000),
     ]

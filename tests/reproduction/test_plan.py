@@ -9,9 +9,9 @@ import pytest
 from acer_tf import envs, resources
 from acer_tf.errors import SweepError
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.plan import START_SECONDS, Run, makespan, plan, rest_of
-from acer_tf.reproduction.sweep import Cell
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import make_settings
 from acer_tf.training.device import Device
@@ -37,7 +37,7 @@ def cell(method="ACER", **given):
     small = {"total_steps": 10_000, "replay_start": 500, "replay_capacity": 500, "replay_ratio": 2.0}
     if given.get("agent") in ("a3c", "trust_a3c"):
         small["replay_ratio"] = 0.0
-    return Cell(method, small_settings(**(small | given)))
+    return Cell.asked(method, small_settings(**(small | given)))
 
 
 def planned(cells, sweep_dir, found=FOUND, **options):
@@ -59,7 +59,7 @@ def leave(sweep_dir, cell, steps, *, finished=False):
     """A cell's folder as a run leaves it after `steps` steps."""
     run_dir = sweep_dir / "cells" / cell.name / "run"
     run_dir.mkdir(parents=True)
-    settings = dataclasses.asdict(cell.settings) | {"network": "mlp", "precision": "float32"}
+    settings = dict(cell.settings) | {"network": "mlp", "precision": "float32"}
     (run_dir / "run.json").write_text(json.dumps({"settings": settings} | ({"finished": True} if finished else {})))
     (run_dir / "progress.csv").write_text(f"steps,seconds,mean_return\n{steps},1.0,\n")
     if finished:
@@ -68,8 +68,8 @@ def leave(sweep_dir, cell, steps, *, finished=False):
 
 def rest(folder, found=FOUND, **given):
     one = cell(**given)
-    spec = envs.spec(one.settings.env)
-    run = Run(CellFolder(folder / "cells" / one.name, one), resolve(one.settings, spec), spec)
+    spec = envs.spec(one.train_settings.env)
+    run = Run(CellFolder(folder / "cells" / one.name, one), resolve(one.train_settings, spec), spec)
     return rest_of(run, found, checkpoint_minutes=10.0)
 
 
@@ -170,7 +170,7 @@ def test_cells_of_equal_speed_share_a_measurement(tmp_path):
 
 def test_one_atari_game_is_measured_for_all_and_the_plan_says_so(tmp_path):
     games = ("Pong", "Breakout", "Qbert")
-    cells = [Cell("A3C", make_settings({"env": f"atari/{game}", "agent": "a3c"})) for game in games]
+    cells = [Cell.asked("A3C", make_settings({"env": f"atari/{game}", "agent": "a3c"})) for game in games]
     lines, measurements, _ = planned(cells, tmp_path, processes=2)
     assert [settings.env for settings, _, _ in measurements] == ["atari/Pong"]
     source = line(lines, "rates:")
@@ -268,7 +268,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     # Without on-policy updates, and with a fractional ratio, whose many updates are drawn and dominate the time.
     continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 20.5}
     short = {"total_steps": 600, "log_interval": 10, "replay_start": 10}
-    settings = resolve(cell(**continuous, **short).settings, envs.spec("Pendulum-v1"))
+    settings = resolve(cell(**continuous, **short).train_settings, envs.spec("Pendulum-v1"))
     found = measured(settings, 1, 2)
     assert 0 < found.before < found.after < 1
     assert {path.name for path in temporary.iterdir()} <= {"__pycache__"}  # TensorFlow's, as of every process
@@ -281,7 +281,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
 
 
 def test_a_failed_measurement_reports_the_error():
-    settings = resolve(cell().settings, envs.spec("CartPole-v1"))
+    settings = resolve(cell().train_settings, envs.spec("CartPole-v1"))
     with pytest.raises(SweepError, match=r"acer on CartPole-v1 cannot be measured: .*--network=small: "):
         measured(dataclasses.replace(settings, network="small"), 1, 1)
 

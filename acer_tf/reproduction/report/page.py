@@ -23,8 +23,9 @@ import numpy as np
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.cells import Cell, State
 from acer_tf.reproduction.curves import RunCurve, read_run
-from acer_tf.reproduction.evidence import CellEvidence, CellState, Evidence, read_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.verdicts import WORDS
@@ -32,7 +33,7 @@ from acer_tf.reproduction.scope import scope
 from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.
-_ORDER: tuple[CellState, ...] = ("failed", "interrupted", "not begun", "finished")
+_ORDER: tuple[State, ...] = ("failed", "interrupted", "not begun", "finished")
 _NONE = "–"
 _MARK = b'<meta name="generator" content="acer_tf">'
 _POINTS = 60  # of a curve: more than its pixels can show would make the page heavy
@@ -180,7 +181,7 @@ def _table(name: str, caption: str, folder: Path, results: Path) -> dict[str, An
     return table | {"problem": problem}
 
 
-def _cell(cell: CellEvidence, folder: Path, results: Path) -> dict[str, Any]:
+def _cell(cell: Cell, folder: Path, results: Path) -> dict[str, Any]:
     records = [folder / "runs" / cell.name / record for record in RECORDS]
     percent = f" ({100 * cell.steps // cell.total_steps} %)" if cell.total_steps else ""
     policy = _policy(cell.policy, folder, results) if cell.policy else None

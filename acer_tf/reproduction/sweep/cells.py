@@ -1,38 +1,14 @@
-"""Cells: the independent runs of an experiment."""
+"""What a sweep asks of cells, and the flags of `acer_tf train` that run one."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from acer_tf.errors import SweepError
+from acer_tf.reproduction.cells import Cell
 from acer_tf.settings import Settings, make_settings
-from acer_tf.settings.record import changed
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One run of an experiment."""
-
-    method: str  # label of its curve or column: "ACER, replay 4"
-    settings: Settings  # which also determine its folder
-
-    @property
-    def label(self) -> str:
-        return f"{self.method}, {self.settings.env}, seed {self.settings.seed}"
-
-    @property
-    def name(self) -> str:
-        """Of its folder: the same for the same settings, whatever the command and label."""
-        settings = self.settings
-        text = json.dumps(changed(settings), sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        slug = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{settings.env}-{settings.agent}").strip("-")
-        return f"{slug}-seed{settings.seed}-{digest}"
 
 
 def require_distinct(cells: Sequence[Cell]) -> None:

@@ -18,13 +18,13 @@ from typing import Any
 
 from acer_tf.errors import CheckpointError, RecordError, RunFolderError, SweepError
 from acer_tf.files import is_damage, missing_parts, read_json, set_aside
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep.attempt import AttemptEnd
-from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.provenance import now
 from acer_tf.runs.records import read_progress, read_record, write_json
-from acer_tf.settings.record import differences, settings_document
+from acer_tf.settings.record import differences
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
@@ -111,7 +111,7 @@ class CellFolder:
             return None
         try:
             record = read_record(self.run_dir)
-            asked = settings_document(self.cell.settings)
+            asked = {**self.cell.settings}
             asked |= {name: record.settings.get(name) for name in DECIDED_BY_RUN if asked[name] == "auto"}
             if different := differences(record.settings, asked):
                 return f"{path} belongs to another run ({different[0]})"
@@ -159,7 +159,7 @@ class SweepFolder:
                 kept = set_aside(path / "sweep.json")
                 self.notes.append(f"{path / 'sweep.json'} cannot be read: it is kept as {kept}, and written again")
             self.cells = [CellFolder(path / "cells" / cell.name, cell) for cell in cells]
-            new = {c.name: {"method": c.method, "settings": settings_document(c.settings)} for c in cells}
+            new = {c.name: {"method": c.method, "settings": c.settings} for c in cells}
             write_json(
                 path / "sweep.json", {"format": FORMAT, "experiment": experiment, "cells": {**(known or {}), **new}}
             )

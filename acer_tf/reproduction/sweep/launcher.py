@@ -8,8 +8,8 @@ from typing import Protocol
 
 from acer_tf import envs
 from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cells import Cell
 from acer_tf.resources import PROCESS_BYTES
 from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, Device
@@ -60,7 +60,7 @@ def resolved(cells: Sequence[Cell], device: Device = CPU) -> list[tuple[Settings
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
     found = []
     for cell in cells:
-        settings = cell.settings
+        settings = cell.train_settings
         key = settings.env, settings.atari_preset
         try:
             if key not in specs:

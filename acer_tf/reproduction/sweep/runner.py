@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cells import Cell, flags_of, require_distinct
+from acer_tf.reproduction.sweep.cells import flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder, SweepFolder
 from acer_tf.reproduction.sweep.launcher import Launcher, memory_of, resolved
 from acer_tf.runs.signals import StopRequest
+from acer_tf.settings.record import settings_from
 
 # Losing a node does not count as a retry of the cell. But a cell that crashes its node each time must be given up.
 LOST_LIMIT = 10
@@ -81,7 +83,7 @@ def run_sweep(
         memory = {cell.name: memory_of(*run) for cell, run in zip(cells, resolved(cells), strict=True)}
         open_cells = [c for c in cells if not CellFolder(sweep_dir / "cells" / c.name, c).finished]
         if open_cells:
-            actors = max(cell.settings.actors for cell in open_cells)
+            actors = max(cell.train_settings.actors for cell in open_cells)
             launcher.check([memory[cell.name] for cell in open_cells], actors)
         folder = SweepFolder(sweep_dir.absolute(), experiment, cells)
         try:
@@ -147,7 +149,7 @@ class _Sweep:
                 stopping = True
                 self._queue.clear()
                 self._launcher.stop()
-            while self._queue and self._launcher.room(self._cells[self._queue[0]].cell.settings.actors) > 0:
+            while self._queue and self._launcher.room(self._cells[self._queue[0]].cell.train_settings.actors) > 0:
                 self._start(self._queue.popleft())
             ends = [(name, end, self._jobs.pop(name)[0]) for name, end in self._launcher.poll()]
             for name, end, number in ends:
@@ -174,7 +176,7 @@ class _Sweep:
 
     def _start(self, name: str) -> None:
         folder = self._cells[name]
-        settings = dataclasses.replace(folder.cell.settings, **folder.decided())
+        settings = settings_from({**folder.cell.settings, **folder.decided()})
         # Relative if possible, because records with the command are published.
         inside = folder.run_dir.is_relative_to(self._cwd)
         run_dir = folder.run_dir.relative_to(self._cwd) if inside else folder.run_dir
@@ -246,7 +248,7 @@ class SweepProgress:
         """Counts of cells by state, steps, rate, time left, and the running cells' mean returns; `states` by name."""
         returns = {}
         for folder in self._cells:
-            name, total = folder.cell.name, folder.cell.settings.total_steps
+            name, total = folder.cell.name, folder.cell.total_steps
             if states[name] == "finished":
                 self._steps[name] = total
             elif states[name] == "running" or name not in self._steps:
@@ -255,9 +257,9 @@ class SweepProgress:
                 if states[name] == "running" and mean_return is not None:
                     returns[folder.cell.label] = mean_return
         done = sum(self._steps.values())
-        total = sum(f.cell.settings.total_steps for f in self._cells)
+        total = sum(f.cell.total_steps for f in self._cells)
         left = sum(
-            f.cell.settings.total_steps - self._steps[f.cell.name]
+            f.cell.total_steps - self._steps[f.cell.name]
             for f in self._cells
             if states[f.cell.name] in ("running", "waiting")
         )
@@ -294,7 +296,7 @@ def _table(folders: Sequence[CellFolder], end: SweepEnd) -> list[str]:
     rows = [("cell", "state", "steps", "reason")]
     for folder in missing:
         name = folder.cell.name
-        steps = f"{folder.latest()[0]:,}/{folder.cell.settings.total_steps:,}"
+        steps = f"{folder.latest()[0]:,}/{folder.cell.total_steps:,}"
         reason = end.reasons.get(name) or ("the sweep was stopped" if end.signal_number else "")
         state = "failed" if end.states[name] == "failed" else "interrupted" if folder.latest()[0] else "not begun"
         rows.append((folder.cell.label, state, steps, reason))

@@ -4,7 +4,8 @@ import imageio.v3 as imageio
 import numpy as np
 from matplotlib import pyplot as plt
 
-from acer_tf.reproduction.evidence import CellEvidence, Evidence, write_evidence
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.evidence import Evidence, write_evidence
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HOSTILE = '<script>alert("x")</script> & <b>'
@@ -13,7 +14,7 @@ HOSTILE = '<script>alert("x")</script> & <b>'
 def cell(name, state="finished", steps=200, **given):
     settings = {"env": "atari/Pong", "seed": 0, "total_steps": 200}
     values = {"seconds": 3600.0, "mean_return": -1.25, "commit": COMMIT} | given
-    return CellEvidence(name, "ACER, replay 4", settings, state, steps, **values)
+    return Cell(name, "ACER, replay 4", settings, None, state, steps, **values)
 
 
 def fill(folder, evidence, *, without=()):

@@ -2,7 +2,7 @@
 
 import csv
 
-from acer_tf.reproduction.evidence import asked_for, describe
+from acer_tf.reproduction.evidence import describe
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.runs.records import write_json
 
@@ -25,12 +25,12 @@ def write_run(folder, settings, returns, *, finished=True):
 def outcome(folder, methods, cells, returns):
     """An `Outcome` of `cells`; `returns(cell)` are the returns of a cell's intervals, or None if it has not begun."""
     evidence = []
-    for cell, asked in zip(cells, asked_for(cells), strict=True):
+    for cell in cells:
         if (values := returns(cell)) is None:
-            evidence.append(asked)
+            evidence.append(cell)
             continue
-        write_run(folder / "runs" / cell.name, dict(asked.settings), values)
-        evidence.append(describe(folder / "runs" / cell.name, cell.name, cell.method))
+        write_run(folder / "runs" / cell.name, dict(cell.settings), values)
+        evidence.append(describe(folder / "runs" / cell.name, cell.name, cell.method, cell.draw))
     return Outcome(methods, evidence, folder)
 
 

@@ -27,7 +27,7 @@ def raw(game, normalized):
 
 
 def game_of(cell):
-    return cell.settings.env.removeprefix("atari/")
+    return cell.env.removeprefix("atari/")
 
 
 def cells_of(methods, seeds=1, total_steps=10_000_000):
@@ -113,7 +113,7 @@ def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_
     def returns(cell):
         if cell.method == "DQN" and game_of(cell) != "Pong":
             return None
-        return [raw(game_of(cell), seeds[cell.settings.seed] * FIRST[game_of(cell)])] * 10
+        return [raw(game_of(cell), seeds[cell.seed] * FIRST[game_of(cell)])] * 10
 
     tables = atari.table57(outcome(tmp_path, methods, cells_of(methods, seeds=2), returns)).tables
     assert row_of(tables["normalized"], "Breakout")["ACER, replay 4"] == "1.00 ± 0.50"
@@ -132,7 +132,7 @@ def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path)
     cells = make_cells(TABLE49, ("atari/Pong", "atari/Asterix"), 2)
 
     def returns(cell):
-        return None if "Asterix" in cell.settings.env else [-21.0] * 9 + [18.0 + 2 * cell.settings.seed]
+        return None if "Asterix" in cell.env else [-21.0] * 9 + [18.0 + 2 * cell.seed]
 
     report = atari.table49(outcome(tmp_path, TABLE49, cells, returns))
     row = row_of(report.tables["table"], "Pong")
@@ -188,7 +188,7 @@ def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path
 def test_table_57_says_how_far_ours_have_come(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     cells = cells_of(methods, total_steps=20_000)
-    made = outcome(tmp_path, methods, cells, lambda cell: None if "Qbert" in cell.settings.env else [0])
+    made = outcome(tmp_path, methods, cells, lambda cell: None if "Qbert" in cell.env else [0])
     table = atari.table57(made).tables["table"]
     assert row_of(table, "frames (M), least")["ACER, replay 4"] == "0.1"
     assert row_of(table, "cells finished")["ACER, replay 4"] == "2 of 3"

@@ -20,9 +20,9 @@ def figure3_outcome(tmp_path):
     level = {"ACER": 300, "Trust-TIS": 200, "TIS": 50}
 
     def returns(cell):
-        if cell.settings.env == "control/walker2d" or cell.method not in level:
+        if cell.env == "control/walker2d" or cell.method not in level:
             return None
-        return [0] * 9 + [level[cell.method] + 10 * cell.settings.seed]
+        return [0] * 9 + [level[cell.method] + 10 * cell.seed]
 
     return outcome(tmp_path, grids.figure3_continuous(), cells, returns)
 
@@ -104,7 +104,7 @@ def test_figure5_lays_each_setting_beside_the_papers_and_gives_the_rank_correlat
     assert len(cells) == len(points)
 
     def returns(cell):
-        rate = cell.settings.learning_rate
+        rate = cell.train_settings.learning_rate
         return [100 * rate] if rate < 3e-4 else None
 
     report = control.figure5(outcome(tmp_path, methods, cells, returns))
@@ -123,7 +123,7 @@ def test_the_best_draws_are_those_where_the_shortest_ends_and_are_averaged_apart
     env = "control/reacher3"
     cells = make_cells(methods, (env,), 1, total_steps=1_000_000)
     values = {0: [10.0] * 10, 1: [4.0] * 10, 2: [8.0] * 5 + [99.0] * 5}
-    made = outcome(tmp_path, methods, cells, lambda cell: values[cell.settings.seed])
+    made = outcome(tmp_path, methods, cells, lambda cell: values[cell.seed])
     made.runs("tis_draw0", env)[:] = [made.runs("tis_draw0", env)[0].until(500_000)]
     report = control.draws(made, methods, 2)
     (legend,) = report.figures["figure"].figure.legends
@@ -151,14 +151,14 @@ def test_the_table_of_control_is_at_the_steps_of_the_shortest_run(tmp_path):
 def test_figure5_of_tasks_that_have_not_begun_can_be_drawn(tmp_path):
     envs, methods = ("control/cheetah", "control/fish"), grids.figure5_sensitivity()
     cells = make_cells(methods, envs, 1, total_steps=1_000_000)
-    made = outcome(tmp_path, methods, cells, lambda c: [1.0] * 10 if c.settings.env == envs[0] else None)
+    made = outcome(tmp_path, methods, cells, lambda c: [1.0] * 10 if c.env == envs[0] else None)
     control.figure5(made).figures["figure"].figure.savefig(tmp_path / "figure.png")
 
 
 def test_figure5_draws_ours_and_theirs_on_axes_of_their_own(tmp_path):
     env, methods = "control/cheetah", grids.figure5_sensitivity()
     cells = make_cells(methods, (env,), 1, total_steps=1_000_000)
-    made = outcome(tmp_path, methods, cells, lambda cell: [100 * cell.settings.learning_rate])
+    made = outcome(tmp_path, methods, cells, lambda cell: [100 * cell.train_settings.learning_rate])
     figure = control.figure5(made).figures["figure"].figure
     ours, theirs = (axes.collections[0].get_offsets() for axes in figure.axes[:2])
     points = published_search(env)

@@ -38,7 +38,7 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
     def returns(cell):
         if "no trust" in cell.method:
             return [8.5] * 10
-        return [1.0] * 9 + [raw[cell.settings.env.removeprefix("minatar/"), cell.settings.seed]]
+        return [1.0] * 9 + [raw[cell.env.removeprefix("minatar/"), cell.seed]]
 
     report = minatar.report(outcome(tmp_path, METHODS, cells("replay4_trust", "replay4"), returns), AGAINST)
     row = row_of(report.tables["table"], "ACER, replay 4")
@@ -86,7 +86,7 @@ def test_what_each_method_is_compared_with(tmp_path):
 
 def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
     def returns(cell):
-        return None if (cell.settings.env, cell.settings.seed) == ("minatar/breakout", 1) else [6.0] * 10
+        return None if (cell.env, cell.seed) == ("minatar/breakout", 1) else [6.0] * 10
 
     made = outcome(tmp_path, METHODS, cells("replay4_trust"), returns)
     report = minatar.report(made, AGAINST)

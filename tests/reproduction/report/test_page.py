@@ -341,7 +341,7 @@ def test_the_published_curves_are_those_of_the_figure(tmp_path):
 def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):
     methods = {"tis": grids.figure3_draws(3)["tis"]}
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=2_000_000)
-    made = outcome(tmp_path / "x", methods, cells, lambda cell: [float(cell.settings.seed)] * 10)
+    made = outcome(tmp_path / "x", methods, cells, lambda cell: [float(cell.seed)] * 10)
     write_evidence(tmp_path / "x", Evidence("figure3_continuous", "T", (), "c", made.cells))
     (data,) = re.findall(r'class="curves">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
     curves = {curve["label"]: curve for curve in json.loads(data)["control/reacher3"]}

@@ -15,9 +15,10 @@ import pytest
 from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.errors import ResultsError
 from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.cliffwalk import Result, write_results
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import CellEvidence, Evidence, asked_for, describe, read_evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
 from acer_tf.reproduction.grids import CONTROL, figure3_draws
 from acer_tf.reproduction.methods import label_of_search, make_cells, names_by_label
 from acer_tf.reproduction.published import published_curves, published_search
@@ -27,7 +28,6 @@ from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.report.verdicts import CLAIMS, verdict, verdicts
 from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.scores import human_normalized
-from acer_tf.reproduction.sweep import Cell
 from acer_tf.settings import make_settings
 from acer_tf.settings.record import settings_document
 from tests.reproduction.report.synthetic import outcome, write_run
@@ -105,8 +105,8 @@ FIVE = ("atari/Breakout", "atari/Seaquest", "atari/Qbert", "atari/Pong", "atari/
 )
 def test_more_replay_on_atari(tmp_path: Path, better: int, games: tuple[str, ...], word: str) -> None:
     def value(cell: Cell) -> float | None:
-        ratio = cell.settings.replay_ratio
-        wanted = cell.settings.trust_region_delta == 1 and cell.settings.agent == "acer" and ratio in (0, 4)
+        ratio = cell.train_settings.replay_ratio
+        wanted = cell.train_settings.trust_region_delta == 1 and cell.train_settings.agent == "acer" and ratio in (0, 4)
         return 100.0 + better * ratio if wanted else None
 
     record(tmp_path, "figure1_atari57", games, value)
@@ -118,10 +118,10 @@ def test_more_replay_on_atari(tmp_path: Path, better: int, games: tuple[str, ...
 
 def test_more_replay_is_judged_by_the_games_of_every_ratio(tmp_path: Path) -> None:
     def value(cell: Cell) -> float | None:
-        ratio = cell.settings.replay_ratio
-        if cell.settings.trust_region_delta != 1 or cell.settings.agent != "acer" or ratio not in (0, 4):
+        ratio = cell.train_settings.replay_ratio
+        if cell.train_settings.trust_region_delta != 1 or cell.train_settings.agent != "acer" or ratio not in (0, 4):
             return None
-        if cell.settings.env == "atari/Asterix":
+        if cell.env == "atari/Asterix":
             return 1e6 if ratio == 0 else None
         return 100.0 + ratio
 
@@ -138,7 +138,7 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str, count
 
     def value(cell: Cell) -> float:
         is_acer = cell.method == "ACER"
-        return 50.0 if is_acer == (cell.settings.env in tasks[:leads]) else 10.0
+        return 50.0 if is_acer == (cell.env in tasks[:leads]) else 10.0
 
     record(tmp_path, "figure3_continuous", tasks, value)
     found = row(tmp_path, "ACER, Figure 3", "leads")
@@ -180,7 +180,7 @@ def test_settings_are_ranked_within_their_task(tmp_path: Path, sign: int, word: 
     theirs = {(env, point.learning_rate, point.delta): point.score for env in tasks for point in published_search(env)}
 
     def value(cell: Cell) -> float | None:
-        settings = cell.settings
+        settings = cell.train_settings
         score = theirs.get((settings.env, settings.learning_rate, settings.trust_region_delta))
         return None if score is None else sign * score + 1000.0 * (settings.env == tasks[0])
 
@@ -192,7 +192,7 @@ def test_priorities_on_minatar_are_undecided_when_the_seeds_mix(tmp_path: Path) 
     games = EXPERIMENTS["table_minatar_priorities"].envs
 
     def value(cell: Cell) -> float:
-        return 10.0 + (cell.settings.seed if cell.method == "Double DQN" else 1.0)
+        return 10.0 + (cell.seed if cell.method == "Double DQN" else 1.0)
 
     record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
     assert row(tmp_path, "PER, Table 1, on MinAtar", "")["verdict"] == "undecided"
@@ -202,7 +202,7 @@ def test_games_that_only_some_methods_played_decide_nothing(tmp_path: Path) -> N
     games = EXPERIMENTS["figure1_minatar"].envs
 
     def value(cell: Cell) -> float | None:
-        return 10.0 if cell.settings.env == games[0] or cell.settings.replay_ratio == 4 else None
+        return 10.0 if cell.env == games[0] or cell.train_settings.replay_ratio == 4 else None
 
     for name in ("figure1_minatar", "table_minatar_priorities"):
         record(tmp_path, name, games, value)
@@ -246,7 +246,7 @@ def test_table_6_wants_all_games_and_all_frames(
     def value(cell: Cell) -> list[float] | None:
         if cell.method != "ACER":
             return [0.0] * 10 if whole else None
-        return [factor * published[cell.settings.env.removeprefix("atari/")]] * 5 + [1e9] * 5
+        return [factor * published[cell.env.removeprefix("atari/")]] * 5 + [1e9] * 5
 
     seeds = EXPERIMENTS["table_atari49"].seeds if whole else 1
     record(tmp_path, "table_atari49", games, value, seeds=seeds, total_steps=20_000_000)
@@ -257,7 +257,7 @@ def test_table_6_wants_all_games_and_all_frames(
 
 def test_table_6_is_of_the_games_with_a_score(tmp_path: Path) -> None:
     def value(cell: Cell) -> list[float]:
-        return [math.nan if cell.settings.env == "atari/Pong" else 0.0] * 10
+        return [math.nan if cell.env == "atari/Pong" else 0.0] * 10
 
     record(tmp_path, "table_atari49", ("atari/Pong", "atari/Breakout"), value)
     found = row(tmp_path, "PPO, Table 6", "")
@@ -267,7 +267,7 @@ def test_table_6_is_of_the_games_with_a_score(tmp_path: Path) -> None:
 
 
 def test_what_was_not_published_so_early_is_a_dash(tmp_path: Path) -> None:
-    record(tmp_path, "figure1_atari57", FIVE, lambda cell: cell.settings.replay_ratio)
+    record(tmp_path, "figure1_atari57", FIVE, lambda cell: cell.train_settings.replay_ratio)
     assert row(tmp_path, "ACER, Figure 1", "more replay")["the paper's"].startswith("–, –")
 
 
@@ -393,10 +393,10 @@ def test_the_best_of_few_draws_are_not_the_whole(tmp_path: Path, draws: int, wor
     published = {method.label: method.published for method in experiment.methods.values()}
     draw_of = {label: int(name.rpartition("draw")[2]) for label, name in names_by_label(methods).items()}
     cells = [cell for cell in make_cells(methods, CONTROL, 1) if draw_of[cell.method] < 5]
-    ends = {env: min(c.settings.total_steps for c in cells if c.settings.env == env) for env in CONTROL}
+    ends = {env: min(c.total_steps for c in cells if c.env == env) for env in CONTROL}
 
     def value(cell: Cell) -> list[float]:
-        env, theirs = cell.settings.env, published[label_of_search(cell.method)]
+        env, theirs = cell.env, published[label_of_search(cell.method)]
         (curve,) = [curve for curve in published_curves(env) if curve.method == theirs]
         return [curve.at(ends[env]) + 1e-6 * draw_of[cell.method]] * 10
 
@@ -410,7 +410,9 @@ def test_the_best_of_few_draws_are_not_the_whole(tmp_path: Path, draws: int, wor
 
 def test_what_was_run_names_other_settings_and_unequal_lengths(tmp_path: Path) -> None:
     games = EXPERIMENTS["figure1_minatar"].envs[:2]
-    record(tmp_path, "figure1_minatar", games, lambda c: 1.0 if c.settings.replay_ratio in (0, 4) else None, seeds=2)
+    record(
+        tmp_path, "figure1_minatar", games, lambda c: 1.0 if c.train_settings.replay_ratio in (0, 4) else None, seeds=2
+    )
     cut(tmp_path, "figure1_minatar", "ACER, replay 4", 3)
     evidence = read_evidence(tmp_path / "figure1_minatar")
     assert evidence is not None
@@ -514,8 +516,8 @@ def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most
     tmp_path: Path, sign: int, word: str
 ) -> None:
     def value(cell: Cell) -> Any:
-        with_it = cell.settings.trust_region_delta == 1
-        return 10.0 + sign * with_it * (cell.settings.replay_ratio - 2)
+        with_it = cell.train_settings.trust_region_delta == 1
+        return 10.0 + sign * with_it * (cell.train_settings.replay_ratio - 2)
 
     record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == word
@@ -538,7 +540,9 @@ def test_every_step_of_the_replay_ratio_counts_on_minatar(
     tmp_path: Path, values: dict[int, float | None], word: str
 ) -> None:
     def value(cell: Cell) -> float | None:
-        return values.get(int(cell.settings.replay_ratio)) if cell.settings.trust_region_delta == 1 else None
+        return (
+            values.get(int(cell.train_settings.replay_ratio)) if cell.train_settings.trust_region_delta == 1 else None
+        )
 
     record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Figure 1, on MinAtar", "same")["verdict"] == word
@@ -546,8 +550,8 @@ def test_every_step_of_the_replay_ratio_counts_on_minatar(
 
 def test_every_step_of_the_replay_ratio_counts_on_atari(tmp_path: Path) -> None:
     def value(cell: Cell) -> float | None:
-        wanted = cell.settings.trust_region_delta == 1 and cell.settings.agent == "acer"
-        return 1000.0 * {0: 1.0, 1: 3.0, 4: 2.0, 8: 4.0}[int(cell.settings.replay_ratio)] if wanted else None
+        wanted = cell.train_settings.trust_region_delta == 1 and cell.train_settings.agent == "acer"
+        return 1000.0 * {0: 1.0, 1: 3.0, 4: 2.0, 8: 4.0}[int(cell.train_settings.replay_ratio)] if wanted else None
 
     record(tmp_path, "figure1_atari57", FIVE, value)
     assert row(tmp_path, "ACER, Figure 1", "more replay")["verdict"] == "contradicted"
@@ -565,7 +569,7 @@ def test_a_gain_whose_interval_holds_one_half_decides_nothing(tmp_path: Path) ->
     games = EXPERIMENTS["table_minatar_priorities"].envs
 
     def value(cell: Cell) -> Any:
-        return 10.0 + (2.0 * (cell.settings.seed == 2) if cell.method == "Double DQN" else 1.0)
+        return 10.0 + (2.0 * (cell.seed == 2) if cell.method == "Double DQN" else 1.0)
 
     record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
     found = row(tmp_path, "PER, Table 1, on MinAtar", "")
@@ -587,8 +591,8 @@ def test_replay_ratios_are_compared_at_equal_frames(tmp_path: Path) -> None:
     """Ratio 4 begins lower and ends higher, but only the first half of ratio 0 has been run."""
 
     def value(cell: Cell) -> Any:
-        ratio = cell.settings.replay_ratio
-        if cell.settings.trust_region_delta != 1 or cell.settings.agent != "acer" or ratio not in (0, 4):
+        ratio = cell.train_settings.replay_ratio
+        if cell.train_settings.trust_region_delta != 1 or cell.train_settings.agent != "acer" or ratio not in (0, 4):
             return None
         return [1000.0 * n for n in range(10)] if ratio == 4 else [5000.0] * 10
 
@@ -613,7 +617,7 @@ def test_three_settings_decide_nothing(tmp_path: Path, ranks: tuple[float, ...])
         tmp_path,
         "figure5_sensitivity",
         ("control/cheetah",),
-        lambda cell: ours.get((cell.settings.learning_rate, cell.settings.trust_region_delta)),
+        lambda cell: ours.get((cell.train_settings.learning_rate, cell.train_settings.trust_region_delta)),
     )
     assert row(tmp_path, "ACER, Figures 5 and 6", "")["verdict"] == "undecided"
 
@@ -631,7 +635,7 @@ def test_a_curve_is_judged_by_runs_of_acer_with_its_preset_in_its_environment(
     tmp_path: Path, other: dict[str, str]
 ) -> None:
     settings = {"env": "atari/Pong", "agent": "acer", "preset": "baselines", "seed": 0, "total_steps": 10}
-    cell = CellEvidence("long", "other", settings | other, steps=10)
+    cell = Cell("long", "other", settings | other, steps=10)
     write_evidence(tmp_path / "atari_pong", Evidence("learning_curves", "", (), "", (cell,)))
     assert row(tmp_path, "OpenAI baselines, Pong", "")["verdict"] == "not run"
 
@@ -656,7 +660,7 @@ def test_priorities_of_a_cliffwalk_lie_between_the_others(
 
 def test_only_all_runs_at_full_length_are_the_whole() -> None:
     experiment = EXPERIMENTS["figure4_ablation"]
-    asked = asked_for(make_cells(experiment.methods, experiment.envs, experiment.seeds))
+    asked = make_cells(experiment.methods, experiment.envs, experiment.seeds)
     done = [dataclasses.replace(cell, state="finished", steps=cell.total_steps) for cell in asked]
     half = dataclasses.replace(done[0], steps=done[0].total_steps // 2)
     other = dataclasses.replace(done[0], settings={**done[0].settings, "gamma": 0.5, "log_interval": 7})

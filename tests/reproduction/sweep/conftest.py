@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from acer_tf import resources
-from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep, runner
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.sweep import LocalLauncher, run_sweep, runner
 from tests.training.scripted import small_settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 
 
 def cell(seed=0, **given):
-    return Cell("ACER", small_settings(seed=seed, total_steps=100, log_interval=10, **given))
+    return Cell.asked("ACER", small_settings(seed=seed, total_steps=100, log_interval=10, **given))
 
 
 def attempts(sweep, cell):

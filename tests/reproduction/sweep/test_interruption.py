@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from acer_tf.commands import sweep_flags
-from acer_tf.reproduction.sweep import Cell, LocalLauncher, run_sweep
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.sweep import LocalLauncher, run_sweep
 from tests.reproduction.sweep.tiny_sweep import main
 from tests.training.scripted import check_progress, rows_of, small_settings
 
@@ -88,8 +89,8 @@ def test_invalid_flags_are_refused_in_a_line(flags, complaint, tmp_path, capsys)
 
 def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     folder = tmp_path / "sweep"
-    diverges = Cell("ACER", small_settings(seed=0, learning_rate=1e30))
-    killed = Cell("ACER", small_settings(seed=1, total_steps=3000))
+    diverges = Cell.asked("ACER", small_settings(seed=0, learning_rate=1e30))
+    killed = Cell.asked("ACER", small_settings(seed=1, total_steps=3000))
     run_dir = folder / "cells" / killed.name / "run"
 
     def kill():
@@ -110,7 +111,7 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
 
 
 def test_a_sweep_whose_output_nobody_reads_asks_its_cells_for_a_checkpoint(tmp_path):
-    cells = [Cell("ACER", small_settings(seed=seed, total_steps=50_000)) for seed in range(2)]
+    cells = [Cell.asked("ACER", small_settings(seed=seed, total_steps=50_000)) for seed in range(2)]
     folder = tmp_path / "sweep"
 
     def say(line):

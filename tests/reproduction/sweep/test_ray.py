@@ -15,7 +15,8 @@ from ray.cluster_utils import Cluster
 
 from acer_tf.commands.sweep_flags import PROGRAM
 from acer_tf.errors import SweepError
-from acer_tf.reproduction.sweep import Cell, RayLauncher, run_sweep
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.sweep import RayLauncher, run_sweep
 from acer_tf.reproduction.sweep.cluster import complaint
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
@@ -42,7 +43,7 @@ def launcher_of(cluster):
 def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
     nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
     # Long enough not to end between the kill of a node and that of its run.
-    cells = [Cell("ACER", small_settings(seed=seed, total_steps=10_000)) for seed in range(3)]
+    cells = [Cell.asked("ACER", small_settings(seed=seed, total_steps=10_000)) for seed in range(3)]
     folder = tmp_path / "sweep"
 
     def saved():
@@ -101,7 +102,7 @@ def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(c
 
 
 def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster, tmp_path):
-    cells = [Cell("ACER", small_settings())]
+    cells = [Cell.asked("ACER", small_settings())]
     options = {"program": PROGRAM, "cwd": ROOT}
     with pytest.raises(SweepError, match=r"no node has the 1 cores, 1.5 GB of memory that a cell needs"):
         run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), **options)
@@ -162,7 +163,7 @@ def test_a_local_cluster_cannot_be_reached_from_other_machines(tmp_path):
 
 def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_path):
     cluster.add_node(num_cpus=3, memory=MEMORY)
-    cells = [Cell("ACER", small_settings(actors=2, seed=seed, total_steps=300)) for seed in range(2)]
+    cells = [Cell.asked("ACER", small_settings(actors=2, seed=seed, total_steps=300)) for seed in range(2)]
     report = run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), program=PROGRAM, cwd=ROOT, retries=0)
     assert report.exit_code == 0, report
     for tried in cells:
@@ -171,5 +172,5 @@ def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_p
         assert attempt["command"][-1] == f"--ray_address={cluster.address}"
         check_progress(path / "run", tried.settings)
     with pytest.raises(SweepError, match=r"a cell and its 4 actors need 5 cores; the cluster has 3$"):
-        cells = [Cell("ACER", small_settings(actors=4, num_envs=4))]
+        cells = [Cell.asked("ACER", small_settings(actors=4, num_envs=4))]
         run_sweep("tiny", cells, tmp_path / "other", launcher_of(cluster), program=PROGRAM, cwd=ROOT)

@@ -1,5 +1,6 @@
 """Sweeps of stand-ins: cells that fail, hang, die, are already finished, or are damaged."""
 
+import dataclasses
 import errno
 import json
 import shutil
@@ -72,9 +73,9 @@ def test_what_was_run_can_be_run_by_hand(sweep):
     for word in flags:
         name, _, text = word.removeprefix("--").partition("=")
         if name not in ("threads", "checkpoint_minutes", "repair", "run_dir"):
-            kind = type(getattr(c.settings, name.removeprefix("no") if not text else name))
+            kind = type(getattr(c.train_settings, name.removeprefix("no") if not text else name))
             given[name.removeprefix("no") if not text else name] = kind(text) if text else not name.startswith("no")
-    assert make_settings(given) == c.settings
+    assert make_settings(given) == c.train_settings
 
 
 def test_a_sweep_outside_of_the_working_directory_names_absolute_run_folders(sweep, tmp_path):
@@ -86,7 +87,7 @@ def test_a_sweep_outside_of_the_working_directory_names_absolute_run_folders(swe
 
 def test_the_folder_depends_on_the_settings_and_not_on_the_label(sweep):
     assert sweep([cell(0)]).exit_code == 0
-    renamed = type(cell(0))("another label", cell(0).settings)
+    renamed = dataclasses.replace(cell(0), method="another label")
     assert sweep([renamed, cell(1)]).exit_code == 0
     assert len(attempts(sweep, renamed)) == 1
     assert [(c["method"], c["settings"]["seed"]) for c in recorded(sweep)] == [("another label", 0), ("ACER", 1)]
@@ -221,7 +222,7 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
     run_dir = sweep.folder / "cells" / c.name / "run"
     with monkeypatch.context() as patch:
         patch.setattr(run._Run, "finish", lambda self: self._save())  # interrupted before its end
-        run.train(c.settings, run_dir, quiet=True)
+        run.train(c.train_settings, run_dir, quiet=True)
     (run_dir / "progress.csv").open("a").write("10")  # part of a row after the checkpoint, as kill -9 leaves
     (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
     assert folder.set_aside_damaged() is None

@@ -16,7 +16,8 @@ import pytest
 
 from acer_tf.commands.sweep_flags import PROGRAM
 from acer_tf.errors import SweepError
-from acer_tf.reproduction.sweep import Cell, SlurmLauncher, run_sweep, slurm_cluster
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.sweep import SlurmLauncher, run_sweep, slurm_cluster
 from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
 from tests.reproduction.sweep import tiny_slurm
 from tests.reproduction.sweep.conftest import cell
@@ -65,8 +66,10 @@ def queued():
 
 
 def test_a_cell_at_its_time_limit_is_requeued_from_a_checkpoint_and_all_finish_without_a_gap(cluster, tmp_path, capsys):
-    slow = Cell("ACER", small_settings(env="tests.reproduction.sweep.slow_world:SlowCartPole-v0", total_steps=2000))
-    fast = [Cell("ACER", small_settings(env="minatar/breakout", seed=seed, total_steps=300)) for seed in range(3)]
+    slow = Cell.asked(
+        "ACER", small_settings(env="tests.reproduction.sweep.slow_world:SlowCartPole-v0", total_steps=2000)
+    )
+    fast = [Cell.asked("ACER", small_settings(env="minatar/breakout", seed=seed, total_steps=300)) for seed in range(3)]
     folder = tmp_path / "sweep"
 
     def shorten():

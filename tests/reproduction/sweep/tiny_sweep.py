@@ -8,7 +8,7 @@ import sys
 from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
-from acer_tf.reproduction.sweep import Cell
+from acer_tf.reproduction.cells import Cell
 from tests.training.scripted import small_settings
 
 FLAGS = cli.new_flags()
@@ -19,7 +19,9 @@ flags.DEFINE_integer("total_steps", 2000, "steps of each", flag_values=FLAGS)
 
 def main(argv):
     cli.parse(FLAGS, argv, __doc__)
-    cells = [Cell("ACER", small_settings(seed=seed, total_steps=FLAGS.total_steps)) for seed in range(FLAGS.seeds)]
+    cells = [
+        Cell.asked("ACER", small_settings(seed=seed, total_steps=FLAGS.total_steps)) for seed in range(FLAGS.seeds)
+    ]
     return sweep_flags.run(FLAGS, "tiny", cells)[0]
 
 
