@@ -13,6 +13,7 @@ from acer_tf.commands import cli
 from acer_tf.errors import SweepError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep import LocalLauncher, RayLauncher, SlurmLauncher, run_sweep
+from acer_tf.reproduction.sweep.attempt import PROGRAM
 from acer_tf.reproduction.sweep.launcher import Launcher
 
 _LAUNCHERS = {  # and the flags of each alone
@@ -20,7 +21,6 @@ _LAUNCHERS = {  # and the flags of each alone
     "ray": ("ray_address",),
     "slurm": ("slurm_partition", "slurm_time"),
 }
-PROGRAM = (sys.executable, "-m", "acer_tf", "train")
 
 
 def define(values: flags.FlagValues, sweep: str) -> None:
@@ -106,7 +106,7 @@ def _launcher(values: flags.FlagValues) -> Launcher:
     if values.launcher == "local":
         return LocalLauncher(values.processes or 1, values.threads, gpus_per_cell=values.gpus_per_cell)
     common: dict[str, Any] = {"threads": values.threads, "gpus_per_cell": values.gpus_per_cell}
-    common |= {"executable": PROGRAM[0], "cwd": Path.cwd()}
+    common |= {"executable": sys.executable, "cwd": Path.cwd()}
     if values.launcher == "ray":
         return RayLauncher("auto" if values.ray_address is None else values.ray_address, **common)
     return SlurmLauncher(values.slurm_partition, values.slurm_time, **common)

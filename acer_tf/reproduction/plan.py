@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import heapq
 import math
@@ -9,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from acer_tf import resources
 from acer_tf.replay import TrajectoryReplay
@@ -20,24 +21,19 @@ from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import memory_of, resolved
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.runs.checkpoint import KEPT
-from acer_tf.settings import Settings, speed_key
+from acer_tf.settings import Settings, setting_types
+from acer_tf.settings.record import settings_document
 from acer_tf.training import build
 from acer_tf.training.device import find_device
 from acer_tf.types import EnvironmentSpec
 
 START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells
-_ROW_BYTES, _RECORD_BYTES = 1_700, 20_000  # a row of progress.csv and its TensorBoard event; run.json and logs
+_ROW_BYTES = 1_700  # a row of progress.csv and its TensorBoard event
+_OTHER_BYTES = 500_000  # the graphs of a policy, run.json and logs
 
 
-class Run(NamedTuple):
-    """A cell that is not finished."""
-
-    folder: CellFolder
-    settings: Settings  # resolved
-    spec: EnvironmentSpec
-
-
-class Rest(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Rest:
     """What an unfinished cell still needs: seconds and bytes."""
 
     steps: int
@@ -61,7 +57,7 @@ def plan(
     measure: Callable[[Settings, int, int], Measured] = measured,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> list[str]:
-    """Estimates `run_sweep` of `cells` with a `LocalLauncher`; starts no run, and writes nothing to `sweep_dir`.
+    """Estimates `run_sweep` of `cells` with a `LocalLauncher`; starts no cell, and writes nothing to `sweep_dir`.
 
     An interrupted cell counts from its last row of progress.csv, though its last checkpoint may be an interval earlier.
     Times exclude what `measured` ignores, and failures; each process's start counts `START_SECONDS`.
@@ -72,8 +68,8 @@ def plan(
         processes: cells at a time.
         threads: of each; 0 for an equal share of the cores.
         checkpoint_minutes: between the checkpoints of each run.
-        measure: called with settings, threads and how many to measure at once, once for all unfinished cells with equal
-            `speed_key`.
+        measure: called with settings, threads and how many to measure at once, once for all unfinished cells of one
+            `kind_of` settings.
         say: prints a line before each measurement.
 
     Returns:
@@ -84,27 +80,32 @@ def plan(
     """
     require_distinct(cells)
     load, cores, threads = os.getloadavg()[0], resources.available_cores(), LocalLauncher(processes, threads).threads
-    kinds, available = _kinds(cells, sweep_dir), resources.available_memory()
-    copies = max(1, min(processes, sum(map(len, kinds)), available // resources.PROCESS_BYTES))
+    folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
+    asked = [dataclasses.replace(folder.cell, settings=settings_document(folder.settings())) for folder in folders]
+    kinds = collections.defaultdict(list)
+    for folder, (settings, spec) in zip(folders, resolved(asked, find_device()), strict=True):
+        if not folder.finished:
+            kinds[kind_of(settings)].append((folder, settings, spec))
+    available = resources.available_memory()
+    copies = max(1, min(processes, sum(map(len, kinds.values())), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"
     rest: dict[str, Rest] = {}
     rates = []
-    for number, kind in enumerate(kinds, 1):
-        model = kind[0].settings
+    for number, kind in enumerate(kinds.values(), 1):
+        model = kind[0][1]
         what = (
             f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.network}, "
             f"{model.precision}, replay ratio {model.replay_ratio:g}"
         )
-        methods = "; ".join(dict.fromkeys(run.folder.cell.method for run in kind))
+        methods = "; ".join(dict.fromkeys(folder.cell.method for folder, *_ in kind))
         say(f"measuring {number} of {len(kinds)}: {methods}: {what} ...")
         found = measure(model, threads, copies)
-        rest |= {run.folder.cell.name: rest_of(run, found, checkpoint_minutes) for run in kind}
-        others = len({run.settings.env for run in kind}) - 1
+        rest |= {folder.cell.name: rest_of(folder, *run, found, checkpoint_minutes) for folder, *run in kind}
+        others = len({settings.env for _, settings, _ in kind}) - 1
         differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
     steps, left = sum(cell.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
-    finished = len(cells) - len(rest)
-    head = f"{len(cells)} cells in {sweep_dir}, {finished} finished; {steps:,} steps, {left:,} left"
+    head = f"{len(cells)} cells in {sweep_dir}, {len(cells) - len(rest)} finished; {steps:,} steps, {left:,} left"
     if not rest:
         return [head, *_table(cells, rest), "all cells are finished: nothing would be run"]
     seconds = [rest[cell.name].seconds for cell in cells if cell.name in rest]
@@ -138,27 +139,33 @@ def plan(
     ]
 
 
-def _kinds(cells: Sequence[Cell], sweep_dir: Path) -> list[list[Run]]:
-    """The unfinished cells, grouped by `speed_key`."""
-    folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
-    # A resumed run keeps what an earlier attempt decided.
-    begun = [dataclasses.replace(f.cell, settings={**f.cell.settings, **f.decided()}) for f in folders]
-    kinds: dict[Any, list[Run]] = {}
-    for folder, (settings, spec) in zip(folders, resolved(begun, find_device()), strict=True):
-        if not folder.finished:
-            kinds.setdefault(speed_key(settings), []).append(Run(folder, settings, spec))
-    return list(kinds.values())
+def kind_of(settings: Settings) -> tuple[Any, ...]:
+    """Cells of one kind, by their resolved settings, are taken to run equally fast.
+
+    They differ at most in their seed, length and the name of their preset, in environments of a family whose members
+    take the same time, and in the numbers of the equations, as long as none is 0 or infinite, which leaves a part out.
+    """
+    values = dataclasses.asdict(settings)
+    for name, kind in setting_types().items():
+        if kind is float and name != "replay_ratio":
+            values[name] = values[name] if values[name] in (None, 0, math.inf) else "a number"
+    values["env"] = settings.family if settings.family.alike else settings.env
+    return tuple(
+        value for name, value in values.items() if name not in ("seed", "total_steps", "log_interval", "preset")
+    )
 
 
-def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
-    """What `run` still needs, by the measurements of its kind."""
-    settings, spec = run.settings, run.spec
-    total, num_envs, done = settings.total_steps, settings.num_envs, run.folder.latest()[0]
+def rest_of(
+    folder: CellFolder, settings: Settings, spec: EnvironmentSpec, found: Measured, checkpoint_minutes: float
+) -> Rest:
+    """What an unfinished cell with these resolved settings still needs, by the measurements of its kind."""
+    total, num_envs, done = settings.total_steps, settings.num_envs, folder.latest()[0]
     steps = max(0, total - done)
     replay_start = settings.replay_start * num_envs if settings.replay_ratio else total
     before = min(steps, max(0, replay_start - done))
     curve = _ROW_BYTES * math.ceil(total / max(settings.log_interval, num_envs * settings.unroll_length))
-    kept = found.checkpoint + found.policy + curve + _RECORD_BYTES
+    # Of a finished run a checkpoint stays, and its policy, which has the weights, but not the optimizer's variables.
+    kept = 2 * found.checkpoint + curve + _OTHER_BYTES
     # A row stays on disk while a checkpoint needs it or another row of its file. Before the oldest checkpoint is
     # deleted there is one more than are kept, each with all stored recurrent states.
     capacity = build.replay_rows(settings, spec)
@@ -169,7 +176,7 @@ def rest_of(run: Run, found: Measured, checkpoint_minutes: float) -> Rest:
     return Rest(
         steps=steps,
         stepping=before * found.before + (steps - before) * found.after,
-        kept=kept - min(bytes_in(run.folder.run_dir), kept + passing),
+        kept=kept - min(bytes_in(folder.run_dir), kept + passing),
         passing=passing,
         memory=memory_of(settings, spec),
     )

@@ -33,21 +33,17 @@ class Declaration(NamedTuple):
         help: the text for --help.
         classes: names of the agent classes that read it; () for all.
         conditions: all must hold for the setting to have an effect.
-        speed: whether it changes a run's steps per second.
     """
 
     range: Range
     help: str
     classes: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    speed: bool = False
 
 
-def setting(
-    default: Any, range_: Range, help_: str, *conditions: Condition, classes: tuple[str, ...] = (), speed: bool = False
-) -> Any:
+def setting(default: Any, range_: Range, help_: str, *conditions: Condition, classes: tuple[str, ...] = ()) -> Any:
     """A dataclass field that declares a setting; see `Declaration`."""
-    declaration = Declaration(range_, help_, classes, conditions, speed)
+    declaration = Declaration(range_, help_, classes, conditions)
     return dataclasses.field(default=default, metadata={"declaration": declaration})
 
 

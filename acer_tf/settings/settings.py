@@ -50,31 +50,28 @@ class Settings:
         10_000, d.at_least(1), "steps between rows of progress.csv; if not given, that of the run folder")
 
     atari_preset: str = setting(
-        "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI, speed=True)
-    num_envs: int = setting(16, d.between(1, 100_000), "environments that step together", speed=True)
+        "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI)
+    num_envs: int = setting(16, d.between(1, 100_000), "environments that step together")
     actors: int = setting(
         0, d.between(0, 100_000), "actors, which share the environments evenly and collect with the weights from "
-        "before the updates, with --ray_address during them; a divisor of num_envs, or 0 for one actor that waits",
-        speed=True)
+        "before the updates, with --ray_address during them; a divisor of num_envs, or 0 for one actor that waits")
     acting_lag: int = setting(
         0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
-        "with --actors=1; 0: with the newest ones", d.NO_ACTORS, speed=True)
+        "with --actors=1; 0: with the newest ones", d.NO_ACTORS)
     unroll_length: int = setting(
         20, d.at_least(1), "k: steps per environment from one iteration's updates to the next's, and rows of a "
-        "replayed window (DQN: 1)", speed=True)
+        "replayed window (DQN: 1)")
     trajectories_per_update: int = setting(
-        0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments",
-        speed=True)
+        0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments")
 
     on_policy_updates: bool = setting(
-        True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay",
-        speed=True)
+        True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay")
     replay_ratio: float = setting(
         4.0, d.between(0, 1000), "mean number of replayed updates per unroll of each group of environments that share "
-        "an update", speed=True)
+        "an update")
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
-        d.REPLAY, speed=True)
+        d.REPLAY)
     replay_start: int = setting(10_000, d.at_least(0), "rows per environment (a step or a reset) before replay begins")
     replay_capacity: int = setting(50_000, d.at_least(1), "rows per environment (a step or a reset) that replay keeps")
     replay_segments_only: bool = setting(
@@ -82,14 +79,14 @@ class Settings:
         d.REPLAY, d.WINDOWS, d.FEED_FORWARD)
     burn_in: int = setting(
         10, d.at_least(0), "rows before each replayed window that update the stored recurrent state and give no loss",
-        d.REPLAY, d.RECURRENT, speed=True)
+        d.REPLAY, d.RECURRENT)
 
     replay_priority: str = setting(
         "uniform", d.one_of("uniform", "proportional", "rank"), "how replayed trajectories are drawn: uniformly, in "
-        "proportion to their priority, or by its rank", d.REPLAY, speed=True)
+        "proportion to their priority, or by its rank", d.REPLAY)
     replay_batch: int = setting(
         0, d.between(0, 100_000), "trajectories (DQN: transitions) per draw by priority; 0: as many as share an update",
-        d.BATCHES, speed=True)
+        d.BATCHES)
     priority_exponent: float = setting(
         0.6, d.UNIT_INTERVAL, "α at the run's start: the probability of a draw is proportional to priority^α",
         d.REPLAY, d.PRIORITIES)
@@ -111,18 +108,17 @@ class Settings:
             f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
         ),
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
-        "module:NAME of your own torso, or auto, which depends on the observations", speed=True)
+        "module:NAME of your own torso, or auto, which depends on the observations")
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "of the torso (continuous actions: also the critic's "
-        "layers): float32, bfloat16, or auto, which depends on the device; or tf32, of all products on a GPU (10 bits)",
-        speed=True)
+        "layers): float32, bfloat16, or auto, which depends on the device; or tf32, of all products on a GPU (10 bits)")
     initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
 
     learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
     rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
     rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
     rmsprop_centered: bool = setting(
-        False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root", speed=True)
+        False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root")
     rmsprop_initial_accumulator: float = setting(1.0, d.NOT_NEGATIVE, "initial value of RMSProp's mean square")
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
@@ -148,19 +144,18 @@ class Settings:
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
     shared_torso: bool = setting(
-        True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS, speed=True)
+        True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS)
     advantage_samples: int = setting(
-        5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS, speed=True)
+        5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS)
     normalize_observations: bool = setting(
-        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, speed=True)
+        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS)
     dueling: bool = setting(
-        True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS, speed=True)
+        True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS)
     retrace: bool = setting(
-        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", classes=_CONTINUOUS, speed=True)
+        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", classes=_CONTINUOUS)
 
     double_q: bool = setting(
-        True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN,
-        speed=True)
+        True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN)
     shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", classes=_DQN)
     error_clip: float = setting(
         1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", classes=_DQN)
@@ -351,15 +346,6 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     if preset not in PRESETS:
         raise SettingsError(f"--preset={preset}: must be one of {', '.join(PRESETS)}")
     return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
-
-
-def speed_key(settings: Settings) -> tuple[Any, ...]:
-    """Resolved settings with equal keys run equally fast, with checkpoints of equal size but for the replay."""
-    deciding = [name for name, declared in declarations(Settings).items() if declared.speed]
-    env = settings.family if settings.family.alike else settings.env
-    rule = settings.rule.discrete, settings.rule.continuous, settings.rule.trajectory_weights
-    replays = settings.replay_ratio > 0 and settings.replay_start * settings.num_envs < settings.total_steps
-    return env, rule, settings.trust_region, replays, *(getattr(settings, name) for name in deciding)
 
 
 def has_type(name: str, value: Any) -> bool:

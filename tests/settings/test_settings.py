@@ -9,7 +9,7 @@ import pytest
 
 import acer_tf
 from acer_tf.errors import SettingsError
-from acer_tf.settings import Settings, make_settings, setting_types, speed_key
+from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import changed, differences, settings_document, settings_from
@@ -189,41 +189,6 @@ def test_dqn_replays_single_transitions_and_explores_from_where_it_learns():
     assert pong().window_length == 20
     assert pong(agent="dqn", preset="dqn").exploration_start == 50_000
     assert pong(agent="dqn", preset="dqn", num_envs=4, replay_start=100).exploration_start == 400
-
-
-def test_what_decides_the_speed_of_a_run():
-    def key(**given):
-        return speed_key(make_settings({"env": "CartPole-v1", "preset": "baselines", **given}))
-
-    usual = key()
-    slower = [
-        {"env": "Acrobot-v1"},
-        {"agent": "a3c"},
-        {"num_envs": 32},
-        {"unroll_length": 10},
-        {"trajectories_per_update": 4},
-        {"replay_ratio": 2.0},
-        {"network": "small_lstm"},
-        {"precision": "float32"},
-        {"replay_priority": "rank"},
-        {"replay_batch": 8, "replay_priority": "rank"},
-        {"actors": 2},
-        {"acting_lag": 1},
-        {"rmsprop_centered": True},
-        {"trust_region_delta": INF},
-        {"total_steps": 100},  # before replay begins
-    ]
-    different = [key(**given) for given in slower]
-    assert usual not in different and len(set(different)) == len(different)
-    assert key(gamma=0.9, learning_rate=1e-4, seed=3, total_steps=2_000_000) == usual
-    games = [speed_key(pong(env=f"atari/{game}")) for game in ("Pong", "Breakout")]
-    assert games[0] == games[1] != speed_key(pong(atari_preset="machado2018"))
-    tasks = [
-        speed_key(make_settings(env=f"control/{task}", agent=agent))
-        for task in ("fish", "cheetah")
-        for agent in ("tis", "a3c", "acer_continuous")
-    ]
-    assert len(set(tasks)) == 6
 
 
 def test_a_fixed_number_of_updates_is_whole():

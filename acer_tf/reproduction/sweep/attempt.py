@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from acer_tf.errors import RunFolderError
+from acer_tf.reproduction.cells import Cell
 from acer_tf.runs.folder import Lock
 
+PROGRAM = (sys.executable, "-m", "acer_tf", "train")  # the command of a run, without flags
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
 # process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2
 # to every process of a task whose time is nearly over; only the one that watches the run answers it.
@@ -32,86 +34,69 @@ os.execv(sys.argv[2], sys.argv[2:])
 _LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EROFS)
 _STDERR_LINES = 20
 _STDERR_BYTES = 20_000
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What to run, and its time limits."""
-
-    name: str  # of the cell
-    label: str  # of the cell, for display
-    command: tuple[str, ...]
-    cwd: Path
-    run_dir: Path
-    log: Path  # standard output and error go to this path with .out and .err
-    actors: int  # that it has
-    memory: int  # bytes that it needs
-    stall_seconds: float  # it is stopped after this time without a new row of progress.csv or a new checkpoint
-    stop_seconds: float  # it is killed this long after it was asked to stop
-    lock_seconds: float  # how long to wait for a run folder that another process holds, as on a lost node
+EndKind = Literal["ended", "failed", "stopped", "lost"]  # without an error, by an error, by request, with its node
 
 
 @dataclasses.dataclass(frozen=True)
 class AttemptEnd:
-    """How an attempt ended: without an error, by failing, by request, or with its node."""
+    """How an attempt ended."""
 
-    kind: Literal["ended", "failed", "stopped", "lost"]
+    kind: EndKind
     reason: str = ""  # of a failure or loss, in one line
     status: int | None = None  # exit status, minus the signal's number if one killed it; None without a process
     host: str = ""
     stderr: tuple[str, ...] = ()  # the last lines
 
 
+@dataclasses.dataclass(eq=False)
 class Attempt:
-    """The process of one job, driven by frequent calls of `poll`."""
+    """One attempt at a cell, driven by frequent calls of `poll`; before the first it may go to another machine.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    It waits for the lock of the run's folder, runs, and perhaps stops; each of the three has a deadline.
+    """
+
+    cell: Cell
+    command: tuple[str, ...]
+    cwd: Path
+    run_dir: Path
+    log: Path  # standard output and error go to this path with .out and .err
+    memory: int  # bytes that it needs
+    stall_seconds: float  # it is stopped after this time without a new row of progress.csv or a new checkpoint
+    stop_seconds: float  # it is killed this long after it was asked to stop
+    lock_seconds: float  # how long to wait for a run folder that another process holds, as on a lost node
+
+    def __post_init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._began = self._moved = time.monotonic()
-        self._state: object = None
-        self._stopping = ""  # why
-        self._asked = False
-        self._kill_at = 0.0
+        self._deadline: float | None = None
+        self._progress: object = None
+        self._stopping: str | None = None  # why; "" if it was asked to
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has a process; until then it waits for the lock, or in the cluster's queue."""
+        return self.log.with_suffix(".err").exists()
 
     def poll(self) -> AttemptEnd | None:
         """How the attempt ended; None while it is under way."""
-        job, now = self._job, time.monotonic()
+        now = time.monotonic()
         if self._process is None:
-            if self._asked:
-                return self._end("stopped")
-            try:
-                Lock(job.run_dir).release()
-            except RunFolderError as error:
-                lasting = isinstance(error.__cause__, OSError) and error.__cause__.errno in _LASTING
-                waits = not lasting and now - self._began <= job.lock_seconds
-                return None if waits else self._end("failed", str(error))
-            try:
-                self._start()
-            except OSError as error:
-                return self._end("failed", f"not started: {error}")
-            return None
-        status = self._process.poll()
-        if status is not None:
-            return self._ended(status)
-        if self._stopping or self._asked:
-            if now > self._kill_at:
+            return self._end("stopped") if self._stopping is not None else self._begin(now)
+        if (status := self._process.poll()) is not None:
+            return self._end_of(status)
+        assert self._deadline is not None
+        if self._stopping is None and (progress := _progress_of(self.run_dir)) != self._progress:
+            self._progress, self._deadline = progress, now + self.stall_seconds
+        elif now > self._deadline:
+            if self._stopping is None:
+                self._terminate(f"no progress for {self.stall_seconds / 60:.3g} minutes")
+            else:
                 self._kill()
-            return None
-        state = _state_of(job.run_dir)
-        if state != self._state:
-            self._state, self._moved = state, now
-        elif now - self._moved > job.stall_seconds:
-            self._stopping = f"no progress for {job.stall_seconds / 60:.3g} minutes"
-            self._terminate()
         return None
 
     def stop(self) -> None:
         """Asks the process to write a checkpoint and stop; `poll` kills it if it takes too long."""
-        if not self._asked:
-            self._asked = True
-            if not self._stopping:
-                self._terminate()
+        if self._stopping is None:
+            self._terminate("")
 
     def close(self) -> None:
         """Kills the process if it is still running."""
@@ -119,19 +104,29 @@ class Attempt:
             self._kill()
             self._process.wait()
 
-    def _start(self) -> None:
-        job = self._job
-        command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *job.command]
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        with job.log.with_suffix(".out").open("wb") as out, job.log.with_suffix(".err").open("wb") as err:
-            # A new session: Ctrl-C reaches only the sweep, which asks each run; a second would stop them at once.
-            self._process = subprocess.Popen(
-                command, cwd=job.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-        self._state, self._moved = _state_of(job.run_dir), time.monotonic()
+    def _begin(self, now: float) -> AttemptEnd | None:
+        """Starts the process as soon as nothing holds the folder."""
+        self._deadline = self._deadline or now + self.lock_seconds
+        try:
+            Lock(self.run_dir).release()
+        except RunFolderError as error:
+            lasting = isinstance(error.__cause__, OSError) and error.__cause__.errno in _LASTING
+            return self._end("failed", str(error)) if lasting or now > self._deadline else None
+        command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *self.command]
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.with_suffix(".out").open("wb") as out, self.log.with_suffix(".err").open("wb") as err:
+                # A new session: Ctrl-C reaches only the sweep, which asks each run; a second would stop them at once.
+                self._process = subprocess.Popen(
+                    command, cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+        except OSError as error:
+            return self._end("failed", f"not started: {error}")
+        self._progress, self._deadline = _progress_of(self.run_dir), now + self.stall_seconds
+        return None
 
-    def _terminate(self) -> None:
-        self._kill_at = time.monotonic() + self._job.stop_seconds
+    def _terminate(self, why: str) -> None:
+        self._stopping, self._deadline = why, time.monotonic() + self.stop_seconds
         if self._process is not None:
             self._process.terminate()
 
@@ -140,37 +135,33 @@ class Attempt:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _ended(self, status: int) -> AttemptEnd:
+    def _end_of(self, status: int) -> AttemptEnd:
         if status == 0:
             return self._end("ended", status=0)
-        if self._stopping:
-            return self._end("failed", self._stopping, status)
-        if self._asked:
-            return self._end("stopped", status=status)
+        if self._stopping is not None:
+            return self._end("failed" if self._stopping else "stopped", self._stopping, status)
         if status < 0:
             return self._end("failed", f"killed by {signal.Signals(-status).name}", status)
-        how, lines = f"exit status {status}", self._stderr()
-        said = [line for line in lines if line.startswith("error: ")] or [line for line in lines if line.strip()]
-        return self._end("failed", f"{how}: {said[-1].removeprefix('error: ')}" if said else how, status)
+        lines = [line for line in self._stderr() if line.strip()]
+        said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
+        return self._end("failed", ": ".join([f"exit status {status}", *said[-1:]]), status)
 
-    def _end(
-        self, kind: Literal["ended", "failed", "stopped"], reason: str = "", status: int | None = None
-    ) -> AttemptEnd:
+    def _end(self, kind: EndKind, reason: str = "", status: int | None = None) -> AttemptEnd:
         return AttemptEnd(kind, reason, status, socket.gethostname(), self._stderr())
 
     def _stderr(self) -> tuple[str, ...]:
         if self._process is None:
             return ()
-        with self._job.log.with_suffix(".err").open("rb") as file:
+        with self.log.with_suffix(".err").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_BYTES))
             return tuple(file.read().decode(errors="replace").splitlines()[-_STDERR_LINES:])
 
 
-def _state_of(run_dir: Path) -> tuple[object, ...]:
-    """Changes when the run makes progress."""
+def _progress_of(run_dir: Path) -> list[object]:
+    """Changes when the run gets on."""
     found: list[object] = []
     for path in (run_dir / "progress.csv", run_dir / "checkpoints", run_dir / "run.json"):
         with contextlib.suppress(OSError):
             stat = path.stat()
             found.append((path.name, stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
+    return found

@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 
 _POLL_SECONDS = 0.5
 # An unusable node looks free. Were its tasks to end at once, it would be sent every waiting cell, time and again.
 _UNUSABLE_SECONDS = 300.0
 
 
-def place_probe(sweep_dir: Path) -> Path:
-    """A new file in the sweep's folder, named by its content, in place of those of earlier calls."""
-    for stale in sweep_dir.glob("probe-*"):
-        stale.unlink()
-    probe = sweep_dir / f"probe-{uuid4().hex}"
-    probe.write_text(probe.name)
-    return probe
+class ClusterLauncher:
+    """The part of a launcher that is the same on every cluster.
+
+    Args:
+        threads: of each run; its task takes as many cores.
+        executable: of the runs; must exist on every node.
+        cwd: of the runs, likewise.
+        gpus_per_cell: of each run, also a part of one.
+    """
+
+    ray_address = ""
+
+    def __init__(self, *, threads: int = 1, executable: str, cwd: Path, gpus_per_cell: float = 0.0) -> None:
+        self.threads = threads or 1
+        self._needs = (executable, str(cwd))
+        self._gpus = gpus_per_cell
+        self._probe: Path | None = None  # in the sweep's folder, named by its content: tasks know the folder by it
+
+    def open(self, sweep_dir: Path) -> None:
+        for stale in sweep_dir.glob("probe-*"):
+            stale.unlink()
+        self._probe = sweep_dir / f"probe-{uuid4().hex}"
+        self._probe.write_text(self._probe.name)
+
+    def close(self) -> None:
+        if self._probe is not None:
+            self._probe.unlink(missing_ok=True)
+
+    def _placed(self, attempt: Attempt) -> Attempt:
+        """On the CPU unless cells have GPUs: a task without one may see those of its node all the same."""
+        if not self._gpus:
+            attempt.command += ("--device=cpu",)
+        return attempt
 
 
-def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
+def run_task(attempt: Attempt, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
     """One attempt, on the node that the cluster chose; `asked` says when it must write a checkpoint and stop."""
     # Also here: the node may have joined since the sweep began. Its file systems may follow later.
     given_up = time.monotonic() + _UNUSABLE_SECONDS
@@ -36,20 +62,20 @@ def run_task(job: Job, probe: Path, needs: tuple[str, str], asked: Callable[[], 
         if asked() or time.monotonic() >= given_up:
             return AttemptEnd("lost", f"the node cannot be used: {complained}", host=socket.gethostname())
         time.sleep(_POLL_SECONDS)
-    attempt = Attempt(job)
-    try:
+    with contextlib.closing(attempt):
         while (end := attempt.poll()) is None:
             if asked():
                 attempt.stop()
             time.sleep(_POLL_SECONDS)
         return end
-    finally:
-        attempt.close()
 
 
-def without_gpu(job: Job) -> Job:
-    """The job on the CPU: a task without a GPU may see those of its node all the same."""
-    return dataclasses.replace(job, command=(*job.command, "--device=cpu"))
+def noted_signals(*numbers: signal.Signals) -> list[int]:
+    """A list to which each of these signals that this process receives from now on is added."""
+    noted: list[int] = []
+    for number in numbers:
+        signal.signal(number, lambda received, _: noted.append(received))
+    return noted
 
 
 def complaint(probe: Path, needs: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 <sweep_dir>/sweep.json                 the name and the cells
 <sweep_dir>/lock                       held by the sweep that uses the folder
 <sweep_dir>/slurm/                     scripts, calls, results and output of submitit's tasks
-<sweep_dir>/cells/<name>/run/          the run: see training.run
+<sweep_dir>/cells/<name>/run/          the run: see training.train
 <sweep_dir>/cells/<name>/attempts.json commands and ends of the attempts
 <sweep_dir>/cells/<name>/logs/         standard output and error of each attempt
 """
@@ -24,10 +24,12 @@ from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.provenance import now
 from acer_tf.runs.records import read_progress, read_record, write_json
-from acer_tf.settings.record import differences
+from acer_tf.settings import Settings
+from acer_tf.settings.record import differences, settings_from
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
+_OWN_NAMES = ("lock", "cells", "slurm")  # of a sweep that was stopped before it wrote sweep.json
 
 
 class CellFolder:
@@ -54,13 +56,14 @@ class CellFolder:
         mean_return = last.get("mean_return", math.nan)
         return int(last.get("steps", 0)), None if math.isnan(mean_return) else mean_return
 
-    def decided(self) -> dict[str, Any]:
-        """The settings `DECIDED_BY_RUN` of an earlier attempt, which a resumed run must keep on any machine."""
+    def settings(self) -> Settings:
+        """The settings of the cell, with `DECIDED_BY_RUN` of an earlier attempt, which a resumed run must keep."""
         try:
-            settings = read_record(self.run_dir).settings
+            recorded = read_record(self.run_dir).settings
         except RecordError:
-            return {}
-        return {name: settings[name] for name in DECIDED_BY_RUN if name in settings}
+            return self.cell.train_settings
+        decided = {name: recorded[name] for name in DECIDED_BY_RUN if name in recorded}
+        return settings_from({**self.cell.settings, **decided})
 
     def set_aside_damaged(self) -> str | None:
         """Renames a run that cannot be continued or read, so that the cell starts again; returns what is to be said."""
@@ -145,24 +148,20 @@ class SweepFolder:
 
     def __init__(self, path: Path, experiment: str, cells: Sequence[Cell]) -> None:
         self.path = path
-        self.notes: list[str] = []
-        if path.exists() and not path.is_dir():
-            raise SweepError(f"--sweep_dir={path} is not a folder")
-        self._require_same(experiment)
+        self.note = ""  # what is to be said of a damaged sweep.json
+        _recorded_cells(path, experiment)  # before a lock is made in a folder of something else
         try:
             self._lock = Lock(path, "sweep_dir")
         except RunFolderError as error:
             raise SweepError(str(error)) from error
         try:
-            known = self._require_same(experiment)
-            if known is None and (path / "sweep.json").exists():
-                kept = set_aside(path / "sweep.json")
-                self.notes.append(f"{path / 'sweep.json'} cannot be read: it is kept as {kept}, and written again")
+            document = path / "sweep.json"
+            if (known := _recorded_cells(path, experiment)) is None:
+                kept = set_aside(document)
+                self.note = f"{document} cannot be read: it is kept as {kept}, and written again"
             self.cells = [CellFolder(path / "cells" / cell.name, cell) for cell in cells]
             new = {c.name: {"method": c.method, "settings": c.settings} for c in cells}
-            write_json(
-                path / "sweep.json", {"format": FORMAT, "experiment": experiment, "cells": {**(known or {}), **new}}
-            )
+            write_json(document, {"format": FORMAT, "experiment": experiment, "cells": {**(known or {}), **new}})
         except BaseException:
             self._lock.release()
             raise
@@ -170,31 +169,30 @@ class SweepFolder:
     def close(self) -> None:
         self._lock.release()
 
-    def _require_same(self, experiment: str) -> dict[str, Any] | None:
-        """The recorded cells; None if sweep.json cannot be read."""
-        if not (self.path / "sweep.json").exists():
-            others = sorted(p.name for p in self.path.iterdir()) if self.path.exists() else []
-            others = [
-                n for n in others if n not in ("lock", "cells", "slurm") and not n.startswith(("sweep.json.", "probe"))
-            ]
-            if others:
-                raise SweepError(
-                    f"--sweep_dir={self.path} has a {others[0]} but no sweep.json, so it holds no sweep: choose another"
-                )
-            return {}
-        path = self.path / "sweep.json"
-        try:
-            document = read_json(path)
-            version, name = int(document["format"]), str(document["experiment"])
-            cells = {name: dict(cell) for name, cell in document["cells"].items()}
-        except OSError as error:
-            raise SweepError(f"{path} cannot be read: {error}") from error
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return None
-        if version != FORMAT:
-            raise SweepError(f"{path} has format {version}: this version reads {FORMAT}")
-        if name != experiment:
+
+def _recorded_cells(folder: Path, experiment: str) -> dict[str, Any] | None:
+    """The cells in sweep.json; None if that is damaged. Raises SweepError if the folder holds something else."""
+    path = folder / "sweep.json"
+    try:
+        document = read_json(path)
+        version, name = int(document["format"]), str(document["experiment"])
+        cells = {name: dict(cell) for name, cell in document["cells"].items()}
+    except FileNotFoundError:
+        names = sorted(other.name for other in folder.iterdir()) if folder.exists() else []
+        others = [n for n in names if n not in _OWN_NAMES and not n.startswith(("sweep.json.", "probe-"))]
+        if others:
             raise SweepError(
-                f"--sweep_dir={self.path} holds a sweep of {name}, not of {experiment}: choose another folder"
-            )
-        return cells
+                f"--sweep_dir={folder} has a {others[0]} but no sweep.json, so it holds no sweep: choose another"
+            ) from None
+        return {}
+    except NotADirectoryError as error:
+        raise SweepError(f"--sweep_dir={folder} is not a folder") from error
+    except OSError as error:
+        raise SweepError(f"{path} cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if version != FORMAT:
+        raise SweepError(f"{path} has format {version}: this version reads {FORMAT}")
+    if name != experiment:
+        raise SweepError(f"--sweep_dir={folder} holds a sweep of {name}, not of {experiment}: choose another folder")
+    return cells

@@ -9,7 +9,7 @@ from typing import Protocol
 from acer_tf import envs
 from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from acer_tf.resources import PROCESS_BYTES
 from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, Device
@@ -35,7 +35,7 @@ class Launcher(Protocol):
     def room(self, actors: int) -> int:
         """The number of attempts, with so many actors each, that can be started now."""
 
-    def start(self, job: Job) -> None: ...
+    def start(self, attempt: Attempt) -> None: ...
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         """The attempts that ended since the last call, by their cells' names."""

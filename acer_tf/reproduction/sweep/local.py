@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from acer_tf import resources
 from acer_tf.errors import SweepError
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from acer_tf.training.device import gpu_count
 
 
@@ -58,12 +57,12 @@ class LocalLauncher:
     def room(self, actors: int) -> int:
         return self._processes - len(self._attempts)
 
-    def start(self, job: Job) -> None:
+    def start(self, attempt: Attempt) -> None:
         if self._share:
             taken = collections.Counter(self._gpu_of[name] for name in self._attempts)
-            gpu = self._gpu_of[job.name] = min(range(self._gpus), key=lambda n: taken[n])
-            job = dataclasses.replace(job, command=(*job.command, f"--device=gpu:{gpu}"))
-        self._attempts[job.name] = Attempt(job)
+            gpu = self._gpu_of[attempt.cell.name] = min(range(self._gpus), key=lambda n: taken[n])
+            attempt.command += (f"--device=gpu:{gpu}",)
+        self._attempts[attempt.cell.name] = attempt
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         ended = [(name, end) for name, attempt in self._attempts.items() if (end := attempt.poll()) is not None]

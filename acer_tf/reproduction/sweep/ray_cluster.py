@@ -13,36 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import SettingsError, SweepError, first_line
-from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cluster import complaint, place_probe, run_task, without_gpu
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.cluster import ClusterLauncher, complaint, noted_signals, run_task
 from acer_tf.training.ray_connection import connect
 
 _PROBE_SECONDS = 120.0
 
 
-class RayLauncher:
+class RayLauncher(ClusterLauncher):
     """Each cell is a task; Ray runs as many at a time as the cluster can hold.
 
     Args:
         address: of the cluster: "local" to start one that only this machine can reach, "auto" for that which it belongs
             to, or host:port.
-        threads: of each run; its task takes as many cores.
-        executable: of the runs; must exist on every node.
-        cwd: of the runs, likewise.
-        gpus_per_cell: of each run, also a part of one.
+        common: see `ClusterLauncher`.
 
     Raises:
         SweepError: Ray is not installed, or there is no cluster at `address`.
     """
 
-    def __init__(
-        self, address: str, *, threads: int = 1, executable: str, cwd: Path, gpus_per_cell: float = 0.0
-    ) -> None:
-        self.threads = threads or 1
-        self._needs = (executable, str(cwd))
-        self._gpus = gpus_per_cell
-        self._tasks: dict[Any, Job] = {}
-        self._probe = Path()
+    def __init__(self, address: str, **common: Any) -> None:
+        super().__init__(**common)
+        self._tasks: dict[Any, Attempt] = {}
         try:
             ray = self._ray = connect(address)
         except SettingsError as error:
@@ -55,12 +47,10 @@ class RayLauncher:
         nodes = [node["Resources"] for node in self._nodes()]
         needed = {"CPU": self.threads, "GPU": self._gpus, "memory": max(memory)}
         if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
-            have = "; ".join(map(_resources, nodes))
             raise SweepError(
                 f"--launcher=ray: no node has the {_resources(needed)} of memory that a cell needs; the cluster's "
-                f"nodes have: {have}"
+                f"nodes have: {'; '.join(map(_resources, nodes))}"
             )
-
         if self.threads + actors > (cores := self._cores()):
             raise SweepError(
                 f"--launcher=ray: a cell and its {actors} actors need {self.threads + actors} cores; the "
@@ -70,7 +60,7 @@ class RayLauncher:
     def open(self, sweep_dir: Path) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._probe = place_probe(sweep_dir)
+        super().open(sweep_dir)
         answers = {}
         for node in self._nodes():
             strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -86,18 +76,15 @@ class RayLauncher:
 
     def room(self, actors: int) -> int:
         # Ray queues tasks that cannot run yet. But a run whose actors find no core would wait for them in vain.
-        jobs = self._tasks.values()
-        if not actors and not any(job.actors for job in jobs):
+        taken = [attempt.cell.train_settings.actors for attempt in self._tasks.values()]
+        if not actors and not any(taken):
             return 1
-        return int(sum(self.threads + job.actors for job in jobs) + self.threads + actors <= self._cores())
+        return int(self.threads * (len(taken) + 1) + sum(taken) + actors <= self._cores())
 
-    def start(self, job: Job) -> None:
-        amounts = {"num_cpus": self.threads, "num_gpus": self._gpus, "memory": job.memory}
-        job = job if self._gpus else without_gpu(job)
-        task = self._task.options(**amounts, name=job.label, scheduling_strategy="SPREAD").remote(
-            job, self._probe, self._needs
-        )
-        self._tasks[task] = job
+    def start(self, attempt: Attempt) -> None:
+        amounts = {"num_cpus": self.threads, "num_gpus": self._gpus, "memory": attempt.memory}
+        options = self._task.options(**amounts, name=attempt.cell.label, scheduling_strategy="SPREAD")
+        self._tasks[options.remote(self._placed(attempt), self._probe, self._needs)] = attempt
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         if not self._tasks:
@@ -106,12 +93,12 @@ class RayLauncher:
         ended = []
         for task in ready:
             try:
-                outcome = self._ray.get(task)
+                end = self._ray.get(task)
             except self._ray.exceptions.TaskCancelledError:
-                outcome = AttemptEnd("stopped")
+                end = AttemptEnd("stopped")
             except self._ray.exceptions.RayError as error:
-                outcome = AttemptEnd("lost", first_line(error))
-            ended.append((self._tasks.pop(task).name, outcome))
+                end = AttemptEnd("lost", first_line(error))
+            ended.append((self._tasks.pop(task).cell.name, end))
         return ended
 
     def stop(self) -> None:
@@ -121,8 +108,7 @@ class RayLauncher:
     def close(self) -> None:
         # This kills the tasks, and with them the kernel stops their runs: see attempt.
         self._ray.shutdown()
-        if self._probe.name:
-            self._probe.unlink(missing_ok=True)
+        super().close()
 
     def _cores(self) -> int:
         return int(sum(node["Resources"].get("CPU", 0) for node in self._nodes()))
@@ -137,8 +123,7 @@ def _resources(amounts: Mapping[str, float]) -> str:
     return f"{amounts.get('CPU', 0):.0f} cores, {gpus}{amounts.get('memory', 0) / 1e9:.1f} GB"
 
 
-def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
+def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
     """The task. ray.cancel sends SIGINT, which a node that was started in the background of a script ignores."""
-    noted: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    return run_task(job, probe, needs, lambda: bool(noted))
+    noted = noted_signals(signal.SIGINT)
+    return run_task(attempt, probe, needs, lambda: bool(noted))

@@ -11,7 +11,6 @@ sweep was killed and another has begun there.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 import math
@@ -27,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import SweepError, first_line
-from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
-from acer_tf.reproduction.sweep.cluster import place_probe, run_task, without_gpu
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.cluster import ClusterLauncher, noted_signals, run_task
 from acer_tf.runs.checkpoint import Checkpoints
 
 _LOOK_SECONDS = 2.0  # between looks at the folder of results
@@ -39,48 +38,33 @@ _MEMORY_MIB = 256
 _ARRAY_TASKS = 500  # at first; the least MaxArraySize in use is Slurm's default, 1001
 
 
-class SlurmLauncher:
+class SlurmLauncher(ClusterLauncher):
     """Each cell is a task; Slurm runs as many at a time as the cluster and its rules admit.
 
     Args:
         partition: of the cluster; None for its default.
         minutes: the time limit of a task, which is requeued as often as its run needs; None for the partition's.
-        threads: of each run; its task takes as many cores.
-        gpus_per_cell: of each run, 0 or 1.
-        executable: of the runs; must exist on every node, as `cwd`.
+        common: see `ClusterLauncher`.
 
     Raises:
         SweepError: submitit or Slurm's commands are not installed, or a part of a GPU is asked for.
     """
 
-    ray_address = ""
-
-    def __init__(
-        self,
-        partition: str | None = None,
-        minutes: int | None = None,
-        *,
-        threads: int = 1,
-        gpus_per_cell: float = 0.0,
-        executable: str,
-        cwd: Path,
-    ) -> None:
-        self.threads = threads or 1
-        self._needs = (executable, str(cwd))
+    def __init__(self, partition: str | None = None, minutes: int | None = None, **common: Any) -> None:
+        super().__init__(**common)
+        if self._gpus not in (0.0, 1.0):
+            raise SweepError(f"--gpus_per_cell={self._gpus:g}: must be 0 or 1 with --launcher=slurm")
         self._minutes = minutes
-        if gpus_per_cell not in (0.0, 1.0):
-            raise SweepError(f"--gpus_per_cell={gpus_per_cell:g}: must be 0 or 1 with --launcher=slurm")
-        gpus = int(gpus_per_cell) or None
+        gpus = int(self._gpus) or None
         given = {"partition": partition, "time": minutes, "gpus-per-node": gpus, "cpus-per-task": self.threads}
         self._options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        self._waiting: list[Job] = []  # until the next submission
+        self._waiting: list[Attempt] = []  # until the next submission
         self._tasks: dict[str, tuple[str, Any]] = {}  # name of the cell, and submitit's job, by Slurm's id
         self._missing: set[str] = set()  # the ids that the last list did not have
         self._looked = self._listed = self._refused = -math.inf
         self._most_tasks = _ARRAY_TASKS  # in an array, fewer after a refusal
         self._said = ""  # by sbatch, at its last refusal
         self._stopping = False
-        self._probe = Path()
         # Else it configures logging when it is imported, which closes the handlers of others.
         os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
         try:
@@ -102,20 +86,21 @@ class SlurmLauncher:
             raise SweepError(f"--launcher=slurm: sbatch {' '.join(options)}, which a cell needs, is refused: {said}")
 
     def open(self, sweep_dir: Path) -> None:
-        self._probe = place_probe(sweep_dir)
+        super().open(sweep_dir)
+        assert self._probe is not None
         python = shlex.quote(self._needs[0])
         self._executor = self._submitit.SlurmExecutor(sweep_dir / "slurm" / self._probe.name, python=python)
 
     def room(self, actors: int) -> int:
         return 1  # Slurm queues tasks that cannot run yet
 
-    def start(self, job: Job) -> None:
-        self._waiting.append(job if "gpus-per-node" in self._options else without_gpu(job))
+    def start(self, attempt: Attempt) -> None:
+        self._waiting.append(self._placed(attempt))
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         now = time.monotonic()
         if self._stopping:
-            ended = [(job.name, AttemptEnd("stopped")) for job in self._waiting]
+            ended = [(attempt.cell.name, AttemptEnd("stopped")) for attempt in self._waiting]
             self._waiting = []
         else:
             ended = self._submit() if self._waiting and now - self._refused > _LIST_SECONDS else []
@@ -137,60 +122,53 @@ class SlurmLauncher:
 
     def stop(self) -> None:
         self._stopping = True
-        self._probe.unlink(missing_ok=True)  # which asks the running tasks
+        super().close()  # removes the probe, which asks the running tasks
         self._cancel("--state=PENDING")
 
     def close(self) -> None:
         self._cancel()
-        if self._probe.name:
-            self._probe.unlink(missing_ok=True)
+        super().close()
 
     def _options_of(self, memory: int) -> dict[str, Any]:
         # In large units, so that cells of nearly the same size share an array.
         return {**self._options, "mem": f"{_MEMORY_MIB * math.ceil(memory / 2**20 / _MEMORY_MIB)}M"}
 
     def _submit(self) -> list[tuple[str, AttemptEnd]]:
-        """Submits what waits, in arrays of one amount of memory.
+        """Submits an array of those that wait and need as much memory as the first; returns the ends of lost ones."""
+        options = self._options_of(self._waiting[0].memory)
+        attempts = [a for a in self._waiting if self._options_of(a.memory) == options][: self._most_tasks]
+        delay = attempts[0].stop_seconds + _REQUEUE_SECONDS
+        self._executor.update_parameters(
+            job_name="acer_tf",
+            time=None,  # else submitit's five minutes
+            array_parallelism=len(attempts),
+            # Less if the limit is short, or the run would be asked before it has begun.
+            signal_delay_s=math.ceil(min(delay, 6 * self._minutes) if self._minutes else delay),
+            srun_args=[f"--cpus-per-task={self.threads}"],  # which srun does not take over from sbatch
+            additional_parameters={**options, "requeue": True},
+        )
+        shared = itertools.repeat(self._probe), itertools.repeat(self._needs)
+        try:
+            tasks = self._executor.map_array(_run, attempts, *shared)
+        except (RuntimeError, OSError) as error:
+            return self._refuse(attempts, first_line(error))
+        self._tasks |= {task.job_id: (attempt.cell.name, task) for task, attempt in zip(tasks, attempts, strict=True)}
+        self._waiting = [attempt for attempt in self._waiting if attempt not in attempts]
+        return []
 
-        What sbatch refuses waits: for a smaller array, which may keep to a limit on submitted tasks, and then for the
-        end of a task. A cell that is refused while there is no other task is lost.
+    def _refuse(self, attempts: Sequence[Attempt], said: str) -> list[tuple[str, AttemptEnd]]:
+        """What sbatch refuses waits: for a smaller array, which may keep to a limit on tasks, or for the end of a task.
+
+        An attempt that is refused while there is no other task is lost.
         """
-        arrays: dict[str, list[Job]] = collections.defaultdict(list)
-        for job in self._waiting:
-            arrays[self._options_of(job.memory)["mem"]].append(job)
-        self._waiting, refused = [], []
-        most = self._most_tasks
-        whole = collections.deque(of[i : i + most] for of in arrays.values() for i in range(0, len(of), most))
-        while whole:
-            jobs = whole.popleft()
-            delay = jobs[0].stop_seconds + _REQUEUE_SECONDS
-            self._executor.update_parameters(
-                job_name="acer_tf",
-                time=None,  # else submitit's five minutes
-                array_parallelism=len(jobs),
-                # Less if the limit is short, or the run would be asked before it has begun.
-                signal_delay_s=math.ceil(min(delay, 6 * self._minutes) if self._minutes else delay),
-                srun_args=[f"--cpus-per-task={self.threads}"],  # which srun does not take over from sbatch
-                additional_parameters={**self._options_of(jobs[0].memory), "requeue": True},
-            )
-            try:
-                tasks = self._executor.map_array(
-                    _run, jobs, itertools.repeat(self._probe), itertools.repeat(self._needs)
-                )
-            except (RuntimeError, OSError) as error:
-                self._refused, said = time.monotonic(), first_line(error)
-                if len(jobs) == 1 and not self._tasks:
-                    refused.append((jobs[0].name, AttemptEnd("lost", f"not submitted: {said}")))
-                else:
-                    self._waiting = [*jobs, *itertools.chain.from_iterable(whole)]
-                    self._most_tasks = max(1, len(jobs) // 2)
-                    if said != self._said:
-                        print(f"sbatch refuses {len(jobs)} tasks, which wait: {said}", file=sys.stderr, flush=True)
-                    self._said = said
-                    break
-            else:
-                self._tasks |= {task.job_id: (job.name, task) for task, job in zip(tasks, jobs, strict=True)}
-        return refused
+        if len(attempts) == 1 and not self._tasks:
+            self._waiting.remove(attempts[0])
+            return [(attempts[0].cell.name, AttemptEnd("lost", f"not submitted: {said}"))]
+        self._refused, self._most_tasks = time.monotonic(), max(1, len(attempts) // 2)
+        if said != self._said:
+            print(f"sbatch refuses {len(attempts)} tasks, which wait: {said}", file=sys.stderr, flush=True)
+        self._said = said
+        return []
 
     def _gone(self, now: float) -> set[str]:
         """Tasks that two lists in a row do not have: a file system may show a result later than its task's end."""
@@ -215,27 +193,25 @@ def _outcome(task: Any) -> AttemptEnd:
         return AttemptEnd("lost", f"Slurm's task {task.job_id} failed: see {task.paths.stderr}")
 
 
-def _run(job: Job, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
+def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
     """The task. It ends without a result where Slurm will start it again, or may."""
-    noted: list[int] = []
-    for number in (signal.SIGUSR2, signal.SIGTERM):
-        signal.signal(number, lambda number, _: noted.append(number))
+    noted = noted_signals(signal.SIGUSR2, signal.SIGTERM)
     starts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
-    _keep_logs(job.log, starts)
-    checkpoints = Checkpoints(job.run_dir / "checkpoints")
+    _keep_logs(attempt.log, starts)
+    checkpoints = Checkpoints(attempt.run_dir / "checkpoints")
     before = checkpoints.saved()
-    end = run_task(job, probe, needs, lambda: signal.SIGUSR2 in noted or not os.path.exists(probe))
+    end = run_task(attempt, probe, needs, lambda: signal.SIGUSR2 in noted or not probe.exists())
     if signal.SIGTERM in noted and end.kind != "ended":
-        # Cancelled, or in the way of another job. Slurm has told the run too.
-        sys.exit("stopped by Slurm")
-    if signal.SIGUSR2 not in noted or end.kind != "stopped" or not os.path.exists(probe):
+        sys.exit("stopped by Slurm")  # cancelled, or in the way of another job; Slurm has told the run too
+    if end.kind != "stopped" or not probe.exists():
         return end
-    # Without a checkpoint it might be requeued for ever. A run that had only begun has this status too.
+    # Its time is over. A run that had only begun also ends by SIGTERM, but without a checkpoint might be requeued for
+    # ever.
     if end.status != 128 + signal.SIGTERM or checkpoints.saved() <= before:
         return dataclasses.replace(end, kind="failed", reason="its time was over before it could write a checkpoint")
     import submitit
 
-    _keep_logs(job.log, starts + 1)
+    _keep_logs(attempt.log, starts + 1)
     done = _slurm("scontrol", "requeue", submitit.JobEnvironment().job_id)
     if done.returncode:
         return dataclasses.replace(end, kind="lost", reason=f"its time was over; not requeued: {done.stderr.strip()}")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, attempt, cluster, runner
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd, Job
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from acer_tf.runs.folder import Lock
 from tests.reproduction.sweep.conftest import attempts, cell
 
@@ -37,12 +37,11 @@ def test_new_rows_and_new_checkpoints_are_progress_and_nothing_else_is(monkeypat
     """By a clock of its own: of a cell that lasts far longer than it may stall."""
     clock, asked, terminate = [0.0], [], Attempt._terminate
     monkeypatch.setattr(attempt, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(Attempt, "_terminate", lambda self: asked.append(clock[0]) or terminate(self))
+    monkeypatch.setattr(Attempt, "_terminate", lambda self, why: asked.append(clock[0]) or terminate(self, why))
     program = (sys.executable, "-c", "import time; time.sleep(600)")
     run_dir, checkpoints = tmp_path / "run", tmp_path / "run" / "checkpoints"
     checkpoints.mkdir(parents=True)
-    job = Job("c", "", program, tmp_path, run_dir, tmp_path / "log", 0, 0, 10.0, 60.0, 60.0)
-    watched = Attempt(job)
+    watched = Attempt(cell(0), program, tmp_path, run_dir, tmp_path / "log", 0, 10.0, 60.0, 60.0)
     try:
         assert watched.poll() is None
         for number in range(6):
@@ -71,10 +70,10 @@ class Loses(LocalLauncher):
         super().__init__(1)
         self._kinds, self._ended = list(kinds), []
 
-    def start(self, job):
+    def start(self, attempt):
         if not self._kinds:
-            return super().start(job)
-        self._ended.append((job.name, AttemptEnd(self._kinds.pop(0), "its node died")))
+            return super().start(attempt)
+        self._ended.append((attempt.cell.name, AttemptEnd(self._kinds.pop(0), "its node died")))
 
     def poll(self):
         ended, self._ended = self._ended, []
@@ -142,11 +141,15 @@ def test_a_task_keeps_an_unusable_node_for_a_while_and_then_is_lost(monkeypatch,
     clock = [0.0]
     monkeypatch.setattr(cluster.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(cluster.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    monkeypatch.setattr(cluster, "Attempt", lambda job: pytest.fail("started on a node that does not see the folder"))
-    job = Job("c", "", ("train",), tmp_path, tmp_path, tmp_path, 0, 0, 1.0, 1.0, 1.0)
+
+    class Attempt:
+        close, end = (lambda self: None), None
+
+        def poll(self):
+            return self.end or pytest.fail("started on a node that does not see the folder")
 
     def end_of(asked):
-        return cluster.run_task(job, tmp_path / "probe-1", ("python", str(tmp_path)), asked)
+        return cluster.run_task(Attempt(), tmp_path / "probe-1", ("python", str(tmp_path)), asked)
 
     end = end_of(lambda: False)
     assert (end.kind, clock[0]) == ("lost", 300.0)
@@ -154,10 +157,7 @@ def test_a_task_keeps_an_unusable_node_for_a_while_and_then_is_lost(monkeypatch,
     assert end_of(lambda: clock[0] >= 310.0).kind == "lost"  # the sweep stops meanwhile
     assert clock[0] == 310.0
 
-    class Ends:
-        close = poll = lambda self: "done"
-
-    monkeypatch.setattr(cluster, "Attempt", lambda job: Ends())
+    Attempt.end = "done"
     complaints = iter(["a file system is missing", "", "never asked again"])
     monkeypatch.setattr(cluster, "complaint", lambda *_: next(complaints))
     assert end_of(lambda: False) == "done"  # the file system has come

@@ -10,9 +10,9 @@ import pytest
 from acer_tf import resources
 from acer_tf.errors import RecordError, SweepError
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, local
-from acer_tf.reproduction.sweep.attempt import Job
+from acer_tf.reproduction.sweep.attempt import Attempt
 from acer_tf.reproduction.sweep.folder import SweepFolder
-from acer_tf.reproduction.sweep.runner import SweepProgress
+from acer_tf.reproduction.sweep.progress import SweepProgress
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import make_settings
 from acer_tf.training import train as run
@@ -248,14 +248,13 @@ def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(swe
 
 
 def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
-    started = []
-    monkeypatch.setattr(local, "Attempt", lambda job: started.append(job.command[-1]))
     monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
     monkeypatch.setattr(local, "gpu_count", lambda: 2)
     launcher = LocalLauncher(4, gpus_per_cell=0.5)
     launcher.check([10**9] * 9)
-    for number in range(4):
-        launcher.start(Job(f"c{number}", "", ("train",), tmp_path, tmp_path, tmp_path, 0, 0, 1.0, 1.0, 1.0))
-    assert started == ["--device=gpu:0", "--device=gpu:1"] * 2
+    attempts = [Attempt(c, ("train",), tmp_path, tmp_path, tmp_path, 0, 1.0, 1.0, 1.0) for c in CELLS]
+    for each in attempts:
+        launcher.start(each)
+    assert [each.command[-1] for each in attempts] == ["--device=gpu:0", "--device=gpu:1"] * 2
     with pytest.raises(SweepError, match="--gpus_per_cell=0.5: 5 cells at a time do not fit on the 2 GPUs .*=4 fits"):
         LocalLauncher(5, gpus_per_cell=0.5).check([10**9] * 9)

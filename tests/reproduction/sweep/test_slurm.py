@@ -18,7 +18,7 @@ from acer_tf.commands.sweep_flags import PROGRAM
 from acer_tf.errors import SweepError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep import SlurmLauncher, run_sweep, slurm_cluster
-from acer_tf.reproduction.sweep.attempt import AttemptEnd, Job
+from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from tests.reproduction.sweep import tiny_slurm
 from tests.reproduction.sweep.conftest import cell
 from tests.reproduction.sweep.test_interruption import under_way, wait_until
@@ -200,27 +200,28 @@ def waiting_launcher(monkeypatch, folder, map_array, cells):
     launcher = launcher_of()
     launcher._executor = SimpleNamespace(map_array=map_array, update_parameters=lambda **given: None)
     for n in range(cells):
-        launcher.start(dataclasses.replace(job_in(folder), name=str(n)))
+        launcher.start(dataclasses.replace(attempt_in(folder), cell=SimpleNamespace(name=str(n))))
     return launcher
 
 
-def job_in(folder):
-    times = {"stall_seconds": 1.0, "stop_seconds": 1.0, "lock_seconds": 1.0}
-    paths = {"cwd": folder, "run_dir": folder / "run", "log": folder / "log"}
-    return Job("0", "0", ("train",), **paths, actors=0, memory=2**30, **times)
+def attempt_in(folder):
+    return Attempt(cell(0), ("train",), folder, folder / "run", folder / "log", 2**30, 1.0, 1.0, 1.0)
 
 
 def test_more_cells_than_an_array_may_have_are_submitted_in_several(monkeypatch, tmp_path):
     """Slurm's default MaxArraySize admits 1,000 tasks."""
     arrays = []
 
-    def map_array(function, jobs, *others):
-        arrays.append(len(jobs))
-        assert {job.command for job in jobs} == {("train", "--device=cpu")}  # its node's GPUs may be visible
-        return [SimpleNamespace(job_id=f"{len(arrays)}_{n}") for n in range(len(jobs))]
+    def map_array(function, attempts, *others):
+        arrays.append(len(attempts))
+        assert {attempt.command for attempt in attempts} == {
+            ("train", "--device=cpu")
+        }  # its node's GPUs may be visible
+        return [SimpleNamespace(job_id=f"{len(arrays)}_{n}") for n in range(len(attempts))]
 
     launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 1026)
-    assert launcher._submit() == []
+    while launcher._waiting:
+        assert launcher._submit() == []
     assert arrays == [500, 500, 26] and len(launcher._tasks) == 1026
 
 
@@ -228,16 +229,16 @@ def test_what_a_limit_on_submitted_tasks_refuses_waits(monkeypatch, tmp_path, ca
     """With a limit of 20 tasks, as many as fit are submitted, the others as tasks end; none is lost."""
     numbers = itertools.count()
 
-    def map_array(function, jobs, *others):
-        if len(launcher._tasks) + len(jobs) > 20:
+    def map_array(function, attempts, *others):
+        if len(launcher._tasks) + len(attempts) > 20:
             raise RuntimeError("QOSMaxSubmitJobPerUserLimit")
-        return [SimpleNamespace(job_id=str(next(numbers))) for _ in jobs]
+        return [SimpleNamespace(job_id=str(next(numbers))) for _ in attempts]
 
     launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 100)
     for ended in range(80):
         for _ in range(10):
             assert launcher._submit() == []
-        names = {name for name, _ in launcher._tasks.values()} | {job.name for job in launcher._waiting}
+        names = {name for name, _ in launcher._tasks.values()} | {each.cell.name for each in launcher._waiting}
         assert len(launcher._tasks) == 20 and len(names) == 100 - ended
         launcher._tasks.pop(next(iter(launcher._tasks)))
     assert launcher._submit() == [] and not launcher._waiting
@@ -251,7 +252,7 @@ def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, monkeypatch, tmp_p
     """A run that has only begun ends with SIGTERM's status too, and would begin again in each requeue."""
     called = []
 
-    def run_task(job, probe, needs, asked):
+    def run_task(attempt, probe, needs, asked):
         signal.raise_signal(signal.SIGUSR2)
         assert asked()
         if saves:
@@ -277,9 +278,9 @@ def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, monkeypatch, tmp_p
     try:
         if saves:
             with pytest.raises(SystemExit, match="requeued"):
-                slurm_cluster._run(job_in(tmp_path), probe, ("", ""))
+                slurm_cluster._run(attempt_in(tmp_path), probe, ("", ""))
         else:
-            end = slurm_cluster._run(job_in(tmp_path), probe, ("", ""))
+            end = slurm_cluster._run(attempt_in(tmp_path), probe, ("", ""))
             assert (end.kind, end.reason) == ("failed", "its time was over before it could write a checkpoint")
     finally:
         for number, handler in handlers:
@@ -288,10 +289,12 @@ def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, monkeypatch, tmp_p
 
 
 def test_a_cell_that_is_refused_by_itself_is_lost(monkeypatch, tmp_path):
-    def map_array(function, jobs, *others):
+    def map_array(function, attempts, *others):
         raise RuntimeError("invalid account")
 
     launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 2)
     assert launcher._submit() == []
     reason = "not submitted: RuntimeError: invalid account"
-    assert [(name, end.kind, end.reason) for name, end in launcher._submit()] == [(n, "lost", reason) for n in "01"]
+    assert [(name, e.kind, e.reason) for _ in "01" for name, e in launcher._submit()] == [
+        (n, "lost", reason) for n in "01"
+    ]

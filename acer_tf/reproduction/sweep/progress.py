@@ -1,0 +1,84 @@
+"""What a sweep says: a line of progress now and then, and at the end which cells are missing."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import time
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from acer_tf.reproduction.sweep.folder import CellFolder
+
+State = Literal["waiting", "running", "finished", "failed"]
+_WINDOW_SECONDS = 600.0  # over which the rate is measured; cells write rows at irregular intervals
+_NAMED = 4  # cells in a line of progress
+
+
+class SweepProgress:
+    """Steps, rate and time left of all cells."""
+
+    def __init__(self, cells: Sequence[CellFolder]) -> None:
+        self._cells = cells
+        self._steps: dict[str, int] = {}
+        self._seen: collections.deque[tuple[float, int]] = collections.deque()
+
+    def line(self, states: Mapping[str, State]) -> str:
+        """Counts of cells by state, steps, rate, time left, and the running cells' mean returns; `states` by name."""
+        returns, left, total = [], 0, 0
+        for folder in self._cells:
+            name, whole = folder.cell.name, folder.cell.total_steps
+            if states[name] == "finished":
+                self._steps[name] = whole
+            elif states[name] == "running" or name not in self._steps:
+                steps, mean_return = folder.latest()
+                self._steps[name] = min(steps, whole)
+                if states[name] == "running" and mean_return is not None:
+                    returns.append(f"{folder.cell.label}: {mean_return:.2f}")
+            total += whole
+            left += whole - self._steps[name] if states[name] in ("running", "waiting") else 0
+        done = sum(self._steps.values())
+        rate = self._rate(done)
+        count = collections.Counter(states.values())
+        parts = [
+            f"{count['finished']}/{len(self._cells)} done, {count['running']} running, {count['failed']} failed, "
+            f"{count['waiting']} waiting",
+            f"{100 * done / total:.1f} %",
+            f"{done:,}/{total:,} steps",
+            f"{rate:,.0f} steps/s",
+            f"{datetime.timedelta(seconds=round(left / rate)) if rate else '?'} left",
+            *returns[:_NAMED],
+        ]
+        if len(returns) > _NAMED:
+            parts.append(f"and {len(returns) - _NAMED} more")
+        return "  ".join(parts)
+
+    def _rate(self, done: int) -> float:
+        now = time.monotonic()
+        self._seen.append((now, done))
+        while len(self._seen) > 2 and now - self._seen[0][0] > _WINDOW_SECONDS:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        # A run that resumes from its checkpoint loses steps.
+        return max(0, done - before) / (now - then) if now > then else 0.0
+
+
+def table_of_missing(
+    cells: Sequence[CellFolder], states: Mapping[str, State], reasons: Mapping[str, str], otherwise: str
+) -> list[str]:
+    """The cells that are not finished, and why: lines; without a reason of its own, a cell has that of `otherwise`."""
+    rows = [("cell", "state", "steps", "reason")]
+    for folder in cells:
+        if (state := states[folder.cell.name]) != "finished":
+            steps = folder.latest()[0]
+            shown = "failed" if state == "failed" else "interrupted" if steps else "not begun"
+            reason = reasons.get(folder.cell.name) or otherwise
+            rows.append((folder.cell.label, shown, f"{steps:,}/{folder.cell.total_steps:,}", reason))
+    if len(rows) == 1:
+        return [f"all {len(cells)} cells are finished"]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        f"{len(rows) - 1} of {len(cells)} cells are missing:",
+        *("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+        "the same command continues them; cells/*/logs/ holds their output",
+    ]
