@@ -82,7 +82,7 @@ def plan(
     load, cores, threads = os.getloadavg()[0], resources.available_cores(), LocalLauncher(processes, threads).threads
     folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
     asked = [dataclasses.replace(folder.cell, settings=settings_document(folder.settings())) for folder in folders]
-    kinds = collections.defaultdict(list)
+    kinds: dict[Any, list[tuple[CellFolder, Settings, EnvironmentSpec]]] = collections.defaultdict(list)
     for folder, (settings, spec) in zip(folders, resolved(asked, find_device()), strict=True):
         if not folder.finished:
             kinds[kind_of(settings)].append((folder, settings, spec))
@@ -100,7 +100,8 @@ def plan(
         methods = "; ".join(dict.fromkeys(folder.cell.method for folder, *_ in kind))
         say(f"measuring {number} of {len(kinds)}: {methods}: {what} ...")
         found = measure(model, threads, copies)
-        rest |= {folder.cell.name: rest_of(folder, *run, found, checkpoint_minutes) for folder, *run in kind}
+        for folder, settings, spec in kind:
+            rest[folder.cell.name] = rest_of(folder, settings, spec, found, checkpoint_minutes)
         others = len({settings.env for _, settings, _ in kind}) - 1
         differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
