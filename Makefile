@@ -15,7 +15,7 @@ SEED ?= 0
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: same-python help install demo test test-clusters test-lowest learning torture lint benchmark docs lock clean distclean
+.PHONY: same-python help install demo test test-rest test-all test-lowest learning torture lint benchmark docs lock clean distclean
 
 help:  ## this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3.12]'
@@ -28,19 +28,21 @@ install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/,
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: 5 to 10 minutes on 2 cores
 	$(RUN) -m acer_tf demo
 
-test: $(STAMP)  ## all tests except those of clusters and the long ones: 15 to 50 minutes on 2 cores
-	$(RUN) $(PYTEST)
+test: $(STAMP)  ## the core of the tests, without processes and trainings: 2 to 4 minutes on 2 cores
+	$(RUN) $(PYTEST) -m core
 
-test-clusters: $(STAMP)  ## the tests that start a Ray or Slurm cluster on this machine: 5 to 15 minutes on 2 cores
-	$(RUN) $(PYTEST) -m cluster
+test-rest: $(STAMP)
+	$(RUN) $(PYTEST) -m 'not core and not learning'
 
-test-lowest:  ## the tests of agents, replay, environments, runs, sweeps and policies with the lowest versions, in .venv-lowest
+test-all: test test-rest  ## all tests but the claims of hours; those of Ray and Slurm start a cluster on this machine
+
+test-lowest:  ## tests of agents, replay, environments, runs, sweeps and policies with the lowest versions, in .venv-lowest
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
 	.venv-lowest/bin/python $(PYTEST) -m 'not learning and not slow and not cluster' \
 		tests/agents tests/replay tests/envs tests/training tests/reproduction tests/policies/test_policy.py tests/networks/test_networks.py
 
-learning: $(STAMP)  ## the tests of learning, with several seeds: hours
-	$(RUN) -m pytest -q -m learning --durations=0
+learning: $(STAMP)  ## claims about learning over several seeds, their table in results/learning/: hours
+	$(RUN) -m pytest -q -m learning tests/learning --claims=results/learning/claims.md
 
 torture: $(STAMP)  ## a campaign of kills, damage, full disks and hostile input, its table in results/reliability: an hour
 	$(RUN) -m tests.torture --seed=$(SEED) --minutes=60 --output=results/reliability

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests import core
+
+if TYPE_CHECKING:
+    from acer_tf.settings import Settings
 
 # Tests run many small operations, for which more threads only wait for each other.
 _THREADS = str(min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
@@ -30,37 +42,34 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Begun first, in this order: a long file that one worker begins last leaves the others without work.
-_LONG_FILES = (
-    "test_ray_actors.py",
-    "test_pipeline.py",
-    "test_slurm.py",
-    "test_tiny_worlds.py",
-    "test_ray.py",
-    "test_interruption.py",
-    "test_train.py",
-    "test_continuous_worlds.py",
-    "test_continuous_runs.py",
-    "test_extending.py",
-    "test_groups.py",
-    "test_recurrent_runs.py",
-    "test_acer_recurrent.py",
-    "test_dqn_runs.py",
-    "test_faults.py",
-    "test_torture.py",
-    "test_learn.py",
-)
-
-
 def pytest_xdist_auto_num_workers() -> int:
     """Of `-n auto`: half as many again as there are cores, since many tests wait for processes that they start."""
     cores = os.cpu_count() or 1
     return cores + cores // 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(_LONG_FILES)}
-    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+def _enforced(item: pytest.Item) -> bool:
+    return core.is_core(item) and item.config.getoption("markexpr") == "core"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if core.is_core(item):
+        item.add_marker("core")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    with core.rules_of_the_core(apply=_enforced(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """The time of fixtures does not count: what several tests share is made in the first of them."""
+    if not _enforced(item):
+        return (yield)
+    with core.rules_of_the_core(), core.at_most():
+        return (yield)
 
 
 def _keras_globals() -> tuple[str, str]:
@@ -90,6 +99,31 @@ def keras_globals_unchanged() -> Iterator[None]:
         )
 
 
+core.watch_processes()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watch_trainings() -> None:
+    with core.rules_of_the_core(apply=False):  # imports may start a process
+        core.watch_trainings()
+
+
+@pytest.fixture(scope="session")
+def _commit() -> dict[str, str | None]:
+    from acer_tf.runs.commit import code_version
+
+    with core.rules_of_the_core(apply=False):
+        return code_version()
+
+
+@pytest.fixture(autouse=True)
+def _commit_is_known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of the core's light agents do not ask git, which starts five processes."""
+    if core.is_core(request.node):
+        known = request.getfixturevalue("_commit")
+        monkeypatch.setattr("acer_tf.runs.provenance.code_version", lambda: known)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _exact_on_a_gpu() -> None:
     """On a GPU, float32 without TF32 (as in runs), and sums in one order: some tests compare all bits."""
@@ -111,6 +145,41 @@ def _event_files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = sys.modules.get("tensorboard.summary.writer.event_file_writer")
     if writer is not None:
         monkeypatch.setattr(writer, "_global_uid", writer.AtomicCounter(0))
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Settings], Path]:
+    """`trained(settings)` is the folder of a finished run with these settings, trained once in a session, whatever the
+    number of its processes. A test that changes the run takes a copy of it.
+    """
+    from acer_tf.training.train import train
+
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def run_of(settings: Settings) -> Path:
+        values = json.dumps(dataclasses.asdict(settings), sort_keys=True)
+        folder = shared / f"run-{hashlib.sha256(values.encode()).hexdigest()[:16]}"
+        with folder.with_suffix(".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not folder.exists():
+                unfinished = folder.with_suffix(".unfinished")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                train(settings, unfinished, quiet=True)
+                unfinished.rename(folder)
+        return folder
+
+    return run_of
+
+
+@pytest.fixture(scope="session")
+def trained_cartpole(trained: Callable[[Settings], Path]) -> Path:
+    """A run of some seconds on CartPole-v1: the only training of the core."""
+    from tests.training.scripted import small_settings
+
+    with core.rules_of_the_core(apply=False):
+        return trained(small_settings(seed=3))
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """What an addition to the package takes: each is made in a copy of it by these edits alone, and then used by a run."""
 
 import csv
+import difflib
+import math
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import answers_of
 
 ROOT = Path(__file__).parents[1]
 EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -52,53 +54,79 @@ def make_corridor(name, num_envs, seeds, *, threads, render):
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Holds a copy of the package with all four additions."""
-    folder = tmp_path_factory.mktemp("additions")
+# The most files that each may take. It adds one line to each that is there already.
+ADDITIONS = {"hyper-parameter": (HYPER_PARAMETER, 2), "torso": (TORSO, 1), "rule": (RULE, 2), "family": (FAMILY, 2)}
+
+
+def copy_with(folder, *additions):
     shutil.copytree(ROOT / "acer_tf", folder / "acer_tf", ignore=shutil.ignore_patterns("__pycache__"))
-    for edits in (HYPER_PARAMETER, TORSO, RULE, FAMILY):
-        for name, edit in edits.items():
-            if isinstance(edit, tuple):
-                text = (folder / name).read_text(encoding="utf-8")
-                anchor, added = edit
-                assert text.count(f"{anchor}\n") == 1, anchor
-                edit = text.replace(f"{anchor}\n", f"{anchor}\n{added}\n")
-            (folder / name).write_text(edit, encoding="utf-8")
+    for name, edit in (item for edits in additions for item in edits.items()):
+        if isinstance(edit, tuple):
+            text = (folder / name).read_text(encoding="utf-8")
+            anchor, added = edit
+            assert text.count(f"{anchor}\n") == 1, anchor
+            edit = text.replace(f"{anchor}\n", f"{anchor}\n{added}\n")
+        (folder / name).write_text(edit, encoding="utf-8")
     return folder
 
 
-@pytest.mark.parametrize(("edits", "most"), [(HYPER_PARAMETER, 2), (TORSO, 2), (RULE, 4), (FAMILY, 3)])
-def test_an_addition_touches_few_files(edits, most):
-    assert len(edits) <= most
+def changes(folder):
+    """By file of a copy of the package: the lines that differ from ours; infinitely many in a new file."""
+    found = {}
+    for path in (folder / "acer_tf").rglob("*"):
+        ours = ROOT / path.relative_to(folder)
+        if path.is_file() and not ours.exists():
+            found[path] = math.inf
+        elif path.is_file() and path.read_bytes() != ours.read_bytes():
+            lines = difflib.ndiff(*(file.read_text(encoding="utf-8").splitlines() for file in (ours, path)))
+            found[path] = sum(line.startswith(("+", "-")) for line in lines)
+    return found
 
 
-def run(folder, *flags):
-    environment = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, "-m", "acer_tf", "train", *flags]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+@pytest.mark.parametrize("name", ADDITIONS)
+def test_an_addition_takes_few_files_and_a_line_in_each_that_is_there(name, tmp_path):
+    edits, most = ADDITIONS[name]
+    changed = changes(copy_with(tmp_path, edits))
+    assert 1 <= len(changed) <= most
+    assert all(lines == 1 for lines in changed.values() if lines < math.inf)
 
 
-def test_a_run_uses_the_family_the_torso_and_the_hyper_parameter(folder):
-    common = ["--env=corridor/short", "--network=linear", "--total_steps=20_000"]
-    done = run(folder, *common, "--policy_weight=1.5", "--run_dir=weighted")
-    assert done.returncode == 0, done.stderr[-2000:]
+CORRIDOR = ["train", "--env=corridor/short", "--network=linear", "--total_steps=20_000", "--policy_weight=1.5"]
+VTRACE = ["train", "--env=corridor/long", "--agent=vtrace", "--total_steps=2_000", "--run_dir=vtrace"]
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory):
+    """A folder with a copy that has all four, and what commands say there."""
+    folder = copy_with(tmp_path_factory.mktemp("additions"), *(edits for edits, _ in ADDITIONS.values()))
+    commands = [
+        [*CORRIDOR, "--run_dir=weighted"],
+        [*CORRIDOR, "--policy_weight=-1", "--run_dir=refused"],
+        [*VTRACE, "--policy_weight=2"],
+        VTRACE,
+        ["train", "--help"],
+    ]
+    return folder, *answers_of(commands, folder)
+
+
+@pytest.mark.process
+def test_a_run_uses_the_family_the_torso_and_the_hyper_parameter(used):
+    folder, done, refused, *_ = used
+    assert done.status == 0, done.err[-2000:]
     with (folder / "weighted" / "progress.csv").open(newline="") as file:
         assert float(list(csv.DictReader(file))[-1]["mean_return"]) > -1, "the best is 0.4, a random walk about -4"
     assert '"policy_weight": 1.5' in (folder / "weighted" / "run.json").read_text()
-    refused = run(folder, *common, "--policy_weight=-1", "--run_dir=refused")
-    assert refused.returncode == 2 and "--policy_weight=-1.0: must be at least 0" in refused.stderr
+    assert refused.status == 2 and "--policy_weight=-1" in refused.err
 
 
-def test_a_run_uses_the_rule_which_refuses_what_it_does_not_read(folder):
-    common = ["--env=corridor/long", "--agent=vtrace", "--total_steps=2_000", "--run_dir=vtrace"]
-    refused = run(folder, *common, "--policy_weight=2")
-    assert refused.returncode == 2 and "--policy_weight=2.0: has no effect with --agent=vtrace" in refused.stderr
-    done = run(folder, *common)
-    assert done.returncode == 0, done.stderr[-2000:]
+@pytest.mark.process
+def test_a_run_uses_the_rule_which_refuses_what_it_does_not_read(used):
+    folder, _, _, refused, done, _ = used
+    assert refused.status == 2 and "--policy_weight=2.0" in refused.err
+    assert done.status == 0, done.err[-2000:]
     assert (folder / "vtrace" / "policy").is_dir()
 
 
-def test_the_help_lists_what_was_added(folder):
-    text = run(folder, "--help").stdout
-    assert "policy_weight" in text and "vtrace" in text and "linear_lstm" in text
+@pytest.mark.process
+def test_the_help_lists_what_was_added(used):
+    assert all(name in used[-1].out for name in ("policy_weight", "vtrace", "linear_lstm"))

@@ -3,13 +3,13 @@
 import csv
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from tests.processes import answers_of
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(
@@ -38,6 +38,7 @@ def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("code", [code for kind, code in BLOCKS if kind == "python" and not code.startswith("# my_")])
 def test_an_example_runs(code, inside):
     exec(code, {})
@@ -45,17 +46,15 @@ def test_an_example_runs(code, inside):
 
 def commands():
     lines = "\n".join(code for kind, code in BLOCKS if kind == "sh").replace("\\\n", " ")
-    return [line for line in lines.splitlines() if line.strip()]
+    return [shlex.split(line) for line in lines.splitlines() if line.strip()]
 
 
+@pytest.mark.process
 def test_the_commands_run_one_after_another(folder):
-    assert len(commands()) == 5
-    for line in commands():
-        python, *arguments = shlex.split(line)
-        assert python == "python"
-        environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
+    assert len(commands()) >= 5
+    assert all(command[:3] == ["python", "-m", "acer_tf"] for command in commands())
+    for done in answers_of([command[3:] for command in commands()], folder, PYTHONPATH=str(ROOT)):
+        assert done.status == 0, done.err[-2000:]
     assert last_return(folder / "runs/corridor") > -1, "the shortest path returns 0.4, a random walk about -4"
     assert last_return(folder / "runs/vtrace") > 100, "a random policy returns 22"
 

@@ -10,32 +10,21 @@ import acer_tf.__main__
 from acer_tf.commands import export
 from acer_tf.policies.formats import FORMATS
 from acer_tf.policies.policy import load_policy
-from acer_tf.settings import make_settings
 from acer_tf.training import device
 from acer_tf.training import export_run as export_module
-from acer_tf.training.train import train
 from tests.policies.test_formats import metadata_of
 
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
-    """A finished run, which tests only read."""
-    settings = make_settings({"env": "CartPole-v1", "total_steps": 200, "num_envs": 2, "replay_ratio": 0.0})
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    train(settings, folder, quiet=True)
-    return folder
-
-
-def test_a_policy_of_the_newest_checkpoint_is_exported(run_dir, tmp_path, capsys):
-    assert export.main(["export", f"--run_dir={run_dir}", f"--output={tmp_path / 'policy'}"]) == 0
+def test_a_policy_of_the_newest_checkpoint_is_exported(trained_cartpole, tmp_path, capsys):
+    assert export.main(["export", f"--run_dir={trained_cartpole}", f"--output={tmp_path / 'policy'}"]) == 0
     steps = load_policy(tmp_path / "policy").metadata["steps"]
     assert steps >= 200
     assert f"policy of step {steps}" in capsys.readouterr().out
 
 
-def test_by_default_the_policy_is_the_runs(run_dir, tmp_path):
+def test_by_default_the_policy_is_the_runs(trained_cartpole, tmp_path):
     copy = tmp_path / "run"
-    shutil.copytree(run_dir, copy)
+    shutil.copytree(trained_cartpole, copy)
     shutil.rmtree(copy / "policy")
     assert export.main(["export", f"--run_dir={copy}"]) == 0
     assert load_policy(copy / "policy").metadata["steps"] >= 200
@@ -61,21 +50,21 @@ def test_what_is_not_there_is_refused_without_loading_tensorflow(tmp_path, monke
     assert capsys.readouterr().err == f"error: {flags[0]} does not exist\n"
 
 
-def test_another_folder_than_a_policy_is_not_replaced(run_dir, tmp_path, capsys):
+def test_another_folder_than_a_policy_is_not_replaced(trained_cartpole, tmp_path, capsys):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    assert export.main(["export", f"--run_dir={run_dir}", f"--output={tmp_path / 'thesis'}"]) == 2
+    assert export.main(["export", f"--run_dir={trained_cartpole}", f"--output={tmp_path / 'thesis'}"]) == 2
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 
 
-def test_the_policy_of_a_run_or_a_folder_is_written_in_another_format(run_dir, tmp_path, capsys):
+def test_the_policy_of_a_run_or_a_folder_is_written_in_another_format(trained_cartpole, tmp_path, capsys):
     for name in FORMATS:
-        for flag, source in (("run_dir", run_dir), ("policy", run_dir / "policy")):
+        for flag, source in (("run_dir", trained_cartpole), ("policy", trained_cartpole / "policy")):
             file = tmp_path / f"{flag}.{name}"
             given = ["export", f"--{flag}={source}", f"--format={name}", f"--output={file}"]
             assert export.main(given) == 0
             assert f"in {file}" in capsys.readouterr().out
-            assert metadata_of(file) == load_policy(run_dir / "policy").metadata
+            assert metadata_of(file) == load_policy(trained_cartpole / "policy").metadata
             assert export.main(given) == 2
             assert capsys.readouterr().err.startswith(f"error: --output={file} exists: not replaced")
     assert len(os.listdir(tmp_path)) == 2 * len(FORMATS)

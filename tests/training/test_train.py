@@ -24,6 +24,7 @@ from acer_tf import load_policy, resources
 from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
 from acer_tf.errors import CheckpointError, Interrupted, RunFolderError, SettingsError
+from acer_tf.policies.evaluation import evaluate
 from acer_tf.replay import PrioritizedReplay
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import REPAIRS, Lock
@@ -88,27 +89,19 @@ def stopped(tmp_path, monkeypatch):
     return tmp_path / "run", use_light_agents(monkeypatch), made
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A finished run of the real agent."""
-    run_dir = tmp_path_factory.mktemp("finished") / "run"
-    assert train(small_settings(seed=3), run_dir, quiet=True) == run_dir / "policy"
-    return run_dir
-
-
-def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(finished):
+def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(trained_cartpole):
     settings = small_settings(seed=3)
-    document = json.loads((finished / "run.json").read_text())
+    document = json.loads((trained_cartpole / "run.json").read_text())
     assert document["settings"] == dataclasses.asdict(settings) | {"network": "mlp", "precision": "float32"}
     assert document["finished"] is True
     assert document["steps"] >= 600
     assert document["seconds"] > 0
     assert document["environment"]["num_actions"] == 2
     assert {"command", "commit", "changes", "versions", "machine", "started"} <= set(document)
-    listed = (finished / "packages.txt").read_bytes()
+    listed = (trained_cartpole / "packages.txt").read_bytes()
     assert document["packages_sha256"] == hashlib.sha256(listed).hexdigest()
-    check_progress(finished, settings)
-    assert {p.name for p in finished.iterdir()} == {
+    check_progress(trained_cartpole, settings)
+    assert {p.name for p in trained_cartpole.iterdir()} == {
         "run.json",
         "packages.txt",
         "progress.csv",
@@ -117,35 +110,43 @@ def test_a_run_leaves_its_record_its_curve_its_weights_and_its_policy(finished):
         "policy",
         "lock",
     }
-    last = rows_of(finished)[-1]
+    last = rows_of(trained_cartpole)[-1]
     assert int(last["steps"]) == document["steps"] == int(last["frames"])
     assert float(last["mean_return"]) >= 8
     assert math.isfinite(float(last["on_policy/gradient_norm"]))
     assert math.isfinite(float(last["replay/kl_average"]))
 
 
-def test_a_finished_run_keeps_only_weights(finished):
-    (state,) = (finished / "checkpoints").rglob("*.npz")
+def test_a_finished_run_keeps_only_weights(trained_cartpole):
+    (state,) = (trained_cartpole / "checkpoints").rglob("*.npz")
     assert state.name == "state.npz"
-    snapshot = Checkpoints(finished / "checkpoints").restore(None)
+    snapshot = Checkpoints(trained_cartpole / "checkpoints").restore(None)
     assert snapshot.arrays["optimizer/rmsprop/iteration"] == sum(snapshot.state["loop"]["updates"].values())
     assert snapshot.state["actor"]["steps"] >= 600
 
 
-def test_the_policy_is_that_of_the_last_checkpoint(finished, tmp_path):
-    steps = export_run(finished, tmp_path / "again")
+def test_the_policy_is_that_of_the_last_checkpoint(trained_cartpole, tmp_path):
+    steps = export_run(trained_cartpole, tmp_path / "again")
     observation = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
-    here, there = load_policy(finished / "policy"), load_policy(tmp_path / "again")
+    here, there = load_policy(trained_cartpole / "policy"), load_policy(tmp_path / "again")
     assert here.metadata["steps"] == there.metadata["steps"] == steps
     assert here.metadata["settings"]["seed"] == 3
     assert np.array_equal(here.probabilities(observation), there.probabilities(observation))
     assert not np.allclose(here.probabilities(observation), 0.5, atol=1e-3)  # it has learned something
 
 
-def test_the_same_seed_twice_gives_the_same_progress(finished, tmp_path):
+def test_the_policy_is_evaluated(trained_cartpole):
+    result = evaluate(load_policy(trained_cartpole / "policy"), episodes=4, num_envs=2)
+    assert result.returns == result.steps and result.mean >= 8
+
+
+@pytest.mark.training
+def test_the_same_seed_twice_gives_the_same_progress(trained_cartpole, tmp_path):
     train(small_settings(seed=3), tmp_path / "twin", quiet=True)
-    assert timeless(finished) == timeless(tmp_path / "twin")
-    assert any(a != b for a, b in zip(rows_of(finished), rows_of(tmp_path / "twin"), strict=True))  # except time
+    assert timeless(trained_cartpole) == timeless(tmp_path / "twin")
+    assert any(
+        a != b for a, b in zip(rows_of(trained_cartpole), rows_of(tmp_path / "twin"), strict=True)
+    )  # except time
 
 
 def test_the_end_has_a_row_even_within_an_interval(light, tmp_path):
