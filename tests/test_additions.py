@@ -46,10 +46,10 @@ FAMILY: Edits = {
     + """
 
 def make_corridor(name, num_envs, seeds, *, threads, render):
-    from acer_tf.envs.generic import make_gym
+    from acer_tf.envs.gymnasium import make_gymnasium
 
     limit = {"short": 50, "long": 200}[name]
-    return make_gym("Corridor-v0", num_envs, seeds, threads=threads, render=render, max_episode_steps=limit)
+    return make_gymnasium("Corridor-v0", num_envs, seeds, threads=threads, render=render, max_episode_steps=limit)
 """,
 }
 

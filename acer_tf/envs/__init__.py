@@ -5,11 +5,10 @@
     while training:
         step = env.step(policy(step.observation))
 
-Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf sees `VectorEnvironment` and
-`EnvironmentSpec`.
+Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf sees `VectorEnvironment` (vector.py) and
+`EnvironmentSpec`. Each family has its module, named as its ids begin: atari.py, minatar.py, control.py, dm_control.py,
+and gymnasium.py for all others.
 """
-
-from typing import TYPE_CHECKING, Any
 
 from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
 from acer_tf.envs.families import (
@@ -17,15 +16,14 @@ from acer_tf.envs.families import (
     CONTROL_TASKS,
     FAMILIES,
     MINATAR_GAMES,
+    EnvFactory,
     Family,
     family_of,
+    make,
     refuse_module,
+    spec,
     split_id,
 )
-from acer_tf.envs.making import EnvFactory, make, spec
-
-if TYPE_CHECKING:
-    from acer_tf.envs.vector import VectorEnvironment
 
 __all__ = [
     "ATARI_GAMES",
@@ -36,19 +34,9 @@ __all__ = [
     "AtariPreset",
     "EnvFactory",
     "Family",
-    "VectorEnvironment",
     "family_of",
     "make",
     "refuse_module",
     "spec",
     "split_id",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on demand: the tables of this package must be readable without loading gymnasium.
-    if name == "VectorEnvironment":
-        from acer_tf.envs.vector import VectorEnvironment
-
-        return VectorEnvironment
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,11 @@ import mujoco
 import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 from mujoco.batch import Batch
 
-from acer_tf.envs.control_tasks import TASKS, Task
-from acer_tf.envs.headless import Screen, require_gl
-from acer_tf.envs.vector import VectorEnvironment
+from acer_tf.envs.control_tasks import TASKS
+from acer_tf.envs.mujoco_rendering import RenderProcess, View, require_gl
+from acer_tf.envs.vector import VectorEnvironment, blamed
 from acer_tf.errors import EnvironmentFailure
 
 EPISODE_STEPS = 500
@@ -34,7 +33,7 @@ def make_control(name: str, num_envs: int, seeds: list[int], *, threads: int, re
     """
     if render:
         require_gl(f"control/{name}")
-    env = ControlVector(TASKS[name], num_envs, threads=threads or len(os.sched_getaffinity(0)), render=render)
+    env = ControlVector(name, num_envs, threads=threads or len(os.sched_getaffinity(0)), render=render)
     return VectorEnvironment(env, seeds, steps_per_second=env.steps_per_second)
 
 
@@ -48,11 +47,12 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         steps_per_second: agent steps in one simulated second.
     """
 
-    def __init__(self, task: type[Task], num_envs: int, *, threads: int, render: bool) -> None:
+    def __init__(self, name: str, num_envs: int, *, threads: int, render: bool) -> None:
+        task = TASKS[name]
         model = task.model()
         # persistent: keeps what a step computed for the observation for the next step.
         self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
-        self._task = task(self._batch)
+        self._name, self._task = name, task(self._batch)
         self.num_envs = num_envs
         self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))
         self._reward_unit = 1 / self.steps_per_second if task.per_second else 1.0
@@ -60,13 +60,11 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.render_mode = "rgb_array" if render else None
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
         self.single_action_space = Box(-1, 1, (model.nu,), np.float32)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
         self._ctrl = self._batch.bind("ctrl")
         self._generators = [np.random.default_rng() for _ in range(num_envs)]
         self._elapsed = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, bool)
-        self._screen = Screen(model, task.camera) if render else None
+        self._renderer: RenderProcess | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Starts an episode everywhere. `seed`: one number per environment, or None to keep their generators."""
@@ -100,15 +98,14 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self) -> tuple[np.ndarray, ...]:
         """The picture of environment 0, [240, 320, 3] uint8; EnvironmentFailure if the process that renders died."""
-        assert self._screen is not None
-        try:
-            return (self._screen.draw(self._batch.get_data(0)),)
-        except RuntimeError as error:
-            raise EnvironmentFailure(f"{type(self._task).__name__} failed in render(): {error}") from error
+        with blamed(f"control/{self._name}", "in render()"):
+            view = View(self._batch.get_data(0), self._task.camera)
+            self._renderer = self._renderer or RenderProcess(view)
+            return (self._renderer.render(view.data),)
 
     def close_extras(self, **kwargs: Any) -> None:
-        if self._screen is not None:
-            self._screen.close()
+        if self._renderer is not None:
+            self._renderer.close()
 
     def _start(self, which: np.ndarray) -> None:
         self._batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)

@@ -9,7 +9,8 @@ import dm_control.suite
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
-from acer_tf.envs.generic import View, make_gym
+from acer_tf.envs.gymnasium import make_gymnasium
+from acer_tf.envs.mujoco_rendering import View
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment
 
@@ -31,7 +32,7 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int,
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
-    return make_gym(
+    return make_gymnasium(
         env_id,
         num_envs,
         seeds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium
 from minatar.gym import register_envs
 
-from acer_tf.envs.generic import make_gym
+from acer_tf.envs.gymnasium import make_gymnasium
 from acer_tf.envs.vector import VectorEnvironment
 
 # MinAtar has no time limit, and a perfect Breakout player never loses. Episodes of published scores are far shorter.
@@ -21,4 +21,4 @@ def make_minatar(game: str, num_envs: int, seeds: list[int], *, threads: int, re
     env_id = f"MinAtar/{game.title().replace('_', '')}-v1"
     if env_id not in gymnasium.registry:
         register_envs()
-    return make_gym(env_id, num_envs, seeds, threads=threads, render=render, max_episode_steps=MINATAR_MAX_STEPS)
+    return make_gymnasium(env_id, num_envs, seeds, threads=threads, render=render, max_episode_steps=MINATAR_MAX_STEPS)

@@ -1,39 +1,70 @@
-"""One vector environment for all backends: converts gymnasium's results to `TimeStep`s."""
+"""One vector environment for all families: converts gymnasium's results to `TimeStep`s."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, cast
 
-import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from acer_tf.errors import InvalidEnvironment
+from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to
 
 
-def check_action_space(env_id: str, space: gymnasium.Space[Any]) -> None:
-    """Raises InvalidEnvironment unless agents can act in `space`: Discrete, or a bounded Box of real vectors."""
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return
-    if not isinstance(space, gymnasium.spaces.Box):
-        reason = "only a Discrete or a Box one is supported"
-    elif len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
-        reason = "a Box must be of vectors of real numbers"
-    elif 0 in space.shape:
-        reason = "a Box must have at least one component"
-    elif not _width_is_finite(space):
-        reason = "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
-    else:
-        return
-    raise InvalidEnvironment(f"{env_id} has the action space {space}; {reason}")
+@contextlib.contextmanager
+def blamed(env_id: str, where: str) -> Iterator[None]:
+    """What the environment raises becomes an EnvironmentFailure that names it, and where it failed."""
+    try:
+        yield
+    except AcerError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
 
 
-def _width_is_finite(box: gymnasium.spaces.Box) -> bool:
+def spec_of(
+    env_id: str, observations: Any, actions: Any, *, stack: int = 1, frames_per_step: int = 1
+) -> EnvironmentSpec:
+    """The spec of an environment with these gymnasium spaces; `stack` and `frames_per_step` as in `VectorEnvironment`.
+
+    Raises:
+        InvalidEnvironment: agents cannot act in `actions`, or not see `observations`.
+    """
+    discrete = isinstance(actions, Discrete)
+    if not discrete and (reason := _why_no_action_space(actions)):
+        raise InvalidEnvironment(f"{env_id} has the action space {actions}; {reason}")
+    if not isinstance(observations, Box):
+        raise InvalidEnvironment(f"{env_id} has the observation space {observations}; only a Box is supported")
+    if 0 in observations.shape:
+        raise InvalidEnvironment(f"{env_id} has observations without elements, of shape {observations.shape}")
+    return EnvironmentSpec(
+        observation_shape=observations.shape,
+        observation_dtype=str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32",
+        stack=stack,
+        num_actions=int(actions.n) if discrete else 0,
+        frames_per_step=frames_per_step,
+        action_low=() if discrete else tuple(actions.low.tolist()),
+        action_high=() if discrete else tuple(actions.high.tolist()),
+        action_start=int(actions.start) if discrete else 0,
+    )
+
+
+def _why_no_action_space(space: Any) -> str:
+    """Why policies of continuous actions cannot act in `space`; "" if they can."""
+    if not isinstance(space, Box):
+        return "only a Discrete or a Box one is supported"
+    if len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
+        return "a Box must be of vectors of real numbers"
+    if 0 in space.shape:
+        return "a Box must have at least one component"
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(box.high - box.low).all())
+        bounded = np.isfinite(space.high - space.low).all()
+    return "" if bounded else "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
 
 
 class VectorEnvironment:
@@ -73,29 +104,17 @@ class VectorEnvironment:
             steps_per_second: of a video at the environment's own speed; None if the environment declares none.
 
         Raises:
-            InvalidEnvironment: an unsupported action space.
+            InvalidEnvironment: an unsupported space.
             ValueError: `env` does not reset in NEXT_STEP mode.
         """
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
-        check_action_space(str(env), env.single_action_space)
-        observations, actions = env.single_observation_space, cast(Any, env.single_action_space)
-        assert isinstance(observations, gymnasium.spaces.Box)
-        box = isinstance(actions, gymnasium.spaces.Box)
-        self.spec = EnvironmentSpec(
-            observation_shape=observations.shape,
-            observation_dtype=str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32",
-            stack=stack,
-            num_actions=0 if box else int(actions.n),
-            frames_per_step=frames_per_step,
-            action_low=tuple(actions.low.tolist()) if box else (),
-            action_high=tuple(actions.high.tolist()) if box else (),
-            action_start=0 if box else int(actions.start),
-        )
+        observations, actions = env.single_observation_space, env.single_action_space
+        self.spec = spec_of(str(env), observations, actions, stack=stack, frames_per_step=frames_per_step)
         self.num_envs, self.steps_per_second = env.num_envs, steps_per_second
-        self._env, self._seeds, self._actions = env, seeds, actions
+        self._env, self._seeds, self._actions = env, seeds, cast(Any, actions)
         self._life_loss_ends_return = life_loss_ends_return
-        self._last: np.ndarray | None = None
+        self._last: Any = None  # before the first reset
         self._age = np.zeros(self.num_envs, np.uint8)
         self._lives = np.zeros(self.num_envs, np.int64)
 
@@ -103,17 +122,9 @@ class VectorEnvironment:
         """Starts a new episode in every environment; the first call seeds them, later ones keep their generators."""
         observation, info = self._env.reset(seed=self._seeds)
         self._seeds = None
-        self._last = np.zeros(self.num_envs, bool)
-        self._age = np.zeros(self.num_envs, np.uint8)
-        self._lives = self._read_lives(info)
-        return TimeStep(
-            observation=self._cast(observation),
-            age=self._age,
-            reward=np.zeros(self.num_envs, np.float32),
-            discount=np.ones(self.num_envs, np.float32),
-            mask=np.zeros(self.num_envs, bool),
-            last=self._last,
-        )
+        self._last = np.ones(self.num_envs, bool)  # the row of a reset is masked
+        nothing = np.zeros(self.num_envs, bool)
+        return self._time_step(observation, nothing, nothing, nothing, info)
 
     def step(self, action: np.ndarray) -> TimeStep:
         """Acts once in every environment, or starts a new episode where the last one ended.
@@ -129,22 +140,7 @@ class VectorEnvironment:
         """
         if self._last is None:
             raise RuntimeError("call reset() before the first step()")
-        mask = ~self._last
-        observation, reward, terminated, truncated, info = self._env.step(self._native(np.asarray(action)))
-        lives = self._read_lives(info)
-        # Losing the last life ends the episode, which the environment reports.
-        ended = terminated | ((lives < self._lives) & (lives > 0))
-        self._lives = lives
-        self._age = np.where(mask, np.minimum(self._age + 1, self.spec.stack - 1), 0).astype(np.uint8)
-        self._last = mask & (terminated | truncated)
-        return TimeStep(
-            observation=self._cast(observation),
-            age=self._age,
-            reward=np.where(mask, reward, 0).astype(np.float32),
-            discount=np.where(mask & ended, 0, 1).astype(np.float32),
-            mask=mask,
-            last=self._last,
-        )
+        return self._time_step(*self._env.step(self._native(np.asarray(action))))
 
     def render(self) -> np.ndarray:
         """A picture of environment 0 as it is: [height, width, 3] uint8, each side at least 160 pixels.
@@ -166,6 +162,24 @@ class VectorEnvironment:
     def close(self) -> None:
         self._env.close()
 
+    def _time_step(
+        self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+    ) -> TimeStep:
+        mask, lives = ~self._last, info["lives"] if self._life_loss_ends_return else self._lives
+        # Losing the last life ends the episode, which the environment reports.
+        ended = terminated | ((lives < self._lives) & (lives > 0))
+        self._lives = lives
+        self._age = np.where(mask, np.minimum(self._age + 1, self.spec.stack - 1), 0).astype(np.uint8)
+        self._last = mask & (terminated | truncated)
+        return TimeStep(
+            observation=np.asarray(observation, self.spec.observation_dtype),
+            age=self._age,
+            reward=np.where(mask, reward, 0).astype(np.float32),
+            discount=np.where(mask & ended, 0, 1).astype(np.float32),
+            mask=mask,
+            last=self._last,
+        )
+
     def _native(self, action: np.ndarray) -> np.ndarray:
         """`action` in the environment's action space."""
         want = (self.num_envs, *self.spec.action_shape)
@@ -184,9 +198,3 @@ class VectorEnvironment:
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"expected actions in [0, {self.spec.num_actions}), got {action}")
         return action.astype(np.int64) + self.spec.action_start
-
-    def _read_lives(self, info: dict[str, Any]) -> np.ndarray:
-        return info["lives"] if self._life_loss_ends_return else self._lives
-
-    def _cast(self, observation: np.ndarray) -> np.ndarray:
-        return np.asarray(observation, self.spec.observation_dtype)

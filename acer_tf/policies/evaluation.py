@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.envs import ATARI_PRESETS, AtariPreset, VectorEnvironment, family_of, refuse_module
+from acer_tf.envs import ATARI_PRESETS, AtariPreset, family_of, refuse_module
+from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import EnvironmentFailure, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy
 from acer_tf.policies.video import Video

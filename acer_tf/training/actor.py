@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from acer_tf.envs import VectorEnvironment
+from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import NonFiniteError
 from acer_tf.types import TimeStep
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.envs import VectorEnvironment
+from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Act, Actor, Actors, LocalActors, Request
 from acer_tf.types import TimeStep

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
-from acer_tf.envs.headless import require_gl
+from acer_tf.envs.mujoco_rendering import require_gl
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 pytest.importorskip("dm_control")
@@ -183,8 +183,8 @@ def test_a_rendering_process_that_dies_is_the_environments_failure(gl):
     env = envs.make("control/reacher3", 1, 0, render=True)
     env.reset()
     env.render()
-    env._env._screen._process.kill()
-    with pytest.raises(EnvironmentFailure, match=r"^Reacher3 failed in render\(\): the process that renders"):
+    env._env._renderer._process.kill()
+    with pytest.raises(EnvironmentFailure, match=r"^control/reacher3 failed in render\(\): .*the process that renders"):
         env.render()
     env.close()
 

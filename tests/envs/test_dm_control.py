@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
-from acer_tf.envs.headless import require_gl, without_gl
+from acer_tf.envs.mujoco_rendering import require_gl, without_gl
 from acer_tf.errors import InvalidEnvironment
 
 with without_gl():  # as other tests of this process load TensorFlow

@@ -278,8 +278,7 @@ def test_an_environment_that_forgets_its_render_mode():
 
 def test_a_mujoco_environment_that_was_not_made_for_pictures():
     made = functools.partial(gymnasium.make, "InvertedPendulum-v5")
-    message = refused("pendulum", render=True, factory=made)
-    assert message == "pendulum cannot be rendered: make it with render_mode='rgb_array'"
+    assert "pendulum cannot be rendered: its render_mode is None" in refused("pendulum", render=True, factory=made)
 
 
 def test_minatar_is_not_installed(monkeypatch):

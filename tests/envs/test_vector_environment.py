@@ -8,7 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from acer_tf import envs
-from acer_tf.envs import VectorEnvironment
+from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment
 
 

@@ -1,4 +1,4 @@
-"""The OpenGL for rendering: the first that works, or an error that says what to install."""
+"""Pictures of MuJoCo: the OpenGL that is chosen, or an error that says what to install; the process that renders."""
 
 import gc
 import os
@@ -13,10 +13,11 @@ import psutil
 import pytest
 
 from acer_tf import envs
-from acer_tf.envs import headless
+from acer_tf.envs import mujoco_rendering
+from acer_tf.envs.mujoco_rendering import RenderProcess, View
 from acer_tf.errors import InvalidEnvironment
 
-with headless.without_gl():
+with mujoco_rendering.without_gl():
     mujoco = pytest.importorskip("mujoco")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,7 @@ def works(monkeypatch):
     """Makes exactly these backends work."""
 
     def only(*backends):
-        monkeypatch.setattr(headless, "_works", lambda backend: backend in backends)
+        monkeypatch.setattr(mujoco_rendering, "_works", lambda backend: backend in backends)
 
     monkeypatch.setenv("MUJOCO_GL", "")
     return only
@@ -36,7 +37,7 @@ def works(monkeypatch):
 @pytest.mark.parametrize("there, chosen", [(("egl", "osmesa"), "egl"), (("osmesa",), "osmesa")])
 def test_the_first_that_works_is_chosen(works, there, chosen):
     works(*there)
-    headless.require_gl("control/fish")
+    mujoco_rendering.require_gl("control/fish")
     assert os.environ["MUJOCO_GL"] == chosen
 
 
@@ -54,7 +55,7 @@ def test_a_users_choice_is_kept(works, monkeypatch):
     works("egl")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     with pytest.raises(InvalidEnvironment, match="MUJOCO_GL=osmesa .*does not work"):
-        headless.require_gl("control/fish")
+        mujoco_rendering.require_gl("control/fish")
     assert os.environ["MUJOCO_GL"] == "osmesa"
 
 
@@ -66,13 +67,13 @@ def test_what_needs_no_mujoco_needs_no_opengl(works):
 
 
 def test_a_backend_that_does_not_exist_does_not_work():
-    assert not headless._works("no_such_thing")
+    assert not mujoco_rendering._works("no_such_thing")
 
 
 @pytest.fixture
 def gl():
     try:
-        headless.require_gl("this test")
+        mujoco_rendering.require_gl("this test")
     except InvalidEnvironment as error:
         pytest.skip(str(error))
 
@@ -177,73 +178,74 @@ def test_one_process_draws_and_ends_with_the_environments(env_id, gl):
 
 @pytest.fixture
 def ball(gl):
-    """A screen with a falling ball, and its model and data."""
+    """A process that renders a falling ball, and its model and data."""
     model = mujoco.MjModel.from_xml_string(
         """<mujoco><worldbody><light pos="0 -2 2"/><camera name="front" pos="0 -2 0" xyaxes="1 0 0 0 0 1"/>
         <body><freejoint/><geom name="ball" size=".2"/></body></worldbody></mujoco>"""
     )
     data = mujoco.MjData(model)
-    screen = headless.Screen(model, "front", height=40, width=60)
-    yield screen, model, data
-    screen.close()
+    renderer = RenderProcess(View(data, "front", height=40, width=60))
+    yield renderer, model, data
+    renderer.close()
 
 
-def test_a_screen_shows_the_state_and_the_model_as_they_are(ball):
-    screen, model, data = ball
-    middle = screen.draw(data)
+def test_a_picture_shows_the_state_and_the_model_as_they_are(ball):
+    renderer, model, data = ball
+    middle = renderer.render(data)
     assert middle.shape == (40, 60, 3) and middle[20, 30].min() > 50 and not middle[0].any()
     data.qpos[2] = 0.5
-    high = screen.draw(data)
+    high = renderer.render(data)
     assert high[8, 30].min() > 50 and not high[25:].any()
     model.geom("ball").rgba[:3] = [1, 0, 0]
-    red = screen.draw(data)
+    red = renderer.render(data)
     assert red[8, 30, 0] > 2 * red[8, 30, 1] and high[8, 30, 0] < 2 * high[8, 30, 1]
     model.geom("ball").rgba[:3] = 0.5
-    np.testing.assert_array_equal(screen.draw(data), high)
+    np.testing.assert_array_equal(renderer.render(data), high)
 
 
 def test_a_free_camera(ball):
-    _, model, data = ball
-    screen = headless.Screen(model, {"lookat": [0, 0, 0.5], "distance": 2, "elevation": 0}, height=40, width=60)
-    picture = screen.draw(data)
+    _, _, data = ball
+    view = View(data, {"lookat": [0, 0, 0.5], "distance": 2, "elevation": 0}, height=40, width=60)
+    renderer = RenderProcess(view)
+    picture = renderer.render(data)
     assert picture[32, 30].min() > 50 and not picture[:15].any()
-    screen.close()
+    renderer.close()
 
 
 def test_a_process_that_dies(ball):
-    screen, _, data = ball
-    screen.draw(data)
-    screen._process.kill()
+    renderer, _, data = ball
+    renderer.render(data)
+    renderer._process.kill()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="renders MuJoCo died: exit status -9"):
-            screen.draw(data)
+            renderer.render(data)
 
 
-def test_the_last_line_of_a_process_that_dies(ball, monkeypatch):
-    _, model, data = ball
+def test_what_a_process_that_dies_has_said(ball, monkeypatch):
+    _, _, data = ball
     monkeypatch.setenv("MUJOCO_GL", "no_such_thing")
-    screen = headless.Screen(model, "front")
+    renderer = RenderProcess(View(data, "front"))
     with pytest.raises(RuntimeError, match="died: RuntimeError: invalid value for .* MUJOCO_GL: no_such_thing"):
-        screen.draw(data)
-    screen.close()
+        renderer.render(data)
+    renderer.close()
 
 
 def test_an_error_in_drawing(ball):
-    screen, model, data = ball
-    screen.draw(data)
+    renderer, model, data = ball
+    renderer.render(data)
     model.vis.quality.shadowsize = -1
-    with pytest.raises(RuntimeError, match="died: mujoco.FatalError: Shadow"):
-        screen.draw(data)
+    with pytest.raises(RuntimeError, match="died: FatalError: .*hadow"):
+        renderer.render(data)
 
 
 @pytest.mark.parametrize("drawing", [False, True])
-def test_the_process_ends_with_the_screen(ball, drawing):
-    _, model, data = ball
-    closed, dropped = headless.Screen(model, "front"), headless.Screen(model, "front")
+def test_the_process_ends_with_its_object(ball, drawing):
+    _, _, data = ball
+    closed, dropped = RenderProcess(View(data, "front")), RenderProcess(View(data, "front"))
     processes = [closed._process, dropped._process]
     if drawing:
-        closed.draw(data)
-        dropped.draw(data)
+        closed.render(data)
+        dropped.render(data)
     closed.close()
     closed.close()
     assert processes[0].returncode == 0
@@ -258,7 +260,7 @@ from acer_tf import envs
 env = envs.make("control/reacher3", 1, 0, render=True)
 env.reset()
 env.render()
-print(env._env._screen._process.pid, flush=True)
+print(env._env._renderer._process.pid, flush=True)
 sys.stdin.read()
 """
 

@@ -1,22 +1,23 @@
-"""Offscreen rendering of MuJoCo: chooses an OpenGL backend and renders in a separate process."""
+"""Pictures of MuJoCo's simulations without a display, rendered by a process of its own; the choice of an OpenGL."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator
-from typing import IO, Any
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.envs import painter
+from acer_tf.envs import mujoco_render_process
 from acer_tf.errors import InvalidEnvironment
 
 # Only use shows whether a backend works, and PyOpenGL keeps the first that it loads: hence a process for each.
@@ -49,8 +50,7 @@ def require_gl(env_id: str) -> None:
 
 @functools.cache
 def _works(backend: str) -> bool:
-    command = [sys.executable, "-c", _TRIAL]
-    environment = {**os.environ, "MUJOCO_GL": backend}
+    command, environment = [sys.executable, "-c", _TRIAL], {**os.environ, "MUJOCO_GL": backend}
     try:
         done = subprocess.run(command, env=environment, capture_output=True, timeout=_TRIAL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -84,77 +84,80 @@ def _take_warnings() -> None:
         mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text.strip()}", RuntimeWarning, stacklevel=2))
 
 
-class Screen:
-    """Renders states of MuJoCo models in a separate process, `painter`, with the OpenGL that MUJOCO_GL names.
+class View(NamedTuple):
+    """What a picture shows of a MuJoCo simulation."""
+
+    data: Any  # an MjData
+    camera: str | int | dict[str, Any]  # of its model, by name or number; or attributes of an MjvCamera
+    height: int = 240  # pixels
+    width: int = 320
+
+
+class RenderProcess:
+    """Renders states of MuJoCo models in a process of its own, with the OpenGL that MUJOCO_GL names.
 
     `without_gl` says why this process cannot.
     """
 
-    def __init__(self, model: Any, camera: str | int | dict[str, Any], *, height: int = 240, width: int = 320) -> None:
-        """Starts the process. Call `require_gl` first.
-
-        The camera is one of the `MjModel`, by name or number, or attributes of an `MjvCamera`. Other models with this
-        camera can be rendered too.
-        """
+    def __init__(self, view: View) -> None:
+        """Starts the process, for pictures with the camera and of the size of `view`. Call `require_gl` first."""
         import mujoco
 
         self._mujoco = mujoco
-        self._shape = (height, width, 3)
-        self._sent = np.empty(0, np.uint8)  # the last model sent
+        self._shape = (view.height, view.width, 3)
+        self._sent = b""  # the last model sent
+        camera = view.camera
         if not isinstance(camera, dict):
-            camera = {"type": mujoco.mjtCamera.mjCAMERA_FIXED.value, "fixedcamid": model.camera(camera).id}
-        # -P: modules in the program's folder would shadow others (dm_control.py). stderr goes to a file, because a pipe
-        # could fill up. A new session: Ctrl-C is for this process to handle.
-        command = [sys.executable, "-P", painter.__file__, str(height), str(width), json.dumps(camera)]
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (_end closes it)
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
-        )
-        self._finalizer = weakref.finalize(self, _end, self._process, self._stderr)
+            fixed = mujoco.mjtCamera.mjCAMERA_FIXED.value
+            camera = {"type": fixed, "fixedcamid": view.data.model.camera(camera).id}
+        self._connection, other = multiprocessing.Pipe()
+        # -P: modules in the program's folder would shadow others (dm_control.py). A new session: Ctrl-C is for this
+        # process to handle. What MuJoCo and OpenGL drivers print is for nobody.
+        command = [sys.executable, "-P", mujoco_render_process.__file__, str(other.fileno())]
+        command += [str(view.height), str(view.width), json.dumps(camera)]
+        with other:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
+        self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
 
-    def draw(self, data: Any) -> np.ndarray:
-        """The picture [height, width, 3] uint8 of an `MjData`, read-only.
+    def render(self, data: Any) -> np.ndarray:
+        """The picture [height, width, 3] uint8 of an `MjData`, read-only. Its model need not be the first one's.
 
         Raises:
-            RuntimeError: the process died; with its last line on standard error.
+            RuntimeError: the process died; with what it said, or its exit status.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
         model, everything = data.model, self._mujoco.mjtState.mjSTATE_INTEGRATION.value
         state = np.empty(self._mujoco.mj_stateSize(model, everything))
         self._mujoco.mj_getState(model, data, state, everything)
         # Compared each time: some dm_control tasks move targets, part of the model, at an episode's start.
         whole = np.empty(self._mujoco.mj_sizeModel(model), np.uint8)
         self._mujoco.mj_saveModel(model, None, whole)
-        update = whole[:0] if np.array_equal(whole, self._sent) else whole
-        picture = b""
-        with contextlib.suppress(BrokenPipeError):
-            header = painter.HEADER.pack(update.nbytes, state.nbytes)
-            self._process.stdin.write(header + update.tobytes() + state.tobytes())
-            self._process.stdin.flush()
-            self._sent = whole
-            picture = self._process.stdout.read(int(np.prod(self._shape)))
-        if len(picture) < np.prod(self._shape):
-            raise RuntimeError(f"the process that renders MuJoCo died: {self._last_line()}")
-        return np.frombuffer(picture, np.uint8).reshape(self._shape)
+        answer, new = b"", whole.tobytes()
+        with contextlib.suppress(EOFError, OSError):
+            self._connection.send_bytes(b"" if new == self._sent else new)
+            self._connection.send_bytes(state.tobytes())
+            self._sent = new
+            answer = self._connection.recv_bytes()
+        if len(answer) != np.prod(self._shape):
+            _wait(self._process)
+            reason = answer.decode() or f"exit status {self._process.returncode}"
+            raise RuntimeError(f"the process that renders MuJoCo died: {reason}")
+        return np.frombuffer(answer, np.uint8).reshape(self._shape)
 
     def close(self) -> None:
         """Ends the process, as does the garbage collection of this object."""
         self._finalizer()
 
-    def _last_line(self) -> str:
-        _wait(self._process)
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode(errors="replace").strip().split("\n")
-        return lines[-1].strip() or f"exit status {self._process.returncode}"
 
-
-def _end(process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
+def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
+    connection.close()
     _wait(process)
-    process.stdout.close()
-    stderr.close()
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,229 @@
+"""Any gymnasium environment with a Box of observations, and discrete or bounded continuous actions."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import load_env_creator
+from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
+from gymnasium.vector import SyncVectorEnv
+
+from acer_tf.envs.families import EnvFactory, refuse_raw_atari, unknown
+from acer_tf.envs.mujoco_rendering import RenderProcess, View, require_gl, without_gl
+from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
+
+Look = Callable[[gymnasium.Env], View | None]  # the current view of an environment; None if it renders itself
+
+
+def gymnasium_view(env: gymnasium.Env) -> View | None:
+    """The view of a gymnasium MuJoCo environment: through its tracking camera, or else its default camera."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None:
+        return None
+    model, data = renderer.model, renderer.data
+    camera: str | dict[str, Any] = "track"
+    if camera not in [model.camera(i).name for i in range(model.ncam)]:
+        # As gymnasium's renderer does.
+        free = {"lookat": np.median(data.geom_xpos, axis=0), "distance": model.stat.extent}
+        free |= renderer.default_cam_config or {}
+        camera = {name: np.asarray(value).tolist() for name, value in free.items()}
+    return View(data, camera, renderer.height, renderer.width)
+
+
+def _render_fps(env: gymnasium.Env) -> float | None:
+    """What the environment declares: gymnasium's simulations say how often they step in a second."""
+    rate = (env.metadata or {}).get("render_fps")
+    return float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None
+
+
+def make_gymnasium(
+    env_id: str,
+    num_envs: int,
+    seeds: list[int],
+    *,
+    threads: int = 1,  # no effect; the makers of all families are called with it
+    render: bool,
+    factory: EnvFactory | None = None,
+    max_episode_steps: int | None = None,
+    wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
+    steps_per_second: Callable[[gymnasium.Env], float | None] = _render_fps,
+    view: Look = gymnasium_view,
+) -> VectorEnvironment:
+    """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
+
+    Args:
+        max_episode_steps: a time limit in steps; None keeps the registered one.
+        wrap: wraps each environment.
+        steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment; by default its render_fps.
+        view: what a picture shows of one environment; None where it renders itself.
+
+    Raises:
+        InvalidEnvironment: unknown id, package not installed, unsupported spaces, or rendering that does not work.
+        EnvironmentFailure: the environment raised.
+    """
+    made: list[Any] = []
+
+    def make_one(render: bool = False) -> gymnasium.Env:
+        with blamed(env_id, "when it was made"), _installed(env_id):
+            if factory is None:
+                return wrap(_make_registered(env_id, render, max_episode_steps))
+            env = factory()
+        base = getattr(env, "unwrapped", env)
+        if any(base is other for other in made):  # one that was checked and closed, or N that step each other
+            raise InvalidEnvironment(f"{env_id}: its function must make a new environment at each call")
+        made.append(base)
+        return env
+
+    def make_first() -> gymnasium.Env:  # the only one that is drawn
+        return make_one(render)
+
+    trial = make_first()
+    try:
+        spec_of(env_id, getattr(trial, "observation_space", None), getattr(trial, "action_space", None))
+        if render:
+            with blamed(env_id, "when it was rendered"), _installed(f"rendering {env_id}"):
+                _check_render(env_id, trial, view)
+        rate = steps_per_second(trial)
+    finally:
+        with blamed(env_id, "in close()"):
+            trial.close()
+    with blamed(env_id, "when it was made"):
+        vector = _Vector(env_id, [make_first, *[make_one] * (num_envs - 1)], view)
+    return VectorEnvironment(vector, seeds, steps_per_second=rate)
+
+
+def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -> gymnasium.Env:
+    """`gymnasium.make`, with our errors for ids that are none."""
+    refuse_raw_atari(env_id)
+    known = gymnasium.registry.get(env_id)
+    # Users' environments need not accept a render_mode.
+    mode = {"render_mode": "rgb_array"} if render else {}
+    try:
+        if known is not None and isinstance(known.entry_point, str):
+            with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
+                load_env_creator(known.entry_point)
+        with without_gl(), _unversioned_quietly(env_id):
+            env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **mode)
+    except gymnasium.error.Error as error:
+        # For a malformed id gymnasium raises Error itself. Its other errors, and those of a known id, are the
+        # environment's own.
+        malformed = type(error) is gymnasium.error.Error
+        if known is None and (malformed or isinstance(error, UnregisteredEnv | DeprecatedEnv)):
+            raise unknown(env_id) from error
+        raise
+    except ModuleNotFoundError as error:
+        module = env_id.rpartition(":")[0].partition(".")[0]
+        if module and importlib.util.find_spec(module) is None:
+            raise InvalidEnvironment(
+                f"{env_id}: Python finds no module {module}, in the current folder or among the installed packages"
+            ) from error
+        raise
+    except TypeError as error:
+        if render and "render_mode" in str(error):
+            raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
+        raise
+    # gymnasium resolves an id without a version ("Pong") to the newest one; a run must record what it ran.
+    if env.spec is None or env.spec.id != env_id.rpartition(":")[2]:
+        env.close()
+        raise unknown(env_id)
+    return env
+
+
+@contextlib.contextmanager
+def _installed(what: str) -> Iterator[None]:
+    """Says which package is missing; gymnasium's own hints name its extras, which have other versions than ours."""
+    try:
+        yield
+    except (ImportError, DependencyNotInstalled) as error:
+        for package, extra in (("pygame", "classic"), ("MuJoCo", "control")):
+            if package.lower() in str(error).lower():
+                hint = f"{package}, which is not installed: pip install 'acer_tf[{extra}]'"
+                raise InvalidEnvironment(f"{what} needs {hint}") from error
+        raise InvalidEnvironment(f"{what} needs a package that is not installed: {error}") from error
+
+
+@contextlib.contextmanager
+def _unversioned_quietly(env_id: str) -> Iterator[None]:
+    """Of an id without a version gymnasium warns, and takes the newest; our error names the ids that there are."""
+    if re.search(r"-v\d+$", env_id):  # catching warnings would let others be shown a second time
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*latest versioned environment")
+        yield
+
+
+def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
+    """Raises InvalidEnvironment unless pictures of the environment can be made."""
+    if view(env) is not None:
+        require_gl(env_id)
+    else:
+        env.reset()
+        if np.ndim(env.render()) != 3:  # type: ignore[arg-type]
+            raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
+    if env.render_mode != "rgb_array":
+        raise InvalidEnvironment(
+            f"{env_id} cannot be rendered: its render_mode is {env.render_mode!r}, and must be 'rgb_array'"
+        )
+
+
+class _Vector(SyncVectorEnv):
+    """Names the environment if it fails.
+
+    Renders the first, MuJoCo's through a `RenderProcess`: it may not make an OpenGL context in this process.
+    """
+
+    def __init__(self, env_id: str, make_each: list[EnvFactory], view: Look) -> None:
+        self._id, self._view = env_id, view
+        self._renderer: RenderProcess | None = None
+        super().__init__(make_each)
+
+    def reset(self, **kwargs: Any) -> Any:
+        with blamed(self._id, "in reset()"), self._observations_checked("in reset()"):
+            return super().reset(**kwargs)
+
+    def step(self, actions: Any) -> Any:
+        with blamed(self._id, "in step()"), self._observations_checked("in step()"):
+            return super().step(actions)
+
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        """Nothing reads them, and gymnasium cannot join infos whose types or shapes differ."""
+        return vector_infos
+
+    @contextlib.contextmanager
+    def _observations_checked(self, where: str) -> Iterator[None]:
+        """Says what was returned if the copy into one array fails; a check of every step would take too long."""
+        try:
+            yield
+        except (TypeError, ValueError):
+            space: Any = self.single_observation_space
+            for found in map(np.asarray, filter(lambda found: found is not None, self._env_obs)):
+                if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
+                    # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
+                    raise EnvironmentFailure(
+                        f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
+                        f"{found.dtype}, but its space is {space}"
+                    ) from None
+            raise
+
+    def render(self) -> tuple[Any, ...]:
+        with blamed(self._id, "in render()"):
+            view = self._view(self.envs[0])
+            if view is None:
+                return (self.envs[0].render(),)
+            self._renderer = self._renderer or RenderProcess(view)
+            return (self._renderer.render(view.data),)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        with blamed(self._id, "in close()"):
+            super().close_extras(**kwargs)
+        if self._renderer is not None:
+            self._renderer.close()
