@@ -5,6 +5,7 @@ from acer_tf.policies.policy import load_policy
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 
 
+@pytest.mark.training
 def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     arguments = [f"--output={tmp_path}", "--minatar_steps=700", "--pong_steps=400", "--episodes=1"]
     assert demo.main(["demo", *arguments]) == 0
@@ -46,6 +47,7 @@ def test_numbers_that_a_run_or_an_evaluation_refuses_are_refused_before_anything
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.training
 def test_a_policy_that_cannot_be_read_is_a_failure_in_a_line(tmp_path, capsys):
     arguments = ["demo", f"--output={tmp_path}", "--minatar_steps=400", "--pong_steps=400", "--episodes=1"]
     assert demo.main(arguments) == 0

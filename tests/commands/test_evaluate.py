@@ -97,6 +97,7 @@ def test_json_of_one_game_is_strict(cartpole: Path, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["standard_error"] is None
 
 
+@pytest.mark.process
 def test_atari_has_a_human_normalised_score_and_a_video(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,6 +239,7 @@ def test_an_interruption_gives_no_score(
     assert (said.out, said.err) == ("", "interrupted before the last episode ended: no score\n")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("flag", ["--episodes=0", "--policy=nowhere"])
 def test_a_bad_flag_is_answered_without_loading_tensorflow(flag: str) -> None:
     code = (
@@ -249,6 +251,7 @@ def test_a_bad_flag_is_answered_without_loading_tensorflow(flag: str) -> None:
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.process
 def test_as_a_program() -> None:
     command = [sys.executable, "-m", "acer_tf", "evaluate", "--episodes=3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -36,6 +36,7 @@ def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsy
     assert (output / "experiment.json").read_bytes() == evidence
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_runs(tmp_path):
     found = []
     for seed in (0, 5, 5):
@@ -46,6 +47,7 @@ def test_another_seed_gives_other_runs(tmp_path):
     assert found[0] != found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, monkeypatch):
     arguments = ["figure_cliffwalk", "--sizes=2,3", "--runs=2", "--limit=60"]
     whole, output = tmp_path / "whole", tmp_path / "out"
@@ -75,6 +77,7 @@ def test_an_interrupted_figure_goes_on_and_comes_out_the_same(tmp_path, capsys, 
     assert (tmp_path / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_a_second_call_waits_for_the_first_and_a_report_does_not(tmp_path, capsys, monkeypatch):
     arguments = ["figure_cliffwalk", "--sizes=2", "--runs=2", "--limit=60", f"--output={tmp_path / 'out'}"]
     done, ended, original = [], [], figure_cliffwalk._runs

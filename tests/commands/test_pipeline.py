@@ -63,6 +63,7 @@ def test_every_experiment_is_here_and_has_a_command_and_a_page():
         assert page.__doc__ == experiment.usage() + "\n"
 
 
+@pytest.mark.process
 def test_what_a_user_makes_goes_by_default_where_no_shipped_evidence_is(tmp_path, monkeypatch, capsys):
     (tmp_path / "results").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -95,6 +96,7 @@ def test_hostile_evidence_is_refused_in_a_line(change, script, tmp_path, capsys)
     assert [each.name for each in path.parent.parent.rglob("*")] == ["figure1_minatar", "experiment.json"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", PARTS)
 def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, script, tmp_path, capsys):
     arguments = [*PARTS[name], "--total_steps=2_000", "--processes=2"]
@@ -142,6 +144,7 @@ def test_help_says_what_the_whole_takes(name, capsys):
     assert "The whole: " in said and "report_only" in said
 
 
+@pytest.mark.process
 def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
     part = ["--games=breakout", "--agents=replay4_trust", "--seeds=1", "--total_steps=2_000"]
     for preset, reduction in (("baselines", "mean"), ("paper", "threads")):
@@ -157,6 +160,7 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
     assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
 
 
+@pytest.mark.process
 def test_evidence_that_is_older_than_a_setting_is_read(script, tmp_path, capsys):
     part = ["--games=breakout", "--agents=replay4_trust", "--seeds=1", "--total_steps=2_000", f"--output={tmp_path}/e"]
     assert script("figure1_minatar", *part) == 0
@@ -207,6 +211,7 @@ sys.exit(__main__.main(["acer_tf", *sys.argv[3:]]))
 """
 
 
+@pytest.mark.process
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     """Also a cell that is deaf to the first; nothing is left of it, and no report is made."""
     arguments = [DEAF, "--hang=0", "figure4_ablation", *PARTS["figure4_ablation"]]
@@ -231,6 +236,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
 DRAWS = ["--tasks=reacher3", "--agents=acer_continuous,tis", "--total_steps=2_000", "--processes=2"]
 
 
+@pytest.mark.process
 def test_figure_3_by_draws_then_the_best_of_them_for_longer(script, tmp_path, capsys):
     assert script("figure3_continuous", "--draws=3", "--best=2", *DRAWS) == 0
     output = tmp_path / "results/figure3_continuous"
@@ -270,6 +276,7 @@ def test_flags_of_draws_that_cannot_be_are_refused(arguments, message, script, t
     assert not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.process
 def test_the_best_of_draws_are_of_all_of_them(script, tmp_path, capsys):
     assert script("figure3_continuous", "--draws=2", "--best=1", *DRAWS) == 0
     more = ["--draws=3", "--best=2", f"--best_of={tmp_path / 'results/figure3_continuous'}", *DRAWS]
@@ -277,6 +284,7 @@ def test_the_best_of_draws_are_of_all_of_them(script, tmp_path, capsys):
     assert "2 of 3 draws of ACER in control/reacher3 are finished there" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_further_cells_join_the_evidence_and_an_unfinished_one_is_shown(script, tmp_path, capsys, monkeypatch):
     assert script("figure1_minatar", "--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000") == 0
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, "-c", "import sys; sys.exit('no such game')"))
@@ -293,6 +301,7 @@ def test_further_cells_join_the_evidence_and_an_unfinished_one_is_shown(script, 
     assert "1 of 2 cells are finished" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_recorded_cells_are_skipped_where_that_is_asked_for(script, tmp_path, capsys):
     name, arguments = "figure1_minatar", ["--games=breakout", "--agents=replay4", "--total_steps=2_000"]
     assert script(name, *arguments, "--seeds=2", "--skip_recorded") == 0
@@ -320,6 +329,7 @@ def test_recorded_cells_are_skipped_where_that_is_asked_for(script, tmp_path, ca
     assert "2 of 3 cells have a finished record" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
     part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
     assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
@@ -394,6 +404,7 @@ def test_values_that_cannot_be_are_refused_at_once(argument, message, script, tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_the_evidence_of_another_experiment_is_refused(script, tmp_path, capsys):
     assert script("figure1_minatar", "--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000") == 0
     other = f"--output={tmp_path / 'results/figure1_minatar'}"
@@ -419,6 +430,7 @@ def test_a_report_of_nothing_is_refused(script, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_a_cell_that_was_only_asked_for_gives_way(script, tmp_path, monkeypatch):
     part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
     with monkeypatch.context() as patch:  # interrupted before the cell began
@@ -429,6 +441,7 @@ def test_a_cell_that_was_only_asked_for_gives_way(script, tmp_path, monkeypatch)
     assert (cell["state"], cell["settings"]["total_steps"]) == ("finished", 2000)
 
 
+@pytest.mark.process
 def test_the_same_run_under_two_names_is_refused(script, tmp_path, capsys):
     part = ["--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000"]
     assert script("figure1_minatar", *part) == 0
@@ -439,6 +452,7 @@ def test_the_same_run_under_two_names_is_refused(script, tmp_path, capsys):
     assert known in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_path):
     part = ["--games=breakout", "--seeds=1", "--total_steps=2_000"]
     assert script("figure1_minatar", *part, "--agents=replay4_trust") == 0
@@ -446,6 +460,7 @@ def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_pa
     assert len(list((tmp_path / "sweep/cells").iterdir())) == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "part"),
     [

@@ -73,6 +73,7 @@ def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
     assert train.FLAGS["env"].help.endswith("CartPole-v1 or module:Name-v0")
 
 
+@pytest.mark.process
 def test_help_is_answered_at_once_and_without_tensorflow():
     command = [sys.executable, "-X", "importtime", "-m", "acer_tf", "train", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -84,6 +85,7 @@ def test_help_is_answered_at_once_and_without_tensorflow():
     assert "tensorflow" not in imported
 
 
+@pytest.mark.process
 def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
     command = [sys.executable, "-m", "acer_tf", "train", f"--run_dir={tmp_path}/run", "--env=atari/Pong"]
     done = subprocess.run([*command, "--unroll_length=0"], cwd=ROOT, capture_output=True, text=True)
@@ -221,6 +223,7 @@ def test_a_timeout_of_actors_that_are_not_on_ray_is_refused(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.training
 def test_a_run_is_continued_with_its_agent(capsys, tmp_path):
     flags = ("--env=CartPole-v1", "--total_steps=20", "--replay_start=0", "--replay_capacity=100")
     assert main(*flags, "--agent=dqn", f"--run_dir={tmp_path}/run") == 0
@@ -231,6 +234,7 @@ def test_a_run_is_continued_with_its_agent(capsys, tmp_path):
     assert "agent: dqn there, acer here" in capsys.readouterr().err
 
 
+@pytest.mark.training
 def test_a_run_is_continued_with_its_preset_length_and_interval(capsys, tmp_path):
     flags = ("--env=CartPole-v1", "--replay_start=0", "--replay_capacity=100", f"--run_dir={tmp_path}/run")
     others = ("--agent=dqn", "--preset=ddqn_rank", "--total_steps=20", "--log_interval=7")
@@ -256,6 +260,7 @@ def test_an_environment_that_cannot_be_is_refused_with_what_could(env, messages,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.training
 def test_a_small_run_trains_and_says_where_the_policy_is(capsys, tmp_path):
     flags = ("--env=CartPole-v1", "--num_envs=2", "--unroll_length=5", "--total_steps=100", "--log_interval=50")
     assert main(*flags, "--replay_start=0", f"--run_dir={tmp_path}/run") == 0
@@ -287,6 +292,7 @@ gymnasium.register("Early-v0", Early)
 """
 
 
+@pytest.mark.process
 def test_the_first_line_says_what_runs_before_tensorflow_is_imported(tmp_path):
     flags = f"'--env=CartPole-v1', '--run_dir={tmp_path}/run'"
     code = (
@@ -300,6 +306,7 @@ def test_the_first_line_says_what_runs_before_tensorflow_is_imported(tmp_path):
     assert "tensorflow" in done.stderr and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("continuous", [False, True])
 def test_a_mistake_in_a_rule_of_the_user_s_is_named_after_its_traceback(tmp_path, monkeypatch, capsys, continuous):
     base, env = ("AcerContinuous", "Pendulum-v1") if continuous else ("Acer", "CartPole-v1")
@@ -326,11 +333,13 @@ def early(where, tmp_path):
     return done.returncode, done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("where", ["import", "constructor"])
 def test_ctrl_c_before_the_run_begins_is_one_line_and_status_130(where, tmp_path):
     assert early(where, tmp_path) == (130, "stopped by SIGINT\n")
 
 
+@pytest.mark.process
 def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_path):
     code, said = early("nowhere", tmp_path)
     *shown, line = said.splitlines()
@@ -339,6 +348,7 @@ def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_pat
 
 
 # bfloat16 takes minutes with Nature's network on processors that do not have it.
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("env", "precision"), [("atari/Pong", "auto"), ("minatar/breakout", "float32"), ("minatar/breakout", "bfloat16")]
 )

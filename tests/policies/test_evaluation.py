@@ -270,6 +270,7 @@ def pictures(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
         return list(reader.iter_data()), reader.get_meta_data()
 
 
+@pytest.mark.process
 def test_atari_video_shows_the_first_episode_of_the_first_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +284,7 @@ def test_atari_video_shows_the_first_episode_of_the_first_environment(
     assert result == evaluate(policy, episodes=3, num_envs=2)
 
 
+@pytest.mark.process
 def test_minatar_video(tmp_path: Path) -> None:
     policy = real_policy(tmp_path, "minatar/breakout")
     result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.MP4")
@@ -291,6 +293,7 @@ def test_minatar_video(tmp_path: Path) -> None:
     assert result == evaluate(policy, episodes=3, num_envs=2)
 
 
+@pytest.mark.process
 def test_gymnasium_video(tmp_path: Path) -> None:
     pytest.importorskip("pygame")
     policy = real_policy(tmp_path, "CartPole-v1")
@@ -307,6 +310,7 @@ def test_an_environment_that_cannot_render_is_refused(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_video_has_every_picture_once_and_even_sides(scripted: list[ScriptedEnvironment], tmp_path: Path) -> None:
     run(FakePolicy("Any-v0"), episodes=4, num_envs=2, video=tmp_path / "film.mp4")
     frames, about = pictures(tmp_path / "film.mp4")
@@ -336,6 +340,7 @@ def test_a_video_that_cannot_be_written_is_refused_before_anything_starts(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.mp4"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("calls", [1, 2])
 def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(

@@ -180,6 +180,7 @@ np.save(sys.argv[3], out["probabilities"].numpy())
 """
 
 
+@pytest.mark.process
 def test_tensorflow_alone_runs_it(exported: dict[str, Path], tmp_path: Path) -> None:
     observation = make_observations("atari/Pong", 5)
     np.save(tmp_path / "observation.npy", observation)
@@ -190,6 +191,7 @@ def test_tensorflow_alone_runs_it(exported: dict[str, Path], tmp_path: Path) -> 
     np.testing.assert_allclose(probabilities, load_policy(policy).probabilities(observation), rtol=1e-5)
 
 
+@pytest.mark.process
 def test_saved_model_cli_runs_it(exported: dict[str, Path], tmp_path: Path) -> None:
     np.save(tmp_path / "observation.npy", make_observations("minatar/breakout", 3))
     what = ("--dir", str(exported["minatar/breakout"]), "--tag_set", "serve", "--signature_def", "serving_default")

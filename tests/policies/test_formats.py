@@ -123,6 +123,7 @@ def played(policy: Policy) -> np.ndarray:
     return np.concatenate(observations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_a_shipped_policy_answers_as_its_saved_model(folder: Path, tmp_path: Path) -> None:
     policy = load_policy(folder)
@@ -170,7 +171,9 @@ def exported(kind: str, folder: Path) -> Policy:
     return load_policy(folder)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "nature_lstm" else kind for kind in KINDS]
+)
 def test_a_new_policy_answers_as_its_saved_model(kind: str, tmp_path: Path) -> None:
     policy = exported(kind, tmp_path / "policy")
     spec = policy.spec

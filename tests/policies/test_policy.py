@@ -51,6 +51,7 @@ print(*sorted(name for name in sys.modules if name.startswith("acer_tf")))
 """
 
 
+@pytest.mark.process
 def test_it_needs_neither_keras_nor_tensorflow_probability_nor_a_simulator() -> None:
     command = [sys.executable, "-c", WITHOUT_THE_REST, str(PONG)]
     said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout

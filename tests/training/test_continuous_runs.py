@@ -80,6 +80,7 @@ def test_sampled_actions_have_the_policy_s_mean_and_std_inside_the_bounds(policy
     assert abs(action.std() - 2 * np.clip(noise, -1, 1).std()) < 0.02
 
 
+@pytest.mark.process
 def test_tensorflow_alone_runs_it(exported, tmp_path):
     program = f"""
 import json, sys, tensorflow as tf
@@ -108,6 +109,7 @@ def test_a_policy_of_other_actions_than_the_environment_s_is_refused(policy, cha
         evaluate(Policy(altered, policy._saved_model), episodes=1)
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("agent", rules_for(continuous=True))
 def test_every_agent_trains_evaluates_and_exports(agent, tmp_path):
     policy = load_policy(train(settings_of(agent), tmp_path / "run", quiet=True))
@@ -122,6 +124,7 @@ def test_every_agent_trains_evaluates_and_exports(agent, tmp_path):
     assert policy.metadata["agent"] == agent
 
 
+@pytest.mark.training
 @pytest.mark.parametrize(
     "flags", [{"dueling": False}, {"retrace": False}, {"importance_truncation": np.inf}, {"trust_region_delta": np.inf}]
 )

@@ -104,6 +104,7 @@ def test_one_gpu_is_visible_and_its_memory_grows_or_is_bounded(gpus):
     assert gpus == [("visible",)]
 
 
+@pytest.mark.process
 def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
     program = (
         "import pathlib, sys; from acer_tf.training.device import find_device;"
@@ -113,6 +114,7 @@ def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
     assert done.stdout == "cpu False\n"
 
 
+@pytest.mark.training
 def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
     with pytest.raises(SettingsError, match=f"^--device=gpu:7: TensorFlow sees {gpu_count()} GPUs here"):
@@ -125,6 +127,7 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     assert record["device"] == {"name": "cpu", "model": "", "compute_capability": None}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("threads", "architecture", "expected"),
     [
@@ -144,6 +147,7 @@ def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, archi
     assert done.stdout.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
 
 
+@pytest.mark.process
 def test_a_process_that_has_already_computed_reports_the_threads_in_use():
     """In a process of its own, since another test may have limited the threads of this one."""
     program = (

@@ -33,6 +33,7 @@ def acer(**given):
     return make_settings({"env": "CartPole-v1", "unroll_length": 5, **small, **given})
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("preset", RULES["dqn"].presets)
 def test_every_preset_trains_evaluates_and_exports(preset, tmp_path):
     policy = load_policy(train(dqn(preset), tmp_path / "run", quiet=True))
@@ -49,6 +50,7 @@ def test_every_preset_trains_evaluates_and_exports(preset, tmp_path):
     np.testing.assert_array_equal(probabilities.argmax(axis=1), q.argmax(axis=1))
 
 
+@pytest.mark.training
 def test_one_update_per_four_steps_whatever_the_number_of_environments(tmp_path):
     train(dqn(num_envs=4, replay_start=50), tmp_path / "run", quiet=True)
     row = rows_of(tmp_path / "run")[-1]
@@ -56,6 +58,7 @@ def test_one_update_per_four_steps_whatever_the_number_of_environments(tmp_path)
     assert abs(updates - (steps - 200) / 4) <= 8  # masked rows are no steps
 
 
+@pytest.mark.training
 def test_the_same_seed_gives_the_same_run(tmp_path):
     for name in ("a", "b"):
         train(dqn(), tmp_path / name, quiet=True, threads=1)
@@ -66,6 +69,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path):
     assert a == b
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("priority", ["proportional", "rank"])
 def test_acer_learns_from_prioritized_trajectories(priority, tmp_path):
     load_policy(train(acer(replay_priority=priority), tmp_path / "run", quiet=True))
@@ -113,6 +117,7 @@ def _twins():
     return trajectory, [make_agent(settings, spec) for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_weights_of_1_do_not_change_acer_s_update_by_a_bit():
     trajectory, (plain, weighted) = _twins()
     for _ in range(3):

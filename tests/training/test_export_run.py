@@ -52,6 +52,7 @@ TORSO = Torso(build, reads=lambda spec: spec.stack == 1)
 """
 
 
+@pytest.mark.training
 def test_layers_without_names_are_exported_and_resumed_in_one_process(tmp_path, monkeypatch):
     """Keras numbers them through the whole process: each network of these has other numbers."""
     (tmp_path / "unnamed_torso.py").write_text(UNNAMED)

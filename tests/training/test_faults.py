@@ -274,6 +274,7 @@ def test_an_environment_that_raises_stops_the_run_with_its_traceback_and_a_line(
     assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 0
 
 
+@pytest.mark.training
 def test_a_loss_that_overflows_is_named_by_the_first_quantity_that_does(broken, tmp_path, capsys, environments):
     """The real agent: rewards of 1e30 are finite, and so is Q_ret; its squared error is not."""
     broken(reward=1e30)
@@ -359,6 +360,7 @@ def kill_and_continue(run_dir, rounds, seed, **flags):
     assert policy(np.zeros((3, 4), np.float32)).shape == (3,)
 
 
+@pytest.mark.process
 def test_a_run_killed_three_times_continues_to_its_end_without_a_gap(tmp_path):
     kill_and_continue(tmp_path / "run", rounds=3, seed=1)
     assert load_policy(tmp_path / "early").metadata["steps"] > 0

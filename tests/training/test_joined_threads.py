@@ -69,6 +69,7 @@ def relative(change, expected):
     return np.linalg.norm(change - expected) / np.linalg.norm(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [4, 16])
 def test_an_iteration_moves_both_networks_as_far_as_the_threads_updates_one_after_another(group):
     differences = []
@@ -80,6 +81,7 @@ def test_an_iteration_moves_both_networks_as_far_as_the_threads_updates_one_afte
     assert differences[2] < 0.02
 
 
+@pytest.mark.slow
 def test_the_mean_over_trajectories_alone_moves_a_fraction_as_far():
     theta, joined = changes(1)[-1][0], changes(4, "sum")[-1][0]
     assert relative(joined, theta / 4) < 0.02

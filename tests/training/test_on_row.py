@@ -23,6 +23,7 @@ def written(row):
     return dict(zip(row, next(csv.reader([file.getvalue()])), strict=True))
 
 
+@pytest.mark.training
 def test_it_receives_each_row_right_after_it_is_written(tmp_path):
     """With the real agent, whose diagnostics are Python numbers too."""
     rows, on_disk = [], []
