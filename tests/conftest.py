@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import fcntl
@@ -42,10 +43,35 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Of `-n auto`: half as many again as there are cores, since many tests wait for processes that they start."""
+# Seconds that each file takes: a long file that one worker begins last leaves the others without work.
+DURATIONS = Path(__file__).with_name("durations.json")
+_seconds: collections.Counter[str] = collections.Counter()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = f"write {DURATIONS.name}; give -m 'not learning' too"
+    parser.addoption("--record-durations", action="store_true", help=told)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: half as many again as there are cores where tests wait for processes that they start."""
     cores = os.cpu_count() or 1
-    return cores + cores // 2
+    return cores if config.getoption("markexpr") == "core" else cores + cores // 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    known = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: -known.get(item.location[0], 0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.location[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
+        long = {file: round(seconds) for file, seconds in sorted(_seconds.items()) if seconds >= 1}
+        DURATIONS.write_text(json.dumps(long, indent=0) + "\n")
 
 
 def _enforced(item: pytest.Item) -> bool:

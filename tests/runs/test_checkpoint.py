@@ -527,6 +527,7 @@ while True:
 """
 
 
+@pytest.mark.process
 def test_a_kill_at_any_moment_leaves_an_intact_checkpoint_no_older_than_the_last(tmp_path):
     generator, least = random.Random(3), 0
     for attempt in range(6):

@@ -35,6 +35,7 @@ def checkout(package):
     return folder
 
 
+@pytest.mark.process
 def test_a_checkout_has_its_own_commit(package, checkout, monkeypatch):
     head = git(checkout, "rev-parse", "HEAD")
     (checkout / "notes.txt").write_text("beside the code")
@@ -44,6 +45,7 @@ def test_a_checkout_has_its_own_commit(package, checkout, monkeypatch):
     assert code_version(package) == UNKNOWN
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="gives the checkout to another user")
 def test_a_checkout_of_another_user_has_its_commit_too(package, checkout):
     """As in a container that mounts it."""
@@ -55,6 +57,7 @@ def test_a_checkout_of_another_user_has_its_commit_too(package, checkout):
     }
 
 
+@pytest.mark.process
 def test_a_repository_without_commits_has_none(package):
     assert code_version(package) == UNKNOWN
     git(package.parent, "init", "-q")
@@ -62,6 +65,7 @@ def test_a_repository_without_commits_has_none(package):
     assert code_version(package) == UNKNOWN
 
 
+@pytest.mark.process
 def test_changes_of_any_code_count_and_have_a_hash(package, checkout):
     head = git(checkout, "rev-parse", "HEAD")
     seen = {None}
@@ -94,6 +98,7 @@ def test_changes_of_any_code_count_and_have_a_hash(package, checkout):
     assert code_version(package) == UNKNOWN  # no longer this project's
 
 
+@pytest.mark.process
 def test_a_repository_around_an_installed_package_is_not_its(package, checkout):
     installed = checkout / "lib" / "acer_tf"
     installed.mkdir(parents=True)
@@ -110,6 +115,7 @@ def test_a_repository_around_an_installed_package_is_not_its(package, checkout):
     assert code_version(package) == {"commit": "c0ffee", "changes": None}
 
 
+@pytest.mark.process
 def test_a_built_package_knows_the_commit_that_it_was_built_from(tmp_path):
     here = code_version(ROOT / "acer_tf")
     git(tmp_path, "init", "-q")

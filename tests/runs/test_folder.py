@@ -32,6 +32,7 @@ def test_a_folder_is_used_by_one_at_a_time(tmp_path):
     Lock(tmp_path / "new" / "run").release()
 
 
+@pytest.mark.process
 def test_the_holder_in_another_process_is_named_and_its_death_frees_the_folder(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
     try:

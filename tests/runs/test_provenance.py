@@ -7,6 +7,8 @@ import subprocess
 import sys
 import types
 
+import pytest
+
 from acer_tf import __version__
 from acer_tf.runs import provenance
 
@@ -47,6 +49,7 @@ def test_versions_are_of_what_is_declared_and_of_what_has_been_imported(tmp_path
     assert provenance.package_versions()["A-World"] == "1.5"
 
 
+@pytest.mark.process
 def test_gpus_and_their_driver_are_named_where_there_are_any(tmp_path, monkeypatch, capfd):
     config = types.SimpleNamespace(list_physical_devices=lambda kind: [], experimental=types.SimpleNamespace())
     config.experimental.get_device_details = {"gpu:0": {"device_name": "NVIDIA H100", "compute_capability": (9, 0)}}.get
@@ -66,6 +69,7 @@ def test_gpus_and_their_driver_are_named_where_there_are_any(tmp_path, monkeypat
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.process
 def test_asking_loads_no_tensorflow():
     code = "import sys, acer_tf.runs.records as r; r.run_document({}, {}); print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

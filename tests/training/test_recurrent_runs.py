@@ -151,6 +151,7 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
         Checkpoints(shutil.copytree(tmp_path, tmp_path.with_name("copy"))).restore(other)
 
 
+@pytest.mark.training
 def test_an_interrupted_run_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, iterate, left = settings_of(), Loop.iterate, [15]
 
@@ -175,6 +176,7 @@ def test_an_interrupted_run_continues(tmp_path: Path, monkeypatch: pytest.Monkey
     assert evaluate(policy, episodes=3, num_envs=2) == result
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("agent", ["a3c", "trust_a3c"])
 def test_a3c_trains_with_an_lstm_and_keeps_no_rows_for_a_burn_in(agent: str, tmp_path: Path) -> None:
     settings = settings_of(agent=agent, total_steps=100, burn_in=10)
@@ -183,6 +185,7 @@ def test_a3c_trains_with_an_lstm_and_keeps_no_rows_for_a_burn_in(agent: str, tmp
     assert rows_of(tmp_path / "run")[-1]["replay_updates"] == "0"
 
 
+@pytest.mark.training
 def test_each_environment_has_its_updates_from_its_state(tmp_path: Path) -> None:
     settings = settings_of(trajectories_per_update=1, num_envs=3, replay_ratio=2.0)
     env = envs.make(settings.env, 3, 0)
@@ -304,6 +307,7 @@ np.save(sys.argv[3], found)
 """
 
 
+@pytest.mark.process
 def test_tensorflow_alone_runs_an_episode_with_it(exported: tuple[RecurrentNetwork, Path], tmp_path: Path) -> None:
     network, directory = exported
     observations = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)

@@ -107,6 +107,7 @@ def interrupted(tape, tmp_path_factory):
     return folder, make_agent(settings_of(seed=2), tape.spec)
 
 
+@pytest.mark.training
 def test_n_updates_a_resume_and_n_updates_equal_2n_updates_bit_for_bit(tape, uninterrupted, interrupted):
     folder, agent = interrupted
     second = Half(tape, 2, agent)
@@ -117,6 +118,7 @@ def test_n_updates_a_resume_and_n_updates_equal_2n_updates_bit_for_bit(tape, uni
     assert equal(second.iterate(N).result(), uninterrupted)
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("forgotten", ["online/", "average/", "_velocity", "iteration", "loop", "replay's generator"])
 def test_anything_missing_from_the_checkpoint_would_show(tape, uninterrupted, interrupted, forgotten):
     """The test above can fail: each part of the state matters."""

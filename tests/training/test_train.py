@@ -232,6 +232,7 @@ def test_auto_keeps_what_the_run_has_where_another_version_or_machine_chooses_ot
     assert "precision: float32 there, bfloat16 here" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_a_folder_in_use_is_refused_with_host_and_pid(done, tmp_path, capsys):
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "live")]
     holder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
