@@ -21,7 +21,6 @@ from acer_tf import envs
 from acer_tf.commands import cli
 from acer_tf.errors import PolicyError
 from acer_tf.policies.policy import Policy, load_policy
-from acer_tf.settings.record import completed
 
 FLAGS = cli.new_flags()
 flags.DEFINE_multi_string("runs", [], "pattern of the runs' folders; may be repeated", flag_values=FLAGS)
@@ -53,7 +52,7 @@ def main(argv: list[str]) -> int:
         if "settings" not in policy.metadata:
             return cli.fail(2, f"{folder / 'policy'}: does not record its settings; export it anew")
         mean_return, share = beyond_bounds(policy, FLAGS.episodes)
-        settings = completed(policy.metadata["settings"])  # the policy may be of an earlier version
+        settings = policy.metadata["settings"]
         rows.append({name: settings[name] for name in _SETTINGS} | {"mean_return": mean_return, "beyond_bounds": share})
         print(
             f"{number} of {len(folders)}: {folder.parent.name}: return {mean_return:.1f}, {share:.1%} beyond",

@@ -33,7 +33,6 @@ from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
 from acer_tf.settings import setting_types
-from acer_tf.settings.record import completed
 
 _DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags
 
@@ -139,7 +138,7 @@ def _require_labels(known: Evidence | None, experiment: Experiment, output: Path
                 f"--output={output} has cells of '{cell.method}', not one of {', '.join(methods)}: move it away"
             )
         preset = methods[cell.method].settings.get("preset")
-        if preset not in (None, there := completed(cell.settings)["preset"]):
+        if preset not in (None, there := cell.settings["preset"]):
             raise EvidenceError(
                 f"--output={output} has '{cell.method}' by preset {there}, not {preset}: choose another folder, or "
                 "give the command with which it was made"

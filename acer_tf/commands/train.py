@@ -20,7 +20,6 @@ from acer_tf.runs.signals import STOPPED, signal_of
 from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import Declaration, declarations
 from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.record import completed
 from acer_tf.settings.rules import RULES
 from acer_tf.training.device import find_device
 from acer_tf.training.resolve import resolve
@@ -104,7 +103,7 @@ def _recorded(run_dir: Path) -> dict[str, Any]:
         record = record_in(run_dir)
     except RunFolderError:  # `train` refuses it too
         record = None
-    return completed(record.settings) if record else {}
+    return record.settings if record else {}
 
 
 def run(settings: Settings, run_dir: Path, **options: Any) -> int:

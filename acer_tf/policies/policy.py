@@ -43,9 +43,8 @@ GIVEN: dict[str, Any] = {  # metadata that the exporter is given, and the types 
     "commit": _TEXT,
     "versions": dict,
 }
-_KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None))}
+_KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None)), "state_size": int}
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
-_LATER = {"action_start"}  # absent in policies of earlier versions
 
 
 class Policy:
@@ -64,8 +63,8 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        self.spec = EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC if name in metadata})
-        self.state_size = int(metadata.get("state_size", 0))  # as `_LATER`
+        self.spec = EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC})
+        self.state_size = int(metadata["state_size"])
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self.signature = saved_model.signatures[SIGNATURE]
         want = input_signature(self.spec, self.state_size)
@@ -193,7 +192,7 @@ def _read_metadata(directory: Path) -> dict[str, Any]:
         raise PolicyError(f"{path} is not the metadata of a policy: it has no format")
     if metadata["format"] != FORMAT:
         raise PolicyError(f"{path} is of format {metadata['format']!r}; this version of acer_tf reads format {FORMAT}")
-    if missing := [name for name in (*_KINDS, *_OF_SPEC) if name not in metadata and name not in _LATER]:
+    if missing := [name for name in (*_KINDS, *_OF_SPEC) if name not in metadata]:
         raise PolicyError(f"{path} lacks {', '.join(missing)}")
     if wrong := [name for name, kinds in _KINDS.items() if not isinstance(metadata[name], kinds)]:
         raise PolicyError(f"{path} has {wrong[0]}={metadata[wrong[0]]!r:.40}, which is of another type")

@@ -11,7 +11,7 @@ from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.methods import make_cells
 from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.record import completed, jsonable
+from acer_tf.settings.record import DEFAULTS, jsonable
 
 Place = tuple[str, int | None, str, int]  # method, draw, task, seed
 _OF_LENGTH = ("total_steps", "log_interval")
@@ -55,14 +55,14 @@ def altered(cells: Collection[Cell], whole: Mapping[Place, Mapping[str, Any]]) -
     """The settings of cells that are not those of their places in `whole`, length aside."""
     found: Counter[str] = Counter()
     for cell in cells:
-        known, here = whole.get(cell.place, {}), completed(cell.settings)
+        known, here = whole.get(cell.place, {}), {**DEFAULTS, **cell.settings}
         differing = {
             name: here.get(name)
             for name, value in known.items()
             if name not in _OF_LENGTH and value not in ("auto", here.get(name))
         }
         if "preset" in differing:  # its name says what it changes
-            given = completed(jsonable(PRESETS.get(here["preset"], {}))) | {"preset": None}
+            given = DEFAULTS | jsonable(PRESETS.get(here["preset"], {})) | {"preset": None}
             differing = {name: value for name, value in differing.items() if given.get(name) != value}
         found.update(f"{name}={value}" for name, value in differing.items())
     groups: dict[int, list[str]] = {}

@@ -2,7 +2,6 @@
 
 <folder>/replay/rows-*.npz    rows of the replay, each written once
 <folder>/<steps>/state.npz    weights, average policy network, optimizer, generators, counters, the replay's small state
-<folder>/<steps>/COMPLETE     empty, for earlier versions, which take a checkpoint without it for an incomplete one
 
 A checkpoint gets its name once it is complete; until then it is <steps>.partial. Everything else in the folder is left
 alone.
@@ -27,8 +26,6 @@ from acer_tf.replay.chunks import decode, encode, is_chunk_file, read_arrays
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
-_SENTINEL = "COMPLETE"
-_FILES = (_SENTINEL, _STATE)
 _JSON = "json"
 _NAME = re.compile(r"[0-9]{12,18}")
 
@@ -83,8 +80,6 @@ class Checkpoints:
             }
             with durable(partial / _STATE) as file:
                 np.savez(file, **members)
-            with durable(partial / _SENTINEL):
-                pass
             sync(partial)
             partial.rename(final)
             sync(self._folder)
@@ -171,8 +166,8 @@ class Checkpoints:
             for path in self._folder.glob(f"*{suffix}")
             if _NAME.fullmatch(path.name.removesuffix(suffix)) and path.is_dir() and not path.is_symlink()
         ]
-        # A number without these files is not a checkpoint; a partial one may not have them yet.
-        made = [path for path in found if suffix or any((path / name).exists() for name in _FILES)]
+        # A number without this file is not a checkpoint; a partial one may not have it yet.
+        made = [path for path in found if suffix or (path / _STATE).exists()]
         return sorted(made, key=lambda path: int(path.stem))
 
     def _clean(self, kept: int) -> None:
@@ -202,7 +197,6 @@ def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
 
 
 def _delete(path: Path) -> None:
-    for name in _FILES:
-        (path / name).unlink(missing_ok=True)
+    (path / _STATE).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # it holds something that is not ours
         path.rmdir()

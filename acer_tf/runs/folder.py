@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import socket
@@ -16,7 +17,7 @@ from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
 from acer_tf.runs.provenance import user_modules
 from acer_tf.runs.records import RunRecord, read_progress, read_record
 from acer_tf.settings import Settings
-from acer_tf.settings.record import completed, differences, mistyped, settings_document
+from acer_tf.settings.record import differences, settings_document, settings_from
 from acer_tf.types import EnvironmentSpec
 
 # What a run writes, or deletes from: through a link, that would be outside its folder.
@@ -91,7 +92,7 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
         if remains:
             raise RunFolderError(f"--run_dir={run_dir} has a {remains[0]} but no run.json: choose another folder")
         return None, []
-    old, new = completed(record.settings), settings_document(settings)
+    old, new = record.settings, settings_document(settings)
     longer = old["total_steps"] < new["total_steps"]
     may_change = ("log_interval", "total_steps") if longer else ("log_interval",)
     if lines := differences(old, {**new, **{name: old[name] for name in may_change}}):
@@ -99,7 +100,7 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
             f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
             "give those flags the values there to continue it, or choose another folder"
         )
-    if record.environment not in (None, spec):  # None in old records
+    if record.environment and record.environment != spec:
         lines = record.environment.differences(spec)
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run in another version of {settings.env}:\n  " + "\n  ".join(lines) + "\n"
@@ -107,12 +108,10 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
         )
     changes = [f"--{name}={new[name]} instead of {old[name]}" for name in may_change if new[name] != old[name]]
     modules = user_modules((settings.agent, settings.network, settings.env))
-    # None in records of earlier versions.
-    recorded = record.document.get("modules") or {}
     changes += [
         f"the file of module {name} has changed since the run began"
-        for name, sha256 in modules.items()
-        if recorded.get(name, sha256) != sha256
+        for name, sha256 in record.document["modules"].items()
+        if modules.get(name, sha256) != sha256
     ]
     if longer and settings.replay_priority != "uniform":
         changes.append("the exponents of priorities now change until the new end")
@@ -120,16 +119,28 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
 
 
 def record_in(run_dir: Path) -> RunRecord | None:
-    """The record in `run_dir`; None if it holds no run. Raises RunFolderError if it cannot be read."""
+    """The record in `run_dir`, its settings complete; None if it holds no run.
+
+    Raises:
+        RunFolderError: it cannot be read, or has other settings than this version's.
+    """
     try:
-        record = read_record(run_dir) if (run_dir / "run.json").exists() else None
-        if record and (wrong := "it names no env" if "env" not in record.settings else mistyped(record.settings)):
-            raise RecordError(f"{run_dir}/run.json cannot be read as a run's record ({wrong})")
-        return record
+        if not (run_dir / "run.json").exists():
+            return None
+        record = read_record(run_dir)
     except RecordError as error:
         raise RunFolderError(f"{error}: choose another folder") from error
     except OSError as error:
         raise RunFolderError(f"--run_dir={run_dir} cannot be used: {error}") from error
+    try:
+        if record.environment is None:
+            raise ValueError("it names no environment")
+        return dataclasses.replace(record, settings=settings_document(settings_from(record.settings)))
+    except ValueError as error:
+        raise RunFolderError(
+            f"{run_dir}/run.json, which commit {record.commit} wrote, is not of a run that this version can continue "
+            f"({error}): choose another folder"
+        ) from error
 
 
 def _require_place(run_dir: Path) -> None:
@@ -190,7 +201,7 @@ def resume(
     notes = [snapshot.lost] if snapshot.lost else []
     state = snapshot.state
     try:
-        read_progress(folder, state["position"], state.get("progress_sha256"))  # earlier versions wrote no checksum
+        read_progress(folder, state["position"], state["progress_sha256"])
     except RecordError as error:
         if "progress" not in repair:
             raise RunFolderError(

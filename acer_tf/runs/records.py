@@ -25,33 +25,36 @@ _MAKER_PARTS = {
     "device": ("name", "model"),
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
+FORMAT = 1  # of run.json
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
 
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-    """The content of a run.json of any version."""
+    """The content of a run.json."""
 
-    settings: dict[str, Any]  # as written; `settings_from` converts them to this version's
+    settings: dict[str, Any]  # of the run; other programs that were compared with ours have settings of their own
     finished: bool
     commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
-    environment: EnvironmentSpec | None  # None in old records
-    maker: dict[str, Any]  # of its newest rows, see `maker_of`
+    environment: EnvironmentSpec | None  # None for other programs
+    maker: dict[str, Any]  # what made its newest rows: see `maker_of`; empty for other programs
     document: dict[str, Any]  # everything
 
 
 def read_record(folder: Path) -> RunRecord:
-    """The record in `folder`; raises RecordError if it does not exist, or cannot be read."""
+    """The record in `folder`; raises RecordError if it does not exist, cannot be read, or has another format."""
     path = folder / "run.json"
     try:
         document = dict(read_json(path))
+        if (version := document.get("format")) != FORMAT:
+            raise ValueError(f"its format is {version!r}; this version reads {FORMAT}")
         spec = document.get("environment")
         return RunRecord(
             dict(document["settings"]),
             document.get("finished") is True,
             document.get("commit"),
             EnvironmentSpec.of(spec) if spec else None,
-            maker_of(document),
+            maker_of(document["history"][-1] if document["history"] else document) if spec else {},
             document,
         )
     except FileNotFoundError as error:
@@ -63,8 +66,12 @@ def read_record(folder: Path) -> RunRecord:
 def read_progress(folder: Path, size: int | None = None, sha256: str | None = None) -> dict[str, np.ndarray]:
     """The columns of the progress.csv in `folder`, also while a run writes it: [P] float64 by name, NaN for no value.
 
-    There are none if nothing has been written yet. `size` is how many bytes to read, which must end with a row, or None
-    for all complete rows; `sha256` is of these bytes, or None if it is not known.
+    There are none if nothing has been written yet.
+
+    Args:
+        folder: of the run.
+        size: how many bytes to read, which must end with a row; None for all complete rows.
+        sha256: of these bytes, if they are to be checked.
 
     Raises:
         RecordError: the file is not a learning curve, shorter than `size`, or has another `sha256`.
@@ -97,8 +104,8 @@ def read_progress(folder: Path, size: int | None = None, sha256: str | None = No
 
 
 def run_document(settings: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a run.json: settings, details and provenance."""
-    return {"settings": jsonable(settings), **details, **provenance()}
+    """The content of a run.json: its format, settings, details and provenance."""
+    return {"format": FORMAT, "settings": jsonable(settings), **details, **provenance()}
 
 
 def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str, Any]) -> None:
@@ -110,15 +117,12 @@ def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str
 def amend_record(
     folder: Path, settings: Mapping[str, Any], step: int, notes: Sequence[str], maker: Mapping[str, Any]
 ) -> None:
-    """Records in run.json that the run continues at `step` with `settings`, and what is not as before.
-
-    `maker` is that of `maker_of`, of this process.
-    """
+    """Records in run.json that the run continues at `step` with `settings`, what is not as before, and its `maker`."""
     document = read_record(folder).document
-    for name in ("finished", "steps", "seconds"):
+    for name in ("steps", "seconds"):
         document.pop(name, None)
-    history = [*document.get("history", []), history_entry(step, notes, maker)]
-    write_json(folder / "run.json", document | {"settings": jsonable(settings), "history": history})
+    history = [*document["history"], history_entry(step, notes, maker)]
+    write_json(folder / "run.json", document | {"settings": jsonable(settings), "finished": False, "history": history})
 
 
 def history_entry(step: int, notes: Sequence[str], maker: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,29 +131,22 @@ def history_entry(step: int, notes: Sequence[str], maker: Mapping[str, Any]) -> 
 
 
 def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What made the newest rows of a run, by its run.json: code, packages, machine, threads and device, where known."""
-    known = dict(document)
-    for entry in document.get("history", ()):
-        known.update(entry)  # earlier versions wrote only its commit
-    return {n: dict(known[n] or {}) if n in _MAKER_PARTS else known[n] for n in _MAKER if n in known}
+    """What made rows, by run.json or an entry of its history: code, packages, machine, threads and device."""
+    return {name: document[name] for name in _MAKER}
 
 
 def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What of a maker is known in both and not the same, in lines."""
+    """What differs between two makers, in lines."""
     lines = []
-    if old.get("commit") != new["commit"]:
-        lines.append(f"commit {new['commit']} instead of {old.get('commit')}")
-    elif old.get("changes", new["changes"]) != new["changes"]:
+    if old["commit"] != new["commit"]:
+        lines.append(f"commit {new['commit']} instead of {old['commit']}")
+    elif old["changes"] != new["changes"]:
         lines.append("other uncommitted changes of the code")
-    if old.get("packages_sha256", new["packages_sha256"]) != new["packages_sha256"]:
+    if old["packages_sha256"] != new["packages_sha256"]:
         lines.append("other installed packages")
     for part, names in _MAKER_PARTS.items():
-        before, after = old.get(part, {}), new[part]
-        lines += [
-            f"{part}: {name} {after[name]} instead of {before[name]}"
-            for name in names
-            if name in before and before[name] != after[name]
-        ]
+        pairs = ((name, old[part][name], new[part][name]) for name in names)
+        lines += [f"{part}: {name} {here} instead of {there}" for name, there, here in pairs if here != there]
     return lines
 
 

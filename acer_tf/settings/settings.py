@@ -170,7 +170,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
-            if not has_type(name, value := getattr(self, name)):
+            if not _has_type(name, value := getattr(self, name)):
                 raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
         for name, declared in declarations(Settings).items():
             if not declared.range.holds(value := getattr(self, name)):
@@ -348,7 +348,7 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
 
 
-def has_type(name: str, value: Any) -> bool:
+def _has_type(name: str, value: Any) -> bool:
     """Whether `value` is of the type of the setting `name`.
 
     Any real number but a bool is a float, NumPy's float64 too; None is allowed where it is the default.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acer_tf import envs
-from acer_tf.errors import RunFolderError, SettingsError
+from acer_tf.errors import RunFolderError
 from acer_tf.policies.export import exporting
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import record_in
@@ -19,34 +18,27 @@ from acer_tf.training.build import make_agent
 def export_run(run_dir: Path, directory: Path) -> int:
     """Exports the policy of the newest undamaged checkpoint in `run_dir`, also during training; returns its steps.
 
-    The environment need not be installed, unless run.json is so old that it does not record it.
+    The environment need not be installed.
 
     Raises:
-        RunFolderError: `run_dir` holds no run, or no checkpoint yet.
+        RunFolderError: `run_dir` holds no run, one of another version, or no checkpoint yet.
         SettingsError, InvalidEnvironment: this version or machine cannot make the run's agent.
         CheckpointError: all checkpoints are damaged, or cannot be read at present.
         Mismatch: another version wrote the newest checkpoint.
         PolicyFolderError, OSError: as `exporting`.
     """
     record = record_in(run_dir)
-    if record is None:
+    if record is None or record.environment is None:
         raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
-    try:
-        settings = settings_from(record.settings)
-    except SettingsError as error:
-        raise SettingsError(f"{run_dir}/run.json, which commit {record.commit} wrote: {error}") from error
+    settings = settings_from(record.settings)
     with exporting(directory) as export:
         snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
         if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
             found = "has no checkpoint yet" if snapshot is None else "has only the checkpoint of step 0"
             raise RunFolderError(f"{run_dir} {found}")
-        spec = record.environment
-        if spec is None:
-            envs.refuse_module(settings.env, "run.json is too old to export without it")
-            spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
-        agent = make_agent(settings, spec)
+        agent = make_agent(settings, record.environment)
         agent.restore(snapshot.arrays)
-        export(agent.network, policy_metadata(settings, steps, record.maker.get("commit")))
+        export(agent.network, policy_metadata(settings, steps, record.maker["commit"]))
     return steps
 
 

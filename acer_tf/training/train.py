@@ -224,13 +224,15 @@ class _Run:
         if state["position"] and steps < settings.total_steps:
             require_diagnostics(folder, self._diagnostics)
         if snapshot is None:
-            details: dict[str, Any] = {"environment": dataclasses.asdict(agent.network.spec), **computes}
-            if modules := user_modules((settings.agent, settings.network, settings.env)):
-                details["modules"] = modules
-            if settings.family.atari:
-                details["atari_preset"] = dataclasses.asdict(envs.ATARI_PRESETS[settings.atari_preset])
-            if notes:
-                details["history"] = [history_entry(0, notes, self._maker)]
+            preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
+            details: dict[str, Any] = {
+                "environment": dataclasses.asdict(agent.network.spec),
+                "atari_preset": dataclasses.asdict(preset) if preset else None,
+                "modules": user_modules((settings.agent, settings.network, settings.env)),
+                **computes,
+                "history": [history_entry(0, notes, self._maker)] if notes else [],
+                "finished": False,
+            }
             begin_record(folder, settings_document(settings), details)
         else:
             collector.restore(snapshot.state["actor"])

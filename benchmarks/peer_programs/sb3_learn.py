@@ -223,11 +223,12 @@ def load_checkpoint(algorithm: str, env: VecEnv, folder: Path) -> tuple[BaseAlgo
 
 
 def document(args: argparse.Namespace) -> dict[str, Any]:
-    commit = runpy.run_path(str(PACKAGE / "training" / "commit.py"))  # our package is not installed here
+    commit = runpy.run_path(str(PACKAGE / "runs" / "commit.py"))  # our package is not installed here
     names = ("stable-baselines3", "torch", "gymnasium", "ale-py", "minatar", "numpy")
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         processor = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
     return {
+        "format": 1,  # as acer_tf/runs/records.py
         "settings": {
             "env": args.env,
             "agent": args.algorithm,

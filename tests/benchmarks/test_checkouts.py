@@ -21,7 +21,7 @@ if options.env == "minatar/pong":
     raise SystemExit("error: there is no minatar/pong")
 options.run_dir.mkdir()
 settings = {"replay_ratio": options.replay_ratio, "num_envs": 2, "unroll_length": 3, "precision": options.precision}
-(options.run_dir / "run.json").write_text(json.dumps({"settings": settings}))
+(options.run_dir / "run.json").write_text(json.dumps({"format": 1, "settings": settings}))
 rate = 100 if options.replay_ratio else 200
 rows = [f"{n * rate},{n},{n},{int(n * options.replay_ratio)}" for n in range(20)]
 text = "\\n".join(["steps,seconds,on_policy_updates,replay_updates", *rows, ""])

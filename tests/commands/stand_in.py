@@ -23,4 +23,4 @@ for part in ("metadata.json", "saved_model.pb", "variables.index", "variables.da
     path = run_dir / "policy" / ("variables" if part.startswith("variables") else "") / part
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-(run_dir / "run.json").write_text(json.dumps({"settings": settings, "commit": None, "finished": True}))
+(run_dir / "run.json").write_text(json.dumps({"format": 1, "settings": settings, "commit": None, "finished": True}))

@@ -9,7 +9,9 @@ from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidenc
 
 def write_run(folder, seed, last, env="CartPole-v1"):
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"settings": {"env": env, "seed": seed, "total_steps": 200}}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 1, "settings": {"env": env, "seed": seed, "total_steps": 200}})
+    )
     (folder / "progress.csv").write_text(
         f"steps,seconds,games,mean_return,interval_return\n100,1800,4,1.0,1.0\n200,3600,8,{last},{last}\n"
     )

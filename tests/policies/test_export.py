@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -126,11 +125,6 @@ def test_actions_are_numbered_as_the_environment_does(tmp_path: Path) -> None:
     assert set(policy(observation)) == {0, 1}
     assert (policy(observation, greedy=True) == 1).all()
     assert policy.spec.action_start == -1
-    # Policies of earlier versions do not have it.
-    metadata = json.loads((tmp_path / "policy" / "metadata.json").read_text())
-    del metadata["action_start"]
-    (tmp_path / "policy" / "metadata.json").write_text(json.dumps(metadata))
-    assert load_policy(tmp_path / "policy").spec.action_start == 0
 
 
 def test_the_sampled_sequence_is_not_that_of_the_exporting_process_seed(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ def curve(steps, games, mean_return, interval_return, env="CartPole-v1", seed=0)
 
 def write_run(folder, rows, env="CartPole-v1", seed=0):
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"settings": {"env": env, "seed": seed, "total_steps": 300}}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 1, "settings": {"env": env, "seed": seed, "total_steps": 300}})
+    )
     lines = ["steps,seconds,games,mean_return,interval_return", *(",".join(row) for row in rows)]
     (folder / "progress.csv").write_text("\n".join(lines) + "\n")
     return folder

@@ -63,7 +63,9 @@ def leave(sweep_dir, cell, steps, *, finished=False):
     run_dir = sweep_dir / "cells" / cell.name / "run"
     run_dir.mkdir(parents=True)
     settings = dict(cell.settings) | {"network": "mlp", "precision": "float32"}
-    (run_dir / "run.json").write_text(json.dumps({"settings": settings} | ({"finished": True} if finished else {})))
+    (run_dir / "run.json").write_text(
+        json.dumps({"format": 1, "settings": settings} | ({"finished": True} if finished else {}))
+    )
     (run_dir / "progress.csv").write_text(f"steps,seconds,mean_return\n{steps},1.0,\n")
     if finished:
         leave_policy(run_dir / "policy")

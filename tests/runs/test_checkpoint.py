@@ -161,8 +161,7 @@ def test_a_finished_run_keeps_only_weights_and_is_restored_without_replay(tmp_pa
     checkpoints, source = Checkpoints(tmp_path), Source()
     save_at(checkpoints, source, 1, 2)
     checkpoints.save(snapshot_of(2), None, 2)
-    assert [name for name in tree(tmp_path) if name.endswith(".npz")] == ["000000000003/state.npz"]
-    assert len(tree(tmp_path)) == 2
+    assert list(tree(tmp_path)) == ["000000000003/state.npz"]
     untouched = source.empty()
     assert step_of(Checkpoints(tmp_path).restore(untouched)) == 2
     assert untouched.rows == 0
@@ -351,20 +350,6 @@ def test_a_reader_of_weights_needs_no_replay_and_moves_nothing(two, capsys):
     assert tree(folder) == before
 
 
-@pytest.mark.parametrize("lost", [["000000000200"], ["000000000100", "000000000200"]])
-def test_a_checkpoint_that_lost_its_sentinel_is_used(two, lost):
-    """Its name says that it is complete."""
-    checkpoints, source, _, folder = two
-    for name in lost:
-        (folder / name / "COMPLETE").unlink()
-    assert step_of(checkpoints.restore(source.empty())) == 200
-    save_at(checkpoints, source, 300)
-    assert names(folder) == ["000000000200", "000000000300", "replay"]
-    (folder / "000000000300" / "COMPLETE").unlink()
-    os.truncate(folder / "000000000300" / "state.npz", 100)
-    assert step_of(checkpoints.restore(source.empty())) == 200
-
-
 def test_what_is_not_of_the_run_is_left_alone_and_stops_nothing(two):
     checkpoints, source, _, folder = two
     (folder / "x.partial").write_text("mine")
@@ -380,7 +365,7 @@ def test_what_is_not_of_the_run_is_left_alone_and_stops_nothing(two):
     before = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.name.endswith("00")}
     save_at(checkpoints, source, 300, 400, 500)
     left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    foreign = {name for name in before if "state.npz" not in name and "COMPLETE" not in name and "rows-" not in name}
+    foreign = {name for name in before if "state.npz" not in name and "rows-" not in name}
     assert foreign - left == {"replay/rows.tmp"}
     assert (folder / "replay" / "rows-0-5-00000000.npz").is_symlink()
     assert (folder / "000000000300").is_symlink()
@@ -408,15 +393,6 @@ def test_a_checkpoint_that_cannot_be_read_at_present_is_not_set_aside(two, monke
             checkpoints.restore(source.empty())
     assert tree(folder) == before
     assert step_of(checkpoints.restore(source.empty())) == 200
-
-
-def test_what_the_sentinel_holds_does_not_matter(two):
-    checkpoints, source, _, folder = two
-    for path in folder.glob("*/COMPLETE"):
-        path.write_bytes(b'\xff{"chunks": [')
-    assert step_of(checkpoints.restore(source.empty())) == 200
-    save_at(checkpoints, source, 300)
-    assert step_of(checkpoints.restore(source.empty())) == 300
 
 
 def test_a_damaged_older_checkpoint_neither_stops_a_save_nor_costs_chunks(two):
@@ -535,10 +511,10 @@ def test_a_kill_at_any_moment_leaves_an_intact_checkpoint_no_older_than_the_last
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         resumed = int(process.stdout.readline())
         assert resumed >= least
-        while len(list((tmp_path / "c").glob("*/COMPLETE"))) < 2:
+        while len(list((tmp_path / "c").glob("*/state.npz"))) < 2:
             time.sleep(0.01)
         time.sleep(generator.uniform(0, 0.2))
-        least = max(int(p.parent.name) for p in (tmp_path / "c").glob("*/COMPLETE") if p.parent.name.isdigit())
+        least = max(int(p.parent.name) for p in (tmp_path / "c").glob("*/state.npz") if p.parent.name.isdigit())
         process.kill()
         assert process.communicate()[1] == ""
     assert resumed > 0

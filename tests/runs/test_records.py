@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -6,10 +7,12 @@ import numpy as np
 import pytest
 
 from acer_tf.errors import RecordError
-from acer_tf.runs.records import begin_record, read_progress, read_record, run_document, write_json
+from acer_tf.runs.records import FORMAT, begin_record, read_progress, read_record, run_document, write_json
+from acer_tf.settings import Settings
 
+SETTINGS = {field.name for field in dataclasses.fields(Settings)}
+SPEC = '"environment": {"observation_shape": [4], "observation_dtype": "float32", "stack": 1, "num_actions": 2}'
 RESULTS = Path(__file__).parents[2] / "results"
-OLDEST = {"settings": {"env": "CartPole-v1"}, "commit": None}  # nothing that later versions added
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -24,26 +27,34 @@ def test_what_is_written_is_read_again(tmp_path):
     assert read_record(tmp_path).finished
 
 
-def test_a_record_of_an_older_or_a_newer_version_is_read(tmp_path):
-    write_json(tmp_path / "run.json", OLDEST | {"new": 1})
-    record = read_record(tmp_path)
-    assert (record.settings, record.finished, record.commit) == ({"env": "CartPole-v1"}, False, None)
-    assert (record.environment, record.document["new"]) == (None, 1)
+def test_a_record_of_another_version_is_refused_in_one_line(tmp_path):
+    write_json(tmp_path / "run.json", {"format": FORMAT + 1, "settings": {"env": "CartPole-v1"}})
+    with pytest.raises(RecordError, match=f"its format is {FORMAT + 1}; this version reads {FORMAT}"):
+        read_record(tmp_path)
 
 
 def test_every_record_that_we_ship_is_read():
     folders = [path.parent for path in RESULTS.rglob("run.json")]
     assert len(folders) > 700
     for folder in folders:
-        assert read_record(folder).settings, folder
+        record = read_record(folder)
+        assert record.settings.keys() == SETTINGS or record.environment is None, folder
         assert not (folder / "progress.csv").exists() or read_progress(folder)["steps"].size, folder
 
 
 def test_an_invalid_record_is_named(tmp_path):
     with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json is missing$"):
         read_record(tmp_path)
-    parts = ('"environment": 1', '"history": 3', '"history": [3]', '"machine": "mine"')
-    for text in ("[" * 100_000, "", "[]", "3", "{}", '{"settings": 3}', *(f'{{"settings": {{}}, {p}}}' for p in parts)):
+    parts = ('"environment": 1', f'{SPEC}, "history": 3', f'{SPEC}, "history": [3]', SPEC)
+    for text in (
+        "[" * 100_000,
+        "",
+        "[]",
+        "3",
+        "{}",
+        '{"format": 1, "settings": 3}',
+        *(f'{{"format": 1, "settings": {{}}, {p}}}' for p in parts),
+    ):
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json cannot be read as a run's record \("):
             read_record(tmp_path)

@@ -106,7 +106,7 @@ def rows_of(run_dir: Path) -> list[dict[str, str]] | None:
 
 def checkpoint_steps(run_dir: Path) -> list[int]:
     """By the names of the complete checkpoints, oldest first; [0] without any."""
-    return sorted(int(path.parent.name) for path in run_dir.glob("checkpoints/*[0-9]/COMPLETE")) or [0]
+    return sorted(int(path.parent.name) for path in run_dir.glob("checkpoints/*[0-9]/state.npz")) or [0]
 
 
 def once(folder: Path, make: Callable[[Path], Fork]) -> Path:

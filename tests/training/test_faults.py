@@ -162,7 +162,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
     save, limits = run._Run._save, []
 
     def limited(self, **kwargs):
-        if len(list((tmp_path / "run").glob("checkpoints/*[0-9]/COMPLETE"))) == 0:
+        if len(list((tmp_path / "run").glob("checkpoints/*[0-9]/state.npz"))) == 0:
             return save(self, **kwargs)
         limits.append(tree(tmp_path / "run" / "checkpoints"))
         with files_at_most(200_000):

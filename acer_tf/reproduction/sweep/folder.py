@@ -123,7 +123,7 @@ class CellFolder:
                 return None if read_progress(self.run_dir, size) else f"{curve} is missing or empty"
             if snapshot := Checkpoints(checkpoints).restore(None):
                 # The run continues after these bytes, whatever follows them.
-                read_progress(self.run_dir, snapshot.state["position"], snapshot.state.get("progress_sha256"))
+                read_progress(self.run_dir, snapshot.state["position"], snapshot.state["progress_sha256"])
         except RecordError as error:
             # Too many open files, or a file system that does not answer now: the run may be whole.
             if isinstance(error.__cause__, OSError) and not is_damage(error):

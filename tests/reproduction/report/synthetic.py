@@ -13,7 +13,9 @@ def write_run(folder, settings, returns, *, finished=True):
     """Ten games an interval, each of the return given for it; a thousand steps a second."""
     folder.mkdir(parents=True, exist_ok=True)
     interval = settings["total_steps"] // len(returns) if finished else settings["total_steps"] // 10
-    write_json(folder / "run.json", {"settings": settings, "finished": finished, "commit": "c0ffee" * 6 + "c0ff"})
+    write_json(
+        folder / "run.json", {"format": 1, "settings": settings, "finished": finished, "commit": "c0ffee" * 6 + "c0ff"}
+    )
     with (folder / "progress.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)

@@ -35,7 +35,7 @@ saved = run_dir / "steps"
 begun = int(saved.read_text()) if saved.exists() else 0
 sweep = json.loads((run_dir.parents[2] / "sweep.json").read_text())
 settings = sweep["cells"][run_dir.parent.name]["settings"] | {"network": "mlp", "precision": "float32"}
-(run_dir / "run.json").write_text(json.dumps({"settings": settings}))
+(run_dir / "run.json").write_text(json.dumps({"format": 1, "settings": settings}))
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
 with (run_dir / "progress.csv").open("a") as progress:
@@ -57,4 +57,4 @@ for part in ("metadata.json", "saved_model.pb", "variables.index", "variables.da
     path = run_dir / "policy" / ("variables" if part.startswith("variables") else "") / part
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-(run_dir / "run.json").write_text(json.dumps({"settings": settings, "finished": True}))
+(run_dir / "run.json").write_text(json.dumps({"format": 1, "settings": settings, "finished": True}))

@@ -31,7 +31,7 @@ def wait_until(condition, seconds=120):
 
 def under_way(run_dir):
     """Whether it has a checkpoint and a row; without a row a cell counts as not begun."""
-    saved = any(run_dir.glob("checkpoints/*[0-9]/COMPLETE"))
+    saved = any(run_dir.glob("checkpoints/*[0-9]/state.npz"))
     return saved and (run_dir / "progress.csv").exists() and len(rows_of(run_dir)) > 0
 
 
@@ -94,7 +94,7 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     run_dir = folder / "cells" / killed.name / "run"
 
     def kill():
-        wait_until(lambda: list(run_dir.glob("checkpoints/*[0-9]/COMPLETE")))
+        wait_until(lambda: list(run_dir.glob("checkpoints/*[0-9]/state.npz")))
         os.kill(int((run_dir / "lock").read_text().split("pid ")[1]), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)

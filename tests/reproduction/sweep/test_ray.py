@@ -47,7 +47,7 @@ def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, 
     folder = tmp_path / "sweep"
 
     def saved():
-        return {path.parents[3].name for path in folder.glob("cells/*/run/checkpoints/*[0-9]/COMPLETE")}
+        return {path.parents[3].name for path in folder.glob("cells/*/run/checkpoints/*[0-9]/state.npz")}
 
     def kill_a_node_when_both_work():
         deadline = time.monotonic() + 150
