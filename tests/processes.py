@@ -13,6 +13,7 @@ from typing import NamedTuple
 _PROGRAM = """
 import contextlib, io, json, sys
 
+exec(sys.argv[2])
 from acer_tf.__main__ import main
 
 
@@ -38,11 +39,19 @@ class Answer(NamedTuple):
 
 
 def answers_of(
-    commands: Sequence[Sequence[str]], cwd: Path, *, python: Path | str = sys.executable, **environment: str
+    commands: Sequence[Sequence[str]],
+    cwd: Path,
+    *,
+    python: Path | str = sys.executable,
+    first: str = "",
+    **environment: str,
 ) -> list[Answer]:
-    """What each of the commands, `["train", "--env=..."]`, does in `cwd`; the working folder is on Python's path."""
+    """What each of the commands, `["train", "--env=..."]`, does in `cwd`, which is on Python's path.
+
+    `first` is code that the process runs before it imports acer_tf.
+    """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | environment
-    program = [str(python), "-c", _PROGRAM, json.dumps([list(command) for command in commands])]
+    program = [str(python), "-c", _PROGRAM, json.dumps([list(command) for command in commands]), first]
     done = subprocess.run(program, cwd=cwd, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return [Answer(*answer) for answer in json.loads(done.stdout.splitlines()[-1])]

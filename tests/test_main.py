@@ -8,26 +8,24 @@ import sys
 import pytest
 
 from acer_tf.__main__ import COMMANDS
+from tests.processes import answers_of
 
+pytestmark = pytest.mark.process
 BASE = {"train", "evaluate", "export"}  # these need no extra
 WITHOUT_THE_EXTRA = """
-import sys
 for name in ("rliable", "pandas", "scipy", "scipy.stats", "arch", "jinja2", "matplotlib", "matplotlib.figure", "PIL"):
     sys.modules[name] = None
-from acer_tf.__main__ import main
-sys.exit(main(["acer_tf", sys.argv[1], "--help"]))
 """
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_without_its_packages_names_the_extra(command):
-    done = subprocess.run([sys.executable, "-c", WITHOUT_THE_EXTRA, command], capture_output=True, text=True)
-    if command in BASE:
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"error: {command} needs ")
-        assert done.stderr.endswith(", which is not installed: pip install 'acer_tf[reproduction]'\n")
+def test_a_command_without_its_packages_names_the_extra(tmp_path):
+    answers = answers_of([[command, "--help"] for command in COMMANDS], tmp_path, first=WITHOUT_THE_EXTRA)
+    for command, answer in zip(COMMANDS, answers, strict=True):
+        if command in BASE:
+            assert (answer.status, answer.err) == (0, ""), command
+        else:
+            assert answer.status == 2
+            assert answer.err.startswith(f"error: {command} needs ") and "acer_tf[reproduction]" in answer.err
 
 
 def help_with(**options):

@@ -68,6 +68,7 @@ def test_type_checkers_see_the_same_names_and_modules():
     assert told == acer_tf._MODULES
 
 
+@pytest.mark.process
 def test_keras_computes_with_tensorflow_whatever_the_machine_says():
     code = "import acer_tf, keras; print(keras.backend.backend())"
     environment = os.environ | {"KERAS_BACKEND": "jax"}
@@ -75,6 +76,7 @@ def test_keras_computes_with_tensorflow_whatever_the_machine_says():
     assert done.stdout == "tensorflow\n", done.stderr
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_neither_tensorflow_nor_a_simulator():
     code = "import sys, acer_tf; dir(acer_tf); print(*sorted({n.partition('.')[0] for n in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
