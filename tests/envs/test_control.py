@@ -166,6 +166,7 @@ def gl():
         pytest.skip(str(error))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("task", envs.CONTROL_TASKS)
 def test_pictures(task, gl):
     env = envs.make(f"control/{task}", 2, 0, render=True)
@@ -179,6 +180,7 @@ def test_pictures(task, gl):
     env.close()
 
 
+@pytest.mark.process
 def test_a_rendering_process_that_dies_is_the_environments_failure(gl):
     env = envs.make("control/reacher3", 1, 0, render=True)
     env.reset()
@@ -189,6 +191,7 @@ def test_a_rendering_process_that_dies_is_the_environments_failure(gl):
     env.close()
 
 
+@pytest.mark.process
 def test_a_picture_shows_the_target_where_it_is(gl):
     """Reacher3 from above: the shoulder is in the middle, +y is up, and the target is the reddish disc."""
     env = envs.make("control/reacher3", 1, 0, render=True)
@@ -203,6 +206,7 @@ def test_a_picture_shows_the_target_where_it_is(gl):
         np.testing.assert_allclose(found, [x, y], atol=0.03)
 
 
+@pytest.mark.process
 def test_rendering_changes_nothing(gl, short):
     plain = play(envs.make("control/fish", 2, 0), 6)
     env = envs.make("control/fish", 2, 0, render=True)

@@ -55,6 +55,7 @@ def test_what_is_not_of_the_suite_is_refused():
         envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
 
 
+@pytest.mark.slow
 def test_every_task_of_the_suite_has_a_camera():
     assert all(suite.load(*task).physics.model.ncam for task in suite.ALL_TASKS)
 
@@ -64,6 +65,7 @@ def test_an_unknown_name_names_the_nearest():
         envs.make("dm_control/cheeta-run-v0", 1, 0)
 
 
+@pytest.mark.process
 def test_standard_output_stays_clean_where_labmaze_is_missing():
     program = (
         "import sys; sys.modules['labmaze'] = None; from acer_tf import envs;"
@@ -83,6 +85,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
         envs.make("dm_control/cheetah-run-v0", 1, 0)
 
 
+@pytest.mark.process
 def test_pictures():
     try:
         require_gl("this test")

@@ -22,6 +22,8 @@ from acer_tf.reproduction.report.page import write_page
 from tests.reproduction.report.example import build
 from tests.reproduction.report.synthetic import write_run
 
+pytestmark = pytest.mark.process
+
 ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",  # it does not start as root with one

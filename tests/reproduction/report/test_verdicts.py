@@ -386,6 +386,7 @@ def test_the_evidence_of_something_else_is_named(tmp_path: Path, capsys: pytest.
     assert "figure1_minatar holds the evidence of my_study" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("draws", "word"), [(30, "reproduced"), (10, "partly")])
 def test_the_best_of_few_draws_are_not_the_whole(tmp_path: Path, draws: int, word: str) -> None:
     """All tasks and steps, in the paper's order."""
@@ -497,6 +498,7 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     assert "--results=" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_committed_verdicts_are_those_of_the_committed_records() -> None:
     table = verdicts(RESULTS)
     with (RESULTS / "verdicts.csv").open(newline="") as file:
@@ -511,6 +513,7 @@ def test_a_run_that_is_longer_than_the_published_curve_is_judged_at_its_end() ->
     assert claim.judge(RunCurve("atari/Pong", 0, int(20e6), *columns)).holds is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "word"), [(1, "partly"), (-1, "contradicted")])
 def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most_replay(
     tmp_path: Path, sign: int, word: str
