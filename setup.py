@@ -101,6 +101,10 @@ EXTRAS_REQUIRE = {
         "ruff>=0.17,<0.18",
         "mypy>=2.4,<3",
         "types-psutil>=7,<8",
+        # Execute docs/tutorial.ipynb.
+        "nbclient>=0.10,<1",
+        "nbformat>=5.10,<6",
+        "ipykernel>=6.29,<8",
     ],
 }
 
