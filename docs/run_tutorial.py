@@ -20,7 +20,7 @@ def executed(folder: Path) -> nbformat.NotebookNode:
         CellExecutionError: a cell failed.
     """
     notebook = nbformat.read(PAGE, nbformat.NO_CONVERT)
-    options = {"timeout": 1_800, "kernel_name": "python3", "record_timing": False}
+    options = {"timeout": 1_800, "kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
     NotebookClient(notebook, resources={"metadata": {"path": str(folder)}}, **options).execute()
     notebook.metadata.pop("language_info", None)  # the version of Python and the like
     for cell in notebook.cells:
