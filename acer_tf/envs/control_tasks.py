@@ -1,11 +1,10 @@
 """The six continuous control tasks of Wang et al. (2017), section 6 and appendix E.1.
 
-The paper's models are not public, and its text omits some numbers. docs/control-tasks.md says what is from the paper
-and what was chosen; models are from dm_control's suite unless stated otherwise. Episodes last 500 steps, but Walker2d's
-may end earlier. The action a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and
-reacher3) are rates per second, in metres and radians: a step's reward is the formula times the step's length. This puts
-returns where the published curves are: an untrained policy has -8 on fish and -19 on humanoid, where the worst curves
-of the paper's Figure 3 end at -10 and -23.
+docs/control-tasks.md says what is from the paper and what was chosen; models are from dm_control's suite unless stated
+otherwise. The action a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are
+rates per second, in metres and radians: a step's reward is the formula times the step's length. This puts returns where
+the published curves are: an untrained policy has -8 on fish and -19 on humanoid, where the worst curves of the paper's
+Figure 3 end at -10 and -23.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ import dm_control
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
+
+from acer_tf.envs.families import CONTROL_TASKS
 
 
 class Task:
@@ -107,8 +108,7 @@ def wrapped(angle: np.ndarray) -> np.ndarray:
 class CartpoleSwingup(Task):
     """Swing up a pole on a cart and balance it at the centre.
 
-    The pole starts at a uniform angle, the cart at the centre, both at rest. Reward 1 if the pole is within 5° of
-    upright and the cart within 0.05 of the centre, else 0. A step is 0.02 s, two of the model's.
+    The pole starts at a uniform angle, the cart at the centre, both at rest. The track is cut to 2.4.
 
     Observation [10]: cart position, velocity; pole angle in [-π, π) from upright, angular velocity; its sine, cosine;
     the tip's x, z; the tip's velocity in x, z.
@@ -134,7 +134,7 @@ class CartpoleSwingup(Task):
         sine, cosine = np.sin(angle), np.cos(angle)
         # The pole has length 1, the cart is at height 1.
         tip = [x + sine, 1 + cosine, speed + turning * cosine, -turning * sine]
-        return np.stack([x, speed, wrapped(angle), turning, sine, cosine, *tip], axis=1)
+        return np.column_stack([x, speed, wrapped(angle), turning, sine, cosine, *tip])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
         x, angle = self.qpos.T
@@ -145,9 +145,8 @@ class CartpoleSwingup(Task):
 class Reacher3(Task):
     """Move the tip of a planar arm of three links to a target.
 
-    Reward 1 within 0.05 of the target, else 0. The model (reacher3.xml) is modelled on dm_control's two-link reacher,
-    with an arm of length 0.3; the shoulder turns freely, elbow and wrist by ±160°. Angles are uniform at the start, at
-    rest; so are the target's direction and its distance from the shoulder in [0.05, 0.25]. A step is 0.02 s.
+    The model (reacher3.xml) is modelled on dm_control's two-link reacher; the shoulder turns freely, elbow and wrist by
+    ±160°. Angles are uniform at the start, at rest; so are the target's direction and its distance from the shoulder.
 
     Observation [8]: joint angles, the shoulder's in [-π, π); joint velocities; target minus tip, x and y.
     """
@@ -170,15 +169,13 @@ class Reacher3(Task):
     def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
         self.qpos[which] = draw(random, lambda r: r.uniform(self._low, self._high))
         direction, distance = draw(random, lambda r: r.uniform([-np.pi, 0.05], [np.pi, 0.25])).T
-        self._target[which, :2] = np.stack([distance * np.cos(direction), distance * np.sin(direction)], axis=1)
+        self._target[which, :2] = np.column_stack([distance * np.cos(direction), distance * np.sin(direction)])
 
     def _to_target(self) -> np.ndarray:
         return (self._target - self._tip)[:, :2]
 
     def observation(self) -> np.ndarray:
-        angles = self.qpos.copy()
-        angles[:, 0] = wrapped(angles[:, 0])
-        return np.concatenate([angles, self.qvel, self._to_target()], axis=1)
+        return np.column_stack([wrapped(self.qpos[:, 0]), self.qpos[:, 1:], self.qvel, self._to_target()])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
         return (np.linalg.norm(self._to_target(), axis=1) <= 0.05).astype(np.float64)
@@ -187,9 +184,8 @@ class Reacher3(Task):
 class Cheetah(Task):
     """Run forward as fast as possible.
 
-    Reward v_x of the torso minus 0.1 ‖a‖² (printed with a plus, which would reward effort). The start is the model's
-    pose with the noise of gymnasium's HalfCheetah: uniform ±0.1 on positions (within the joints' ranges), normal with
-    standard deviation 0.1 on velocities. A step is 0.01 s.
+    The start is the model's pose with the noise of gymnasium's HalfCheetah, within the joints' ranges. The control cost
+    is printed with a plus, which would reward effort.
 
     Observation [17]: the torso's height, less its initial one, and its pitch, joint angles; velocities of all nine
     degrees of freedom, x and z first.
@@ -209,7 +205,7 @@ class Cheetah(Task):
         self.qvel[which] = draw(random, lambda r: r.normal(0, 0.1, self.qvel.shape[1]))
 
     def observation(self) -> np.ndarray:
-        return np.concatenate([self.qpos[:, 1:], self.qvel], axis=1)
+        return np.column_stack([self.qpos[:, 1:], self.qvel])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
         return self.qvel[:, 0] - 0.1 * squared(action)
@@ -218,9 +214,7 @@ class Cheetah(Task):
 class Fish(FreeBody):
     """Swim to a target in three dimensions.
 
-    Reward -distance - 0.05 (1 - cosine of the angle to upright) - 0.01 ‖a‖². Starts and targets are those of
-    dm_control's fish-swim: a random orientation, fins and tail uniform ±0.2, the target uniform in a box of 0.8 × 0.8 ×
-    0.2. A step is 0.04 s. The target does not collide.
+    Starts and targets are those of dm_control's fish-swim. The target does not collide.
 
     Observation [24]: target minus mouth, in the torso's frame; joint angles; joint velocities; cosine of the angle to
     upright; the torso's velocity and angular velocity, in its frame.
@@ -257,8 +251,8 @@ class Fish(FreeBody):
 
     def observation(self) -> np.ndarray:
         velocity, turning = self.qvel[:, :3], self.qvel[:, 3:6]  # MuJoCo gives the second in the torso's frame
-        pose = [self._local(self._to_target()), self.qpos[:, 7:], self.qvel[:, 6:], self._upright()[:, None]]
-        return np.concatenate([*pose, self._local(velocity), turning], axis=1)
+        pose = [self._local(self._to_target()), self.qpos[:, 7:], self.qvel[:, 6:], self._upright()]
+        return np.column_stack([*pose, self._local(velocity), turning])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
         distance = np.linalg.norm(self._to_target(), axis=1)
@@ -268,9 +262,7 @@ class Fish(FreeBody):
 class Walker2d(Task):
     """Walk forward as fast as possible without falling.
 
-    Reward v_x - 0.001 ‖a‖² - (height - 1.3)² - 0.1 pitch² of the torso, and -10 at termination. Control cost, limits
-    (height in [0.8, 2.0], pitch in [-1, 1]) and start (standing, uniform ±0.005 on positions and velocities) are those
-    of gymnasium's Walker2d; 1.3 is the standing model's torso height. A step is 0.025 s.
+    Control cost, limits and start (standing, with noise) are those of gymnasium's Walker2d.
 
     Observation [24]: torso height; velocities of all nine degrees of freedom; cosine and sine of the seven bodies'
     orientations.
@@ -279,7 +271,7 @@ class Walker2d(Task):
     suite = "walker"
     observation_size = 24
     substeps = 10
-    height = 1.3
+    height = 1.3  # of the standing model's torso
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
@@ -296,7 +288,7 @@ class Walker2d(Task):
 
     def observation(self) -> np.ndarray:
         orientations = self._bodies[:, :, [0, 2]].reshape(len(self.qpos), -1)
-        return np.concatenate([self._posture()[0][:, None], self.qvel, orientations], axis=1)
+        return np.column_stack([self._posture()[0], self.qvel, orientations])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
         height, pitch = self._posture()
@@ -311,10 +303,8 @@ class Walker2d(Task):
 class Humanoid(FreeBody):
     """Stand up from lying on the ground.
 
-    Reward -|head height - 1.4| (dm_control's standing height) - 0.25 (1 - cosine of the torso's angle to upright)
-    - 0.01 ‖a‖². To lie down, the limp body falls for 1.5 s from a height of 1.5, from a random orientation with joints
-    uniform in their ranges and no contacts; velocities are then set to 0. A step is 0.025 s. dm_control's force and
-    touch sensors are omitted.
+    To lie down, the limp body falls for 1.5 s from a height of 1.5, from a random orientation with joints uniform in
+    their ranges and no contacts; velocities are then set to 0. dm_control's force and touch sensors are omitted.
 
     Observation [94], all vectors in the torso's frame: joint angles (21); velocity and angular velocity of the torso,
     joint velocities (27); head height; the vertical (3); centre of mass (3) and its velocity (3); positions of hands,
@@ -328,15 +318,15 @@ class Humanoid(FreeBody):
     @classmethod
     def spec(cls) -> mujoco.MjSpec:
         spec = super().spec()
-        sides = ("left", "right")
-        ends = [f"{side}_{end}" for end in ("hand", "foot") for side in sides]
-        middles = [f"{side}_{middle}" for middle in ("lower_arm", "shin") for side in sides]
-        body, sensor = mujoco.mjtObj.mjOBJ_XBODY, mujoco.mjtSensor
-        seen = [(sensor.mjSENS_FRAMEPOS, name) for name in ends + middles]
-        seen += [(sensor.mjSENS_FRAMELINVEL, name) for name in ends]
+        ends, middles = ("left_hand", "right_hand", "left_foot", "right_foot"), ("lower_arm", "shin")
+        limbs = [*ends, *(f"{side}_{middle}" for middle in middles for side in ("left", "right"))]
+        body, sensor = mujoco.mjtObj, mujoco.mjtSensor
+        seen = [(sensor.mjSENS_FRAMEPOS, name) for name in limbs] + [(sensor.mjSENS_FRAMELINVEL, name) for name in ends]
         for kind, name in seen:
-            spec.add_sensor(type=kind, objtype=body, objname=name, reftype=body, refname="torso")
-        spec.add_sensor(type=sensor.mjSENS_SUBTREELINVEL, objtype=mujoco.mjtObj.mjOBJ_BODY, objname="torso")
+            spec.add_sensor(
+                type=kind, objtype=body.mjOBJ_XBODY, objname=name, reftype=body.mjOBJ_XBODY, refname="torso"
+            )
+        spec.add_sensor(type=sensor.mjSENS_SUBTREELINVEL, objtype=body.mjOBJ_BODY, objname="torso")
         return spec
 
     def __init__(self, batch: Batch) -> None:
@@ -365,18 +355,12 @@ class Humanoid(FreeBody):
         motion = [self._local(self.qvel[:, :3]), self.qvel[:, 3:]]
         pose = [self._head[:, 2:], self._torso[:, 2]]  # the latter is the world's vertical in the torso's frame
         mass = [self._local(self._mass_centre - self._torso_position), self._local(self._sensors[:, 36:])]
-        return np.concatenate([self.qpos[:, 7:], *motion, *pose, *mass, self._sensors[:, :36]], axis=1)
+        return np.column_stack([self.qpos[:, 7:], *motion, *pose, *mass, self._sensors[:, :36]])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        deviation = np.abs(self._head[:, 2] - 1.4)
+        deviation = np.abs(self._head[:, 2] - 1.4)  # dm_control's standing height
         return -deviation - 0.25 * (1 - self._upright()) - 0.01 * squared(action)
 
 
-TASKS: dict[str, type[Task]] = {
-    "cartpole_swingup": CartpoleSwingup,
-    "reacher3": Reacher3,
-    "cheetah": Cheetah,
-    "fish": Fish,
-    "walker2d": Walker2d,
-    "humanoid": Humanoid,
-}
+_TASKS = (CartpoleSwingup, Reacher3, Cheetah, Fish, Walker2d, Humanoid)
+TASKS: dict[str, type[Task]] = dict(zip(CONTROL_TASKS, _TASKS, strict=True))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
+from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import SyncVectorEnv
 
 from acer_tf.envs.families import EnvFactory, refuse_raw_atari, unknown
@@ -101,40 +99,30 @@ def make_gymnasium(
 
 
 def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -> gymnasium.Env:
-    """`gymnasium.make`, with our errors for ids that are none."""
+    """`gymnasium.make` for ids that are registered as they are written: it would take the newest version for none."""
     refuse_raw_atari(env_id)
-    known = gymnasium.registry.get(env_id)
-    # Users' environments need not accept a render_mode.
-    mode = {"render_mode": "rgb_array"} if render else {}
-    try:
-        if known is not None and isinstance(known.entry_point, str):
-            with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
-                load_env_creator(known.entry_point)
-        with without_gl(), _unversioned_quietly(env_id):
-            env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **mode)
-    except gymnasium.error.Error as error:
-        # For a malformed id gymnasium raises Error itself. Its other errors, and those of a known id, are the
-        # environment's own.
-        malformed = type(error) is gymnasium.error.Error
-        if known is None and (malformed or isinstance(error, UnregisteredEnv | DeprecatedEnv)):
-            raise unknown(env_id) from error
-        raise
-    except ModuleNotFoundError as error:
-        module = env_id.rpartition(":")[0].partition(".")[0]
-        if module and importlib.util.find_spec(module) is None:
+    module, _, name = env_id.rpartition(":")
+    if module:
+        if importlib.util.find_spec(module.partition(".")[0]) is None:
             raise InvalidEnvironment(
                 f"{env_id}: Python finds no module {module}, in the current folder or among the installed packages"
-            ) from error
-        raise
+            )
+        importlib.import_module(module)
+    known = gymnasium.registry.get(name)
+    if known is None:
+        raise unknown(env_id)
+    # Users' environments need not accept a render_mode.
+    options = {"max_episode_steps": max_episode_steps, **({"render_mode": "rgb_array"} if render else {})}
+    try:
+        if isinstance(known.entry_point, str):
+            with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
+                load_env_creator(known.entry_point)
+        with without_gl():
+            return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **options)
     except TypeError as error:
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
         raise
-    # gymnasium resolves an id without a version ("Pong") to the newest one; a run must record what it ran.
-    if env.spec is None or env.spec.id != env_id.rpartition(":")[2]:
-        env.close()
-        raise unknown(env_id)
-    return env
 
 
 @contextlib.contextmanager
@@ -148,17 +136,6 @@ def _installed(what: str) -> Iterator[None]:
                 hint = f"{package}, which is not installed: pip install 'acer_tf[{extra}]'"
                 raise InvalidEnvironment(f"{what} needs {hint}") from error
         raise InvalidEnvironment(f"{what} needs a package that is not installed: {error}") from error
-
-
-@contextlib.contextmanager
-def _unversioned_quietly(env_id: str) -> Iterator[None]:
-    """Of an id without a version gymnasium warns, and takes the newest; our error names the ids that there are."""
-    if re.search(r"-v\d+$", env_id):  # catching warnings would let others be shown a second time
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s).*latest versioned environment")
-        yield
 
 
 def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
@@ -187,11 +164,11 @@ class _Vector(SyncVectorEnv):
         super().__init__(make_each)
 
     def reset(self, **kwargs: Any) -> Any:
-        with blamed(self._id, "in reset()"), self._observations_checked("in reset()"):
+        with self._checked("in reset()"):
             return super().reset(**kwargs)
 
     def step(self, actions: Any) -> Any:
-        with blamed(self._id, "in step()"), self._observations_checked("in step()"):
+        with self._checked("in step()"):
             return super().step(actions)
 
     def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
@@ -199,20 +176,21 @@ class _Vector(SyncVectorEnv):
         return vector_infos
 
     @contextlib.contextmanager
-    def _observations_checked(self, where: str) -> Iterator[None]:
+    def _checked(self, where: str) -> Iterator[None]:
         """Says what was returned if the copy into one array fails; a check of every step would take too long."""
-        try:
-            yield
-        except (TypeError, ValueError):
-            space: Any = self.single_observation_space
-            for found in map(np.asarray, filter(lambda found: found is not None, self._env_obs)):
-                if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
-                    # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
-                    raise EnvironmentFailure(
-                        f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
-                        f"{found.dtype}, but its space is {space}"
-                    ) from None
-            raise
+        with blamed(self._id, where):
+            try:
+                yield
+            except (TypeError, ValueError):
+                space: Any = self.single_observation_space
+                for found in (np.asarray(found) for found in self._env_obs if found is not None):
+                    if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
+                        # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
+                        raise EnvironmentFailure(
+                            f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
+                            f"{found.dtype}, but its space is {space}"
+                        ) from None
+                raise
 
     def render(self) -> tuple[Any, ...]:
         with blamed(self._id, "in render()"):
