@@ -99,7 +99,7 @@ def test_every_file_and_heading_that_is_linked_exists(page):
 
 
 def test_every_page_of_docs_is_in_the_index():
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    pages = {path.name for kind in ("*.md", "*.ipynb") for path in (ROOT / "docs").glob(kind)} - {"README.md"}
     assert pages == set(re.findall(r"^\| \[(\S+)\]\(\1\)", TEXT["docs/README.md"], re.MULTILINE))
 
 
