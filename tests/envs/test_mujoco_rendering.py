@@ -66,6 +66,7 @@ def test_what_needs_no_mujoco_needs_no_opengl(works):
     assert env.render().std() > 0
 
 
+@pytest.mark.process
 def test_a_backend_that_does_not_exist_does_not_work():
     assert not mujoco_rendering._works("no_such_thing")
 
@@ -101,6 +102,7 @@ assert env.render().std() > 5
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("env_id", DRAWN_BY_MUJOCO)
 def test_drawing_after_mujoco_was_imported_without_a_choice(env_id, gl):
     """As for an evaluation with a video after training: the order of imports must not matter."""
@@ -119,6 +121,7 @@ assert not os.listdir()
 """
 
 
+@pytest.mark.process
 def test_warnings_of_mujoco_go_to_standard_error_and_to_no_file(gl, tmp_path):
     done = run(_DRAW_QUIETLY, cwd=tmp_path)
     assert done.stdout == ""
@@ -144,12 +147,14 @@ assert square(tf.ones((4, 4)))[0, 0] == 4
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("chosen_before", [False, True])
 def test_drawing_beside_tensorflow(chosen_before, gl):
     """Its LLVM and OpenGL's crash each other in one process."""
     run(_DRAW_BESIDE_TENSORFLOW, *DRAWN_BY_MUJOCO, **({"MUJOCO_GL": os.environ["MUJOCO_GL"]} if chosen_before else {}))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("env_id", [*DRAWN_BY_MUJOCO, "Pusher-v5"])
 def test_pictures_change_as_the_body_moves(env_id, gl):
     env = envs.make(env_id, 2, 0, render=True)
@@ -165,6 +170,7 @@ def test_pictures_change_as_the_body_moves(env_id, gl):
     env.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("env_id", ["control/cheetah", "HalfCheetah-v5"])
 def test_one_process_draws_and_ends_with_the_environments(env_id, gl):
     others = set(psutil.Process().children())
@@ -189,6 +195,7 @@ def ball(gl):
     renderer.close()
 
 
+@pytest.mark.process
 def test_a_picture_shows_the_state_and_the_model_as_they_are(ball):
     renderer, model, data = ball
     middle = renderer.render(data)
@@ -203,6 +210,7 @@ def test_a_picture_shows_the_state_and_the_model_as_they_are(ball):
     np.testing.assert_array_equal(renderer.render(data), high)
 
 
+@pytest.mark.process
 def test_a_free_camera(ball):
     _, _, data = ball
     view = View(data, {"lookat": [0, 0, 0.5], "distance": 2, "elevation": 0}, height=40, width=60)
@@ -212,6 +220,7 @@ def test_a_free_camera(ball):
     renderer.close()
 
 
+@pytest.mark.process
 def test_a_process_that_dies(ball):
     renderer, _, data = ball
     renderer.render(data)
@@ -221,6 +230,7 @@ def test_a_process_that_dies(ball):
             renderer.render(data)
 
 
+@pytest.mark.process
 def test_what_a_process_that_dies_has_said(ball, monkeypatch):
     _, _, data = ball
     monkeypatch.setenv("MUJOCO_GL", "no_such_thing")
@@ -230,6 +240,7 @@ def test_what_a_process_that_dies_has_said(ball, monkeypatch):
     renderer.close()
 
 
+@pytest.mark.process
 def test_an_error_in_drawing(ball):
     renderer, model, data = ball
     renderer.render(data)
@@ -238,6 +249,7 @@ def test_an_error_in_drawing(ball):
         renderer.render(data)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("drawing", [False, True])
 def test_the_process_ends_with_its_object(ball, drawing):
     _, _, data = ball
@@ -265,6 +277,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.process
 def test_the_process_ends_with_a_parent_that_is_killed(gl, tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", _DRAW_AND_WAIT]
