@@ -39,6 +39,7 @@ def older(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.process
 def test_this_checkout_beside_itself(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(checkouts, "WORKLOADS", {"cartpole": checkouts.Loop((*SMALL, "--log_interval=60"), (4,))})
     monkeypatch.setattr(checkouts, "SECONDS", 0.1)
@@ -57,6 +58,7 @@ def test_this_checkout_beside_itself(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "benchmark.md").read_text().count("| cartpole |") == 1
 
 
+@pytest.mark.process
 def test_a_checkout_needs_the_training_command_alone(older, monkeypatch):
     monkeypatch.setattr(checkouts, "WORKLOADS", {"cartpole": checkouts.Loop(SMALL)})
     monkeypatch.chdir(older.parent)
@@ -65,6 +67,7 @@ def test_a_checkout_needs_the_training_command_alone(older, monkeypatch):
     ]
 
 
+@pytest.mark.process
 def test_what_a_checkout_refuses_is_said(older, monkeypatch):
     monkeypatch.setattr(checkouts, "WORKLOADS", {"pong": checkouts.Loop(("--env=minatar/pong",))})
     with pytest.raises(ValueError, match="older cannot be measured: error: there is no minatar/pong"):

@@ -18,6 +18,7 @@ def test_the_replay_group_measures_every_size_in_memory_and_in_a_file_and_leaves
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.training
 def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch):
     monkeypatch.setattr(groups, "REPLAY_ROWS", (60, 90))
     monkeypatch.setattr(groups, "_affordable_rows", lambda spec: 90)
@@ -36,6 +37,7 @@ def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch
     assert facts["operations_per_step"]["4"] > facts["operations_per_step"]["0"] > 0
 
 
+@pytest.mark.training
 def test_a_recurrent_group_measures_both_networks_beside_each_other(tmp_path):
     measurements, facts = groups.GROUPS["recurrent_small"](1, tmp_path)
     parts = ("act", "replayed update", "loop, ratio 4")

@@ -39,6 +39,7 @@ def test_the_groups_asked_for_are_measured_and_written_down(tmp_path, monkeypatc
     assert line in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_a_group_is_measured_for_real_in_a_process_of_its_own(tmp_path, capfd):
     assert main(tmp_path, "--only=machine", "--repetitions=1", "--device=cpu") == 0
     document = json.loads((tmp_path / "out" / "benchmark.json").read_text())

@@ -69,6 +69,7 @@ def test_an_output_that_cannot_be_made_is_status_2(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.process
 def test_the_programs_run_in_turn_and_a_failure_is_reported_and_passed_over(tmp_path, rows, capsys):
     assert main(tmp_path, "--repetitions=3", "--seconds=2") == 0
     progress = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\d/3", line)]
@@ -99,6 +100,7 @@ def test_the_programs_run_in_turn_and_a_failure_is_reported_and_passed_over(tmp_
     assert "3 interleaved runs of 2 s" in caption
 
 
+@pytest.mark.process
 def test_only_the_named_peers_run(tmp_path, rows):
     assert main(tmp_path, "--only=sb3", "--repetitions=1") == 0
     (row,) = json.loads((tmp_path / "out" / "peers.json").read_text())["rows"]
@@ -106,6 +108,7 @@ def test_only_the_named_peers_run(tmp_path, rows):
     assert "| 150.0 | 150.0 – 150.0 |  |" in (tmp_path / "out" / "peers.md").read_text()
 
 
+@pytest.mark.process
 def test_measurements_of_other_peers_are_not_lost(tmp_path, rows, capsys):
     assert main(tmp_path, "--repetitions=1") == 0
     before = (tmp_path / "out" / "peers.json").read_bytes()
@@ -117,6 +120,7 @@ def test_measurements_of_other_peers_are_not_lost(tmp_path, rows, capsys):
     assert main(tmp_path, "--repetitions=1") == 0  # all of it again
 
 
+@pytest.mark.process
 def test_without_ours_there_is_no_comparison(tmp_path, rows, programs, capsys):
     (programs / "good.py").write_text(BAD)
     assert main(tmp_path, "--repetitions=1") == 1
@@ -124,6 +128,7 @@ def test_without_ours_there_is_no_comparison(tmp_path, rows, programs, capsys):
     assert (tmp_path / "out" / "peers.md").exists()
 
 
+@pytest.mark.process
 def test_a_peer_that_does_not_install_is_reported_and_passed_over(tmp_path, rows, monkeypatch, capsys):
     def interpreter(requirements, environment):
         if environment.name == "sb3":
@@ -179,6 +184,7 @@ def test_ours_needs_no_environment(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path):
     child = "import time; time.sleep(60)"
     (tmp_path / "program.py").write_text(
@@ -210,6 +216,7 @@ def test_every_program_is_there_and_says_what_flags_it_takes():
     assert {row.peer for row in peers.ROWS} == set(peers.REQUIREMENTS)
 
 
+@pytest.mark.process
 def test_ours_refuses_what_the_training_script_refuses():
     command = [sys.executable, str(peers.PROGRAMS / "acer_tf_train.py"), "--precision=float7"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -13,6 +13,8 @@ from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 from tests.learning.worlds import CueEnvironment
 
+pytestmark = pytest.mark.training
+
 
 def score(folder: Path, **given: Any) -> float:
     """The mean return of 100 episodes, with sampled actions, of a run's policy."""

@@ -20,6 +20,8 @@ from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 from tests.learning.worlds import World, bandit, chain, rooms
 
+pytestmark = pytest.mark.training
+
 GAMMA = 0.9
 HOURS = 5
 WORLDS: dict[str, tuple[World, int | None]] = {  # with their time limits

@@ -9,6 +9,8 @@ from acer_tf.policies.policy import load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 
+pytestmark = pytest.mark.training
+
 # CartPole-v1: where gymnasium calls it solved. Pendulum-v1: about twice what the best controllers lose.
 TASKS = {
     "CartPole-v1": {"agent": "acer", "total_steps": 300_000, "at_least": 475.0},

@@ -12,6 +12,7 @@ from tests.replay.twin import stack_frames
 NUM_ENVS, UNROLL, UNROLLS = 8, 20, 125  # 20,000 steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
 def test_rebuilt_stacks_equal_the_environments(game: str) -> None:
     env = envs.make(f"atari/{game}", num_envs=NUM_ENVS, seed=0)

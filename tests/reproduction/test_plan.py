@@ -299,6 +299,7 @@ def test_what_makes_cells_of_one_kind():
     assert len(set(tasks)) == 6
 
 
+@pytest.mark.process
 def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -318,6 +319,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     assert left.kept / 2 < bytes_in(tmp_path / "run") < left.kept
 
 
+@pytest.mark.process
 def test_a_failed_measurement_reports_the_error():
     settings = resolve(cell().train_settings, envs.spec("CartPole-v1"))
     with pytest.raises(SweepError, match=r"acer on CartPole-v1 cannot be measured: .*--network=small: "):

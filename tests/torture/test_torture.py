@@ -28,6 +28,7 @@ def campaign(*command):
     return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True)
 
 
+@pytest.mark.process
 def test_a_few_attempts_of_the_quick_kinds_are_right(tmp_path):
     only = ("kill:1", "flags:1", "flags:3", "flags:10", "observations:1", "environments:0")
     done = campaign("-m", "tests.torture", "--seed=1", f"--output={tmp_path}", *(f"--only={name}" for name in only))
@@ -36,6 +37,7 @@ def test_a_few_attempts_of_the_quick_kinds_are_right(tmp_path):
     assert len((tmp_path / "seed-1.csv").read_text().splitlines()) == 7
 
 
+@pytest.mark.process
 def test_a_planted_fault_is_found(tmp_path):
     done = campaign("-c", PLANT, "--seed=1", "--only=flags:3", f"--output={tmp_path}")
     assert done.returncode == 1, done.stdout + done.stderr

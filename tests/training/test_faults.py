@@ -366,6 +366,6 @@ def test_a_run_killed_three_times_continues_to_its_end_without_a_gap(tmp_path):
     assert load_policy(tmp_path / "early").metadata["steps"] > 0
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_a_run_killed_ten_times_continues_to_its_end_without_a_gap(tmp_path):
     kill_and_continue(tmp_path / "run", rounds=10, seed=2, total_steps=15_000)

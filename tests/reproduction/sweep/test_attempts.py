@@ -17,6 +17,7 @@ from acer_tf.runs.folder import Lock
 from tests.reproduction.sweep.conftest import attempts, cell
 
 
+@pytest.mark.process
 def test_a_run_that_another_process_holds_for_long_is_named(sweep, monkeypatch):
     monkeypatch.setattr(runner, "LOCK_SECONDS", 0.5)
     lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
@@ -26,6 +27,7 @@ def test_a_run_that_another_process_holds_for_long_is_named(sweep, monkeypatch):
     assert sweep([cell(0)]).exit_code == 0
 
 
+@pytest.mark.process
 def test_a_run_that_another_process_holds_for_a_while_is_waited_for(sweep):
     lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
     threading.Timer(1.0, lock.release).start()
@@ -33,6 +35,7 @@ def test_a_run_that_another_process_holds_for_a_while_is_waited_for(sweep):
     assert len(attempts(sweep, cell(0))) == 1
 
 
+@pytest.mark.process
 def test_new_rows_and_new_checkpoints_are_progress_and_nothing_else_is(monkeypatch, tmp_path):
     """By a clock of its own: of a cell that lasts far longer than it may stall."""
     clock, asked, terminate = [0.0], [], Attempt._terminate
@@ -80,6 +83,7 @@ class Loses(LocalLauncher):
         return ended + super().poll()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("losses", "state"), [(10, "finished"), (11, "failed")])
 def test_lost_nodes_are_no_failures_but_a_cell_that_loses_them_all_is_given_up(losses, state, sweep, monkeypatch):
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
@@ -89,6 +93,7 @@ def test_lost_nodes_are_no_failures_but_a_cell_that_loses_them_all_is_given_up(l
     assert report.reasons == ({} if state == "finished" else {cell(0).name: "its node died"})
 
 
+@pytest.mark.process
 def test_a_cell_that_another_process_stopped_begins_again(sweep):
     report = sweep([cell(0)], launcher=Loses("stopped"), retries=0)
     assert report.exit_code == 0
@@ -109,6 +114,7 @@ def test_a_full_disk_is_reported_without_waiting_for_what_has_ended(sweep, monke
         sweep([cell(0), cell(1)], launcher=launcher)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("method", ["set_aside_damaged", "record_start"])
 def test_a_cell_whose_folder_is_another_users_stops_no_other(method, sweep, monkeypatch, capsys):
     usual = getattr(CellFolder, method)

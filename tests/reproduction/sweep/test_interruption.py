@@ -35,6 +35,7 @@ def under_way(run_dir):
     return saved and (run_dir / "progress.csv").exists() and len(rows_of(run_dir)) > 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, tmp_path):
     folder = tmp_path / "sweep"
@@ -87,6 +88,7 @@ def test_invalid_flags_are_refused_in_a_line(flags, complaint, tmp_path, capsys)
     assert not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.process
 def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     folder = tmp_path / "sweep"
     diverges = Cell.asked("ACER", small_settings(seed=0, learning_rate=1e30))
@@ -110,6 +112,7 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     check_progress(run_dir, killed.settings)
 
 
+@pytest.mark.process
 def test_a_sweep_whose_output_nobody_reads_asks_its_cells_for_a_checkpoint(tmp_path):
     cells = [Cell.asked("ACER", small_settings(seed=seed, total_steps=50_000)) for seed in range(2)]
     folder = tmp_path / "sweep"

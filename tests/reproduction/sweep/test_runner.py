@@ -26,6 +26,7 @@ def recorded(sweep):
     return list(json.loads((sweep.folder / "sweep.json").read_text())["cells"].values())
 
 
+@pytest.mark.process
 def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_completes_them(sweep, capsys, monkeypatch):
     fine, crashes, hangs, killed = CELLS
     report = sweep(CELLS, "--crash=1", "--hang=2", "--die=3", retries=1, stall_minutes=0.04)
@@ -62,6 +63,7 @@ def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_compl
     assert sweep.lines[-2].startswith("4/4 done, 0 running, 0 failed, 0 waiting  100.0 %  400/400 steps  ")
 
 
+@pytest.mark.process
 def test_what_was_run_can_be_run_by_hand(sweep):
     c = cell(7, max_gradient_norm=float("inf"), entropy_in_trust_region=False, reward_clip=2.0)
     sweep([c])
@@ -78,6 +80,7 @@ def test_what_was_run_can_be_run_by_hand(sweep):
     assert make_settings(given) == c.train_settings
 
 
+@pytest.mark.process
 def test_a_sweep_outside_of_the_working_directory_names_absolute_run_folders(sweep, tmp_path):
     (elsewhere := tmp_path / "elsewhere").mkdir()
     c = cell(8)
@@ -85,6 +88,7 @@ def test_a_sweep_outside_of_the_working_directory_names_absolute_run_folders(swe
     assert f"--run_dir={sweep.folder}/cells/{c.name}/run" in attempts(sweep, c)[0]["command"]
 
 
+@pytest.mark.process
 def test_the_folder_depends_on_the_settings_and_not_on_the_label(sweep):
     assert sweep([cell(0)]).exit_code == 0
     renamed = dataclasses.replace(cell(0), method="another label")
@@ -96,6 +100,7 @@ def test_the_folder_depends_on_the_settings_and_not_on_the_label(sweep):
     assert cell(0).name != cell(0, gamma=0.9).name
 
 
+@pytest.mark.process
 def test_another_folder_is_refused_untouched(sweep, tmp_path):
     sweep([cell(0)])
     before = tree(sweep.folder)
@@ -135,6 +140,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep, monkeypatc
     assert not sweep.folder.exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
@@ -161,6 +167,7 @@ def test_a_damaged_run_is_named_and_set_aside_and_its_cell_starts_again(name, co
     assert len(attempts(sweep, cell(0))) == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("reader", "name"), [("read_record", "run.json"), ("read_progress", "progress.csv"), ("read_json", "attempts.json")]
 )
@@ -184,6 +191,7 @@ def test_what_cannot_be_read_at_present_is_left_alone(reader, name, sweep, monke
     assert tree(sweep.folder / "cells") == before
 
 
+@pytest.mark.process
 def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(sweep, capsys):
     sweep([cell(0)])
     (sweep.folder / "sweep.json").write_text('{"format": 1, "exp')
@@ -195,6 +203,7 @@ def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(swee
         sweep([cell(0)])
 
 
+@pytest.mark.process
 def test_a_finished_run_without_its_whole_policy_runs_again_to_export_it(sweep):
     sweep([cell(0)])
     saved = sweep.folder / "cells" / cell(0).name / "run" / "policy" / "saved_model.pb"
@@ -204,6 +213,7 @@ def test_a_finished_run_without_its_whole_policy_runs_again_to_export_it(sweep):
     assert saved.exists()
 
 
+@pytest.mark.process
 def test_a_run_with_the_settings_of_another_cell_is_set_aside(sweep, capsys):
     sweep([cell(0)])
     record = sweep.folder / "cells" / cell(0).name / "run" / "run.json"
