@@ -15,7 +15,7 @@ SEED ?= 0
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: same-python help install demo test test-rest test-all test-lowest learning torture lint benchmark docs lock clean distclean
+.PHONY: same-python help install demo test test-rest test-all test-lowest learning torture lint benchmark docs tutorial lock clean distclean
 
 help:  ## this list
 	@echo 'usage: make TARGET [PYTHON=/path/to/python3.12]'
@@ -53,6 +53,9 @@ lint: $(STAMP)  ## ruff and mypy
 
 benchmark: $(STAMP)  ## speed of the parts and of the whole loop, compared with this machine's limits: under 10 minutes
 	$(RUN) -m benchmarks
+
+tutorial: $(STAMP)  ## execute docs/tutorial.ipynb, and keep its outputs there: 2 to 4 minutes on 2 cores
+	$(RUN) docs/run_tutorial.py
 
 docs: $(STAMP)  ## regenerate the table of docs/presets.md
 	$(RUN) docs/presets.py

@@ -1,4 +1,4 @@
-"""Executes docs/tutorial.ipynb and keeps its outputs there: `python docs/run_tutorial.py` (`make docs`)."""
+"""Executes docs/tutorial.ipynb and keeps its outputs there: `python docs/run_tutorial.py` (`make tutorial`)."""
 
 from __future__ import annotations
 
