@@ -9,16 +9,30 @@ from importlib import resources
 
 import numpy as np
 
+Rows = list[dict[str, str]]
 
-def read_table(name: str) -> list[dict[str, str]]:
-    """The rows of data/`name`, without the "#" lines above the column names, which state protocol and source."""
+
+def read_table(name: str, **wanted: str) -> Rows:
+    """The rows of data/`name` with the `wanted` cells, by column.
+
+    "#" lines above the names of the columns state protocol and source.
+    """
     text = (resources.files("acer_tf.reproduction") / "data" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return [row for row in rows if all(row[column] == cell for column, cell in wanted.items())]
 
 
-def numbers(rows: Sequence[dict[str, str]], column: str) -> np.ndarray:
-    """A column as [P] float64."""
-    return np.array([float(row[column]) for row in rows])
+def grouped(rows: Rows, *columns: str) -> dict[tuple[str, ...], Rows]:
+    """The rows by their cells in `columns`, in the order of the file."""
+    found: dict[tuple[str, ...], Rows] = {}
+    for row in rows:
+        found.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return found
+
+
+def numbers(rows: Rows, columns: Sequence[str]) -> list[np.ndarray]:
+    """Each of `columns` as [P] float64."""
+    return [np.array([float(row[column]) for row in rows]) for column in columns]
 
 
 def between(x: float, points: np.ndarray, values: np.ndarray) -> float:

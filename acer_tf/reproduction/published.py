@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.reproduction.data_files import between, numbers, read_table
+from acer_tf.reproduction.data_files import Rows, between, grouped, numbers, read_table
 
-_CODE_VERSION = "7bfbcf1"  # the newer of the two that OpenAI published
-_MUJOCO_FILES = ("spinningup_mujoco_curves.csv", "openai_baselines_mujoco_curves.csv", "td3_authors_mujoco_curves.csv")
 # The tasks of the ACER paper's appendix E as this package calls them.
 _PAPER_TASKS = {
     "cartpole_swingup": "Cartpole",
@@ -22,6 +20,14 @@ _PAPER_TASKS = {
     "walker2d": "Walker2d",
     "humanoid": "Humanoid",
 }
+# Of gymnasium's MuJoCo tasks: method, source, file, version of the task there, and the name of the method there.
+_MUJOCO = (
+    ("PPO", "PPO, Spinning Up (v3)", "spinningup_mujoco_curves.csv", "-v3", "ppo"),
+    ("PPO", "PPO, OpenAI baselines (v2)", "openai_baselines_mujoco_curves.csv", "", "ppo2"),
+    ("TRPO", "TRPO, OpenAI baselines (v2)", "openai_baselines_mujoco_curves.csv", "", "trpo_mpi"),
+    ("TD3", "TD3, Spinning Up (v3)", "spinningup_mujoco_curves.csv", "-v3", "td3"),
+    ("TD3", "TD3, its authors (v1)", "td3_authors_mujoco_curves.csv", "-v1", "TD3"),
+)
 
 
 class PublishedCurve(NamedTuple):
@@ -60,23 +66,15 @@ def published_curves(env: str) -> list[PublishedCurve]:
             versions of the same task.
     """
     family, _, task = env.partition("/")
-    if family == "atari":
-        label = "OpenAI baselines' ACER, published (6 runs)"
-        return _curves("openai_baselines_acer_curves.csv", "ACER", label, version=_CODE_VERSION, game=task)
+    if family == "atari":  # the version of the code is the newer of the two that OpenAI published
+        rows = read_table("openai_baselines_acer_curves.csv", version="7bfbcf1", game=task)
+        return [_curve("ACER", "OpenAI baselines' ACER, published (6 runs)", rows)] if rows else []
     if family == "control":
-        curves = (
-            _curves("acer_paper_figure3.csv", method, f"{method}, paper", task=_PAPER_TASKS.get(task), method=method)
-            for method in ("ACER", "Trust-TIS", "TIS", "Trust-A3C", "A3C")
-        )
-        return [curve for found in curves for curve in found]
-    name, (spinning_up, baselines, authors) = env.rpartition("-v")[0], _MUJOCO_FILES
-    return [
-        *_curves(spinning_up, "PPO", "PPO, Spinning Up (v3)", env=f"{name}-v3", algorithm="ppo"),
-        *_curves(baselines, "PPO", "PPO, OpenAI baselines (v2)", env=name, algorithm="ppo2"),
-        *_curves(baselines, "TRPO", "TRPO, OpenAI baselines (v2)", env=name, algorithm="trpo_mpi"),
-        *_curves(spinning_up, "TD3", "TD3, Spinning Up (v3)", env=f"{name}-v3", algorithm="td3"),
-        *_curves(authors, "TD3", "TD3, its authors (v1)", env=f"{name}-v1", algorithm="TD3"),
-    ]
+        by_method = _by_method(read_table("acer_paper_figure3.csv", task=_PAPER_TASKS.get(task, "")))
+        return [by_method[name] for name in ("ACER", "Trust-TIS", "TIS", "Trust-A3C", "A3C") if name in by_method]
+    name = env.rpartition("-v")[0]
+    found = ((m, label, read_table(file, env=name + v, algorithm=its_name)) for m, label, file, v, its_name in _MUJOCO)
+    return [_curve(*each) for each in found if each[-1]]
 
 
 def published_ablations(env: str) -> list[PublishedCurve]:
@@ -88,10 +86,7 @@ def published_ablations(env: str) -> list[PublishedCurve]:
     Raises:
         ValueError: `env` is not "control/fish", "control/walker2d" or "control/humanoid".
     """
-    file = "acer_paper_figure4.csv"
-    rows = _rows_of_task(file, "Figure 4", env)
-    task, methods = rows[0]["task"], dict.fromkeys(row["method"] for row in rows)
-    return [curve for m in methods for curve in _curves(file, m, f"{m}, paper", task=task, method=m)]
+    return list(_by_method(_of_task("acer_paper_figure4.csv", "Figure 4", env)).values())
 
 
 def published_search(env: str) -> list[SearchPoint]:
@@ -106,26 +101,25 @@ def published_search(env: str) -> list[SearchPoint]:
     Raises:
         ValueError: Figures 5 and 6 do not show `env`.
     """
-    rows = _rows_of_task("acer_paper_figures5_6.csv", "Figures 5 and 6", env)
+    rows = _of_task("acer_paper_figures5_6.csv", "Figures 5 and 6", env)
     return [SearchPoint(*(float(row[name]) for name in SearchPoint._fields)) for row in rows]
 
 
-def _rows_of_task(file: str, figure: str, env: str) -> list[dict[str, str]]:
-    rows = read_table(file)
-    shown = {f"control/{ours}": paper for ours, paper in _PAPER_TASKS.items() if any(r["task"] == paper for r in rows)}
+def _of_task(file: str, figure: str, env: str) -> Rows:
+    by_task = {task: rows for (task,), rows in grouped(read_table(file), "task").items()}
+    shown = {f"control/{ours}": by_task[paper] for ours, paper in _PAPER_TASKS.items() if paper in by_task}
     if env not in shown:
         raise ValueError(f"{figure} of the paper: {', '.join(shown)}; not {env!r}")
-    return [row for row in rows if row["task"] == shown[env]]
+    return shown[env]
 
 
-def _curves(file: str, method: str, label: str, /, **wanted: str | None) -> list[PublishedCurve]:
-    """The curve of the rows of a file that match `wanted`, if there are any."""
-    rows = [row for row in read_table(file) if all(row[name] == value for name, value in wanted.items())]
-    if not rows:
-        return []
-    steps, mean = numbers(rows, "steps"), numbers(rows, "mean")
+def _by_method(rows: Rows) -> dict[str, PublishedCurve]:
+    return {method: _curve(method, f"{method}, paper", of) for (method,), of in grouped(rows, "method").items()}
+
+
+def _curve(method: str, label: str, rows: Rows) -> PublishedCurve:
+    steps, mean = numbers(rows, ("steps", "mean"))
     if "std" in rows[0]:
-        low, high = mean - numbers(rows, "std"), mean + numbers(rows, "std")
-    else:
-        low, high = numbers(rows, "low"), numbers(rows, "high")
-    return [PublishedCurve(method, label, steps, mean, low, high)]
+        (std,) = numbers(rows, ("std",))
+        return PublishedCurve(method, label, steps, mean, mean - std, mean + std)
+    return PublishedCurve(method, label, steps, mean, *numbers(rows, ("low", "high")))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.reproduction.data_files import between, numbers, read_table
+from acer_tf.reproduction.data_files import between, grouped, numbers, read_table
 
 
 class MedianByFrames(NamedTuple):
@@ -62,8 +62,8 @@ def figure1_by_frames() -> Mapping[Figure1Method, MedianByFrames]:
     >>> round(acer_tf.figure1_by_frames()[method].at(100e6), 2)
     1.09
     """
-    found = _figure1("acer_paper_figure1_frames.csv")
-    return MappingProxyType({m: MedianByFrames(numbers(r, "frames"), numbers(r, "median")) for m, r in found.items()})
+    found = _figure1("acer_paper_figure1_frames.csv", "frames")
+    return MappingProxyType({method: MedianByFrames(*columns) for method, columns in found.items()})
 
 
 @functools.cache
@@ -74,8 +74,8 @@ def figure1_by_hours() -> Mapping[Figure1Method, MedianByHours]:
     >>> round(acer_tf.figure1_by_hours()[method].at(100), 2)
     1.41
     """
-    found = _figure1("acer_paper_figure1_hours.csv")
-    return MappingProxyType({m: MedianByHours(numbers(r, "hours"), numbers(r, "median")) for m, r in found.items()})
+    found = _figure1("acer_paper_figure1_hours.csv", "hours")
+    return MappingProxyType({method: MedianByHours(*columns) for method, columns in found.items()})
 
 
 @functools.cache
@@ -87,19 +87,15 @@ def dqn_zoo_medians() -> Mapping[str, MedianByFrames]:
     >>> round(float(acer_tf.dqn_zoo_medians()["DQN"].median[-1]), 2)
     0.43
     """
-    rows_by_agent: dict[str, list[dict[str, str]]] = {}
-    for row in read_table("dqn_zoo_median_curves.csv"):
-        rows_by_agent.setdefault(row["agent"], []).append(row)
-    fields = MedianByFrames._fields
-    return MappingProxyType(
-        {agent: MedianByFrames(*(numbers(rows, name) for name in fields)) for agent, rows in rows_by_agent.items()}
-    )
+    found = grouped(read_table("dqn_zoo_median_curves.csv"), "agent")
+    return MappingProxyType({a: MedianByFrames(*numbers(rows, MedianByFrames._fields)) for (a,), rows in found.items()})
 
 
-def _figure1(file: str) -> dict[Figure1Method, list[dict[str, str]]]:
-    found: dict[Figure1Method, list[dict[str, str]]] = {}
-    for row in read_table(file):
-        ratio, trust_region = row["replay_ratio"], row["trust_region"]
+def _figure1(file: str, axis: str) -> dict[Figure1Method, list[np.ndarray]]:
+    found = {}
+    for (agent, ratio, trust_region), rows in grouped(
+        read_table(file), "agent", "replay_ratio", "trust_region"
+    ).items():
         of_acer = (int(ratio), trust_region == "yes") if ratio else (None, None)
-        found.setdefault(Figure1Method(row["agent"], *of_acer), []).append(row)
+        found[Figure1Method(agent, *of_acer)] = numbers(rows, (axis, "median"))
     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
-from acer_tf.reproduction.data_files import read_table, suggestion
+from acer_tf.reproduction.data_files import grouped, read_table, suggestion
 from acer_tf.reproduction.scores import Protocol, human_normalized, require_protocol
 
 _FILES = ("atari57_final_scores.csv", "prioritized_paper_table7.csv", "ppo_paper_table6.csv")
@@ -77,8 +77,7 @@ def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
     everything = _all_scores()
     if (agent, protocol) in everything:
         return everything[agent, protocol]
-    others = [repr(of) for name, of in everything if name == agent]
-    if others:
+    if others := [repr(of) for name, of in everything if name == agent]:
         raise ValueError(
             f"the published scores of {agent} are by the protocol {' and '.join(others)}, not {protocol!r}"
         )
@@ -89,10 +88,10 @@ def published_scores(agent: str, protocol: Protocol) -> PublishedScores:
 
 @functools.cache
 def _all_scores() -> Mapping[tuple[str, Protocol], PublishedScores]:
-    scores: dict[tuple[str, Protocol], dict[str, float]] = {}
-    frames: dict[tuple[str, Protocol], int | None] = {}
-    for row in (row for file in _FILES for row in read_table(file)):
-        key = row["agent"], cast(Protocol, row["protocol"])
-        scores.setdefault(key, {})[row["game"]] = float(row["score"])
-        frames[key] = int(row["frames"]) if row["frames"] else None
-    return {key: PublishedScores(*key, frames[key], MappingProxyType(scores[key])) for key in scores}
+    found = {}
+    rows = [row for file in _FILES for row in read_table(file)]
+    for (agent, of), own in grouped(rows, "agent", "protocol").items():
+        protocol, frames = cast(Protocol, of), own[0]["frames"]
+        scores = MappingProxyType({row["game"]: float(row["score"]) for row in own})
+        found[agent, protocol] = PublishedScores(agent, protocol, int(frames) if frames else None, scores)
+    return found
