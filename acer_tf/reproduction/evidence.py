@@ -42,6 +42,7 @@ class Evidence:
     cells: tuple[Cell, ...] = ()  # finished or not
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
+    diagnostic: bool = False  # whether it is about this implementation, and no result; the page shows it last
 
     def __post_init__(self) -> None:
         require_types(self)

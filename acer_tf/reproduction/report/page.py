@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import jinja2
 import numpy as np
+from PIL import Image
 
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.files import write_whole
@@ -36,8 +37,11 @@ from acer_tf.runs.records import RECORDS
 _ORDER: tuple[State, ...] = ("failed", "interrupted", "not begun", "finished")
 _NONE = "–"
 _MARK = b'<meta name="generator" content="acer_tf">'
+_LONG = 12  # rows of a table: one with more is shown when asked for
+_SCALE = 0.45  # of the page's pixels to a picture's, which has 150 to an inch
 _POINTS = 60  # of a curve: more than its pixels can show would make the page heavy
 _NUMBER = frozenset("0123456789.,;+-−–±×%()[] eE")
+_VIDEOS, _ANIMATIONS = (".mp4", ".webm"), (".gif",)
 
 
 class Link(NamedTuple):
@@ -64,9 +68,9 @@ def require_page(results: Path) -> None:
 def write_page(results: Path) -> Path:
     """Writes `results`/index.html, whole or not at all, and returns its path.
 
-    It shows the folders with an experiment.json, at most two deep; a section whose experiment.json cannot be read says
-    so. Files outside `results` are never shown, whatever a name or a link says. The same files give the same bytes in
-    the same working folder.
+    It shows the folders with an experiment.json, at most two deep, in the order of the papers' figures and tables, then
+    single curves, then diagnostics; a section whose experiment.json cannot be read says so. Files outside `results` are
+    never shown, whatever a name or a link says. The same files give the same bytes in the same working folder.
 
     Raises:
         EvidenceError: see `require_page`.
@@ -80,25 +84,53 @@ def write_page(results: Path) -> Path:
         lstrip_blocks=True,
     )
     require_page(results)
+    shown = _Shown(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
-    sections = _with_own_titles([_section(folder, results) for folder in folders])
-    verdicts = _table("verdicts", WORDS, results, results) if _is_shown(results / "verdicts.csv", results) else None
-    shown = environment.get_template("page.html").render(
-        sections=sections,
-        verdicts=verdicts,
-        anchors={section["path"]: section["anchor"] for section in sections},
-        policies=_policies(results / "policies", results),
-    )
+    sections = _in_order([_section(folder, shown) for folder in folders])
     page = results / "index.html"
-    write_whole(page, shown)
+    text = environment.get_template("page.html").render(
+        sections=sections,
+        verdicts=_table(results, "verdicts", WORDS, shown) if shown.has(results / "verdicts.csv") else None,
+        anchors={section["path"]: section["anchor"] for section in sections},
+        policies=_policies(results / "policies", shown),
+    )
+    write_whole(page, text)
     return page
 
 
-def _section(folder: Path, results: Path) -> dict[str, Any]:
+class _Shown:
+    """The files that the page may show: those that lie in the folder of results, also after all links."""
+
+    def __init__(self, results: Path) -> None:
+        self.results, self._inside = results, results.resolve()
+
+    def has(self, path: Path) -> bool:
+        try:
+            return path.is_file() and path.resolve().is_relative_to(self._inside)
+        except OSError:
+            return False
+
+    def href(self, path: Path) -> str:
+        return quote(os.fsencode(path.relative_to(self.results)))
+
+    def links(self, paths: Iterable[Path]) -> list[Link]:
+        return [Link(path.name, self.href(path)) for path in paths if self.has(path)]
+
+    def policy(self, text: str, folder: Path) -> Link | None:
+        """A link to the policy at `text`, by the working or the experiment's folder; None if it is not in `results`."""
+        for start in (Path.cwd(), folder.resolve()):
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # a name that cannot be, or links in a circle
+                path = (start / text).resolve()
+                if path.exists() and path.is_relative_to(self._inside):
+                    return Link("policy", quote(os.fsencode(path.relative_to(self._inside))) + "/" * path.is_dir())
+        return None
+
+
+def _section(folder: Path, shown: _Shown) -> dict[str, Any]:
     """One folder on the page; if there is an error, only that, its title and its path are shown."""
-    path = folder.relative_to(results).as_posix()
-    section = {"anchor": quote(os.fsencode(path)), "path": path, "title": path}
-    if not _is_shown(folder / "experiment.json", results):
+    path = folder.relative_to(shown.results).as_posix()
+    section = {"anchor": shown.href(folder), "path": path, "title": path, "place": (len(EXPERIMENTS), 0), "cells": []}
+    if not shown.has(folder / "experiment.json"):
         return section | {"error": "experiment.json is not a file in this folder"}
     try:
         evidence = read_evidence(folder)
@@ -108,37 +140,48 @@ def _section(folder: Path, results: Path) -> dict[str, Any]:
         return section | {"error": "experiment.json was removed meanwhile"}
     cells = sorted(evidence.cells, key=lambda cell: _ORDER.index(cell.state))
     counts = Counter(cell.state for cell in cells)
+    places = {name: place for place, name in enumerate(EXPERIMENTS)}
+    tables = [_table(folder, name, caption, shown) for name, caption in evidence.tables.items()]
+    media = sorted(path for place in (folder, folder / "videos") for path in place.glob("*"))
     return section | {
         "title": evidence.title,
         "error": "",
+        "place": (places.get(evidence.name, len(places)), evidence.diagnostic),
         "evidence": evidence,
         "finished": counts["finished"],
         "unfinished": ", ".join(f"{counts[state]} {state}" for state in _ORDER[:-1] if counts[state]),
         "steps": sum(cell.steps for cell in cells),
         "commits": list(dict.fromkeys(cell.commit for cell in evidence.cells if cell.commit)),
-        "figures": [_figure(name, caption, evidence, folder, results) for name, caption in evidence.figures.items()],
-        "tables": [_table(name, caption, folder, results) for name, caption in evidence.tables.items()],
-        "videos": _media(folder, results, {".mp4", ".webm"}),
-        "animations": _media(folder, results, {".gif"}),
-        "cells": [_cell(cell, folder, results) for cell in cells],
+        "figures": [_figure(folder, name, caption, shown) for name, caption in evidence.figures.items()],
+        "tables": [t | {"open": t is tables[0] and len(t["rows"]) <= _LONG} for t in tables],
+        "videos": shown.links(path for path in media if path.suffix in _VIDEOS),
+        "animations": shown.links(path for path in media if path.suffix in _ANIMATIONS),
+        "cells": [_cell(cell, folder, shown) for cell in cells],
         "scope": str(scope(evidence.name, evidence.cells) or ""),
-        "curves": _curves(evidence, folder),
+        "curves": _curves(evidence, folder, shown),
     }
 
 
-def _with_own_titles(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The sections; where several share a title, their folder is added to it."""
-    counts = Counter(section["title"] for section in sections)
-    shared = [section for section in sections if counts[section["title"]] > 1]
-    return [s | {"title": f"{s['title']} ({s['path']})"} if s in shared else s for s in sections]
+def _in_order(sections: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The sections in the order of the page; those of one title together, the one of most cells first.
+
+    The others of that title have their folder added to it, and are shown when asked for, as diagnostics are.
+    """
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for section in sorted(sections, key=lambda section: (section["place"], "/" in section["path"], section["path"])):
+        groups.setdefault((section["place"], section["title"]), []).append(section)
+    found = []
+    for (place, title), group in groups.items():
+        for number, section in enumerate(sorted(group, key=lambda section: -len(section["cells"]))):
+            own = f"{title} ({section['path']})" if len(group) > 1 else title
+            found.append(section | {"title": own, "collapsed": number > 0 or bool(place[-1])})
+    return found
 
 
-def _policies(folder: Path, results: Path) -> list[dict[str, Any]]:
+def _policies(folder: Path, shown: _Shown) -> list[dict[str, Any]]:
     """The policies in a folder, by their evaluations <name>.json."""
     found = []
-    for path in sorted(folder.glob("*.json")):
-        if not _is_shown(path, results):
-            continue
+    for path in filter(shown.has, sorted(folder.glob("*.json"))):
         try:
             document = json.loads(path.read_text())
             env, mean, error, episodes = (document[name] for name in ("env", "mean", "standard_error", "episodes"))
@@ -147,29 +190,36 @@ def _policies(folder: Path, results: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue  # some other file
         model, video = path.with_suffix(""), path.with_suffix(".mp4")
-        links = [Link(path.name, _href(path, results))]
-        if model.is_dir() and _is_shown(model / "saved_model.pb", results):
-            links.append(Link("SavedModel", _href(model, results) + "/"))
-        film = _href(video, results) if _is_shown(video, results) else None
-        found.append({"name": path.stem, "env": env, "score": score, "links": links, "video": film})
+        saved = [Link("SavedModel", shown.href(model) + "/")] if shown.has(model / "saved_model.pb") else []
+        film = shown.href(video) if shown.has(video) else None
+        found.append(
+            {"name": path.stem, "env": env, "score": score, "links": [*shown.links([path]), *saved], "video": film}
+        )
     return found
 
 
-def _figure(name: str, caption: str, evidence: Evidence, folder: Path, results: Path) -> dict[str, Any]:
-    links, missing = _files(folder, name, (".png", ".svg"), results)
-    image = next((link.href for link in links if link.text.endswith(".png")), None)
-    alt = f"{evidence.title}: {caption or name}"
-    return {"caption": caption, "alt": alt, "image": image, "links": links, "missing": missing}
+def _files(folder: Path, name: str, suffixes: Sequence[str], shown: _Shown) -> dict[str, list[Any]]:
+    """Links to the files of a figure or table, and the names of those that are missing."""
+    paths = [folder / f"{name}{suffix}" for suffix in suffixes]
+    return {"links": shown.links(paths), "missing": [path.name for path in paths if not shown.has(path)]}
 
 
-def _table(name: str, caption: str, folder: Path, results: Path) -> dict[str, Any]:
-    links, missing = _files(folder, name, (".csv", ".md"), results)
+def _figure(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, Any]:
+    files, image, size = _files(folder, name, (".png", ".svg"), shown), folder / f"{name}.png", None
+    if shown.has(image):
+        with contextlib.suppress(OSError), Image.open(image) as opened:
+            size = [round(_SCALE * pixels) for pixels in opened.size]
+    href = shown.href(image) if shown.has(image) else None
+    return files | {"name": name, "caption": caption, "alt": caption or name, "image": href, "size": size}
+
+
+def _table(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, Any]:
+    files = _files(folder, name, (".csv", ".md"), shown)
     head: list[str] = []
     rows: list[list[str]] = []
-    problem = ""
-    source = folder / f"{_stem(name)}.csv"
+    problem, source = "", folder / f"{name}.csv"
     try:
-        if source.name not in missing:
+        if shown.has(source):
             with source.open(newline="", encoding="utf-8") as file:
                 head, *rows = list(csv.reader(file)) or [[]]
         if uneven := [number for number, row in enumerate(rows, start=2) if len(row) != len(head)]:
@@ -177,16 +227,21 @@ def _table(name: str, caption: str, folder: Path, results: Path) -> dict[str, An
     except (OSError, ValueError, csv.Error) as error:
         head, rows, problem = [], [], f"{source.name} cannot be read: {error}"
     columns = [{"head": text, "numeric": _mostly_numbers(row[i] for row in rows)} for i, text in enumerate(head)]
-    table = {"caption": caption, "columns": columns, "rows": rows, "links": links, "missing": missing}
-    return table | {"problem": problem}
+    return files | {"name": name, "caption": caption, "columns": columns, "rows": rows, "problem": problem}
 
 
-def _cell(cell: Cell, folder: Path, results: Path) -> dict[str, Any]:
-    records = [folder / "runs" / cell.name / record for record in RECORDS]
+def _mostly_numbers(texts: Iterable[str]) -> bool:
+    """Whether more than half of a column's cells are numbers, perhaps with errors or intervals."""
+    given = [text for text in texts if text.strip()]
+    numbers = [text for text in given if set(text) <= _NUMBER and any(c.isdigit() for c in text)]
+    return 2 * len(numbers) > len(given)
+
+
+def _cell(cell: Cell, folder: Path, shown: _Shown) -> dict[str, Any]:
+    policy = shown.policy(cell.policy, folder) if cell.policy else None
     percent = f" ({100 * cell.steps // cell.total_steps} %)" if cell.total_steps else ""
-    policy = _policy(cell.policy, folder, results) if cell.policy else None
     known = cell.mean_return is not None and math.isfinite(cell.mean_return)
-    links = [Link(path.name, _href(path, results)) for path in records if _is_shown(path, results)]
+    links = shown.links(folder / "runs" / cell.name / record for record in RECORDS)
     return {
         "cell": cell,
         "progress": f"{cell.steps:,} / {cell.total_steps:,}{percent}",
@@ -197,56 +252,7 @@ def _cell(cell: Cell, folder: Path, results: Path) -> dict[str, Any]:
     }
 
 
-def _policy(text: str, folder: Path, results: Path) -> Link | None:
-    """A link to the policy at `text`, by the working or the experiment's folder; None if it is not in `results`."""
-    inside = results.resolve()
-    for start in (Path.cwd(), folder.resolve()):
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a name that cannot be, or links in a circle
-            path = (start / text).resolve()
-            if path.exists() and path.is_relative_to(inside):
-                return Link("policy", _href(path, inside) + ("/" if path.is_dir() else ""))
-    return None
-
-
-def _is_shown(path: Path, results: Path) -> bool:
-    """Whether `path` is a file that lies in `results`, also after all links."""
-    try:
-        return path.is_file() and path.resolve().is_relative_to(results.resolve())
-    except OSError:
-        return False
-
-
-def _media(folder: Path, results: Path, suffixes: set[str]) -> list[Link]:
-    found = [path for place in (folder, folder / "videos") for path in place.glob("*") if path.suffix in suffixes]
-    return [Link(path.name, _href(path, results)) for path in sorted(found) if _is_shown(path, results)]
-
-
-def _files(folder: Path, name: str, suffixes: Sequence[str], results: Path) -> tuple[list[Link], list[str]]:
-    """Links to the files of a figure or table, and the names of those that are missing."""
-    paths = [folder / f"{_stem(name)}{suffix}" for suffix in suffixes]
-    links = [Link(path.name, _href(path, results)) for path in paths if _is_shown(path, results)]
-    shown = [link.text for link in links]
-    return links, [path.name for path in paths if path.name not in shown]
-
-
-def _stem(name: str) -> str:
-    """The name without its ending: evidence may name figure.png as figure."""
-    path = Path(name)
-    return path.stem if path.suffix in (".csv", ".md", ".png", ".svg") else name
-
-
-def _href(path: Path, results: Path) -> str:
-    return quote(os.fsencode(path.relative_to(results)))
-
-
-def _mostly_numbers(texts: Iterable[str]) -> bool:
-    """Whether more than half of a column's cells are numbers, perhaps with errors or intervals."""
-    given = [text for text in texts if text.strip()]
-    numbers = [text for text in given if set(text) <= _NUMBER and any(c.isdigit() for c in text)]
-    return 2 * len(numbers) > len(given)
-
-
-def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]:
+def _curves(evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, list[dict[str, Any]]]:
     """By task, a curve per method with the range over its runs; the published ones come last, with 0 runs.
 
     The draws of a search are one method's runs.
@@ -254,8 +260,7 @@ def _curves(evidence: Evidence, folder: Path) -> dict[str, list[dict[str, Any]]]
     runs: dict[str, dict[tuple[str, str], list[RunCurve]]] = {}
     for cell in evidence.cells:
         place = folder / "runs" / cell.name
-        # What a link leads to elsewhere is not shown.
-        if cell.steps and _is_shown(place / "progress.csv", folder):
+        if cell.steps and shown.has(place / "progress.csv"):
             try:
                 run = read_run(place)
             except CurveError:

@@ -35,7 +35,7 @@ def fill(folder, evidence, *, without=()):
         head = ["method", *(f"environment number {n}" for n in range(12))]
         rows = [[HOSTILE.replace('"', '""'), *["1,234.5 ± 6.7"] * 11, "much"], ["ACER", *["-3.00 [-4, 2]"] * 11, ""]]
         lines = [",".join(f'"{text}"' for text in row) for row in (head, *rows)]
-        path = folder / (name if name.endswith(".csv") else f"{name}.csv")
+        path = folder / f"{name}.csv"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         path.with_suffix(".md").write_text("| a |\n", encoding="utf-8")
 
@@ -56,8 +56,7 @@ MIXED = Evidence(
     {"table": f"Caption {HOSTILE}"},
     {"figure": f"Curves {HOSTILE}", "gone": "Lost"},
 )
-# Evidence may name a file with its ending, too.
-WHOLE = Evidence("whole", "Whole", (), "python -m whole", (cell("a"), cell("b")), {"scores.csv": ""}, {"plot": ""})
+WHOLE = Evidence("whole", "Whole", (), "python -m whole", (cell("a"), cell("b")), {"scores": ""}, {"plot": ""})
 
 
 def build(results):

@@ -11,6 +11,7 @@ import pytest
 
 from acer_tf.errors import EvidenceError
 from acer_tf.reproduction import grids
+from acer_tf.reproduction.catalogue import EXPERIMENTS
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, write_evidence
 from acer_tf.reproduction.methods import make_cells
@@ -94,9 +95,9 @@ def test_text_is_shown_as_it_is_written(page):
     assert page.html.count("&lt;script&gt;alert(") >= 8
 
 
-def test_experiments_come_by_path_each_with_its_anchor(page):
+def test_other_experiments_come_by_path_each_with_its_anchor(page):
     titles = re.findall(r"<h2[^>]*>(\w+)", page.html)
-    assert titles == ["Title", "torn", "Whole"]
+    assert titles == ["torn", "Whole", "Title"]
     assert "#deep/a%20%231%20%26%2050%25" in page.links and "deep/a%20%231%20%26%2050%25" in page.ids
     assert "no_experiment" not in page.html
 
@@ -109,7 +110,7 @@ def test_an_unreadable_experiment_is_a_section_that_says_so(page):
 def test_unfinished_cells_come_first_with_their_reasons(page):
     section = page.section("Title")
     assert "2 of 5 cells finished" in section and "1 failed, 1 interrupted, 1 not begun" in section
-    assert "<details open>" in section
+    assert "<details open" not in section
     states = re.findall(r'state state-([\w-]+)">([\w ]+)<', section)
     assert states == [
         ("failed", "failed"),
@@ -203,6 +204,12 @@ def test_a_page_that_cannot_be_read_is_not_ours(tmp_path):
         write_page(tmp_path)
 
 
+def test_figures_are_loaded_lazily_in_a_place_of_their_size(page):
+    (image,) = (image for image in page.images if image["src"].endswith("/figure.png"))
+    assert {each["loading"] for each in page.images} == {"lazy"}
+    assert (image["width"], image["height"]) == ("506", "304")  # of 1125 by 675 pixels
+
+
 def test_figures_have_a_caption_an_alternative_text_and_an_svg(page):
     (image,) = (image for image in page.images if image["src"].endswith("/figure.png"))
     assert image["alt"] == f"Title {HOSTILE}: Curves {HOSTILE}"
@@ -229,7 +236,7 @@ def test_tables_are_of_their_csv_with_numbers_to_the_right(page):
         (b"a,b\n1,2\n3\n", "row 3 does not have the 2 cells"),
         (b"a,b\n\xff,2\n", "table.csv cannot be read"),
         (None, "Missing: <code>table.csv</code>."),
-        (b"", "All 5 cells"),
+        (b"", "5 cells</summary>"),
     ],
 )
 def test_a_table_that_cannot_be_shown_says_why(results, content, said):
@@ -244,7 +251,6 @@ def test_videos_load_when_asked_for(page):
         ("whole/other.webm", "none"),
         ("whole/videos/play.mp4", "none"),
     ]
-    assert [image["src"] for image in page.images if image.get("loading") == "lazy"] == ["whole/videos/play.gif"]
 
 
 def test_an_experiment_without_cells_counts_none(tmp_path):
@@ -279,11 +285,42 @@ def test_the_page_is_not_written_through_a_link(tmp_path):
         assert victim.read_text() == "mine"
 
 
-def test_sections_of_one_title_are_told_apart_by_their_folders(tmp_path):
-    for name, title in (("a", "Same"), ("b", "Same"), ("c", "Other")):
-        write_evidence(tmp_path / name, Evidence("x", title, (), "command"))
+def test_experiments_come_in_the_papers_order_then_curves_then_diagnostics(tmp_path):
+    names = ("table1_prioritized", "figure4_ablation", "figure3_continuous", "figure1_minatar", "figure1_atari57")
+    for name in names:
+        write_evidence(tmp_path / name, Evidence(name, name, (), "command"))
+    write_evidence(tmp_path / "a_check", Evidence("curves", "a_check", (), "command", diagnostic=True))
+    write_evidence(tmp_path / "b_curve", Evidence("curves", "b_curve", (), "command"))
     html = write_page(tmp_path).read_text()
-    assert re.findall(r"<h2[^>]*>([^<]*)", html) == ["Same (a)", "Same (b)", "Other"]
+    titles = re.findall(r"<h2[^>]*>([^<]*)", html)
+    assert titles == [*sorted(names, key=list(EXPERIMENTS).index), "b_curve", "a_check"]
+    assert titles[0] == "figure1_atari57"
+    assert re.findall(r'<section id="(\w+)"[^>]* class="collapsed"', html) == ["a_check"]
+
+
+def test_of_sections_of_one_title_the_largest_is_shown_and_each_names_its_folder(tmp_path):
+    for name, title, cells in (("a", "Same", 1), ("b", "Same", 2), ("c", "Other", 1)):
+        made = tuple(cell(f"cell{n}") for n in range(cells))
+        write_evidence(tmp_path / name, Evidence("x", title, (), "command", made))
+    html = write_page(tmp_path).read_text()
+    assert re.findall(r"<h2[^>]*>([^<]*)", html) == ["Same (b)", "Same (a)", "Other"]
+    assert re.findall(r'<section id="(\w)"[^>]* class="collapsed"', html) == ["a"]
+
+
+def test_what_is_long_or_not_the_first_is_shown_when_asked_for(tmp_path):
+    evidence = Evidence("x", "T", ("What.", "How."), "c", (), {"table": "", "more": ""}, {"figure": "", "games": ""})
+    fill(tmp_path / "x", evidence)
+    rows = "".join(f"{n},1\n" for n in range(20))
+    (tmp_path / "x" / "table.csv").write_text("a,b\n" + rows)
+    first, *asked = Page(write_page(tmp_path)).section("T").split("<summary>")
+    assert [text.partition("<")[0] for text in asked] == [
+        "Protocol and deviations",
+        "Figure games",
+        "Table table: 20 rows",
+        "Table more: 2 rows",
+        "Command",
+    ]
+    assert "figure.png" in first and "How." not in first and "<table" not in first
 
 
 def test_policies_are_shown_with_their_score_and_video(tmp_path):
@@ -310,7 +347,8 @@ def test_of_how_much_of_the_paper_the_runs_are_is_said(tmp_path):
     settings = {**one.settings, "env": "atari/Pong", "seed": 0, "total_steps": 5_000_000}
     evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="ACER", settings=settings),))
     write_evidence(tmp_path / "x", evidence)
-    assert "1 of 1 cells finished; of the whole: 1 of 294 runs, 50 % of their steps" in write_page(tmp_path).read_text()
+    html = write_page(tmp_path).read_text()
+    assert "1 of 1 cells finished</span>; of the whole: 1 of 294 runs, 50 % of their steps" in html
 
 
 def test_runs_that_do_not_overlap_have_no_mean():
@@ -330,7 +368,7 @@ def test_the_published_curves_are_those_of_the_figure(tmp_path):
         tmp_path / "x", methods, make_cells(methods, (env,), 1, total_steps=2_000_000), lambda cell: [1.0] * 10
     )
     write_evidence(tmp_path / "x", Evidence("figure4_ablation", "T", (), "c", made.cells))
-    (data,) = re.findall(r'class="curves">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
     curves = {curve["label"]: curve for curve in json.loads(data)[env]}
     theirs = {curve.label: curve for curve in published_ablations(env)}
     assert set(curves) == {method.label for method in methods.values()} | set(theirs)
@@ -343,7 +381,7 @@ def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=2_000_000)
     made = outcome(tmp_path / "x", methods, cells, lambda cell: [float(cell.seed)] * 10)
     write_evidence(tmp_path / "x", Evidence("figure3_continuous", "T", (), "c", made.cells))
-    (data,) = re.findall(r'class="curves">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
     curves = {curve["label"]: curve for curve in json.loads(data)["control/reacher3"]}
     ours = curves["TIS"]
     assert (ours["runs"], ours["unit"]) == (3, "draws")

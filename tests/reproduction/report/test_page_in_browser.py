@@ -153,6 +153,8 @@ def test_on_a_phone_wide_tables_scroll_and_the_page_does_not(opened):
 
 def test_the_curves_are_drawn_by_task_and_method_with_the_values_under_the_pointer(chromium, site_with_curves):
     chromium.get(site_with_curves)
+    assert not chromium.find_element("css selector", "#study .chart").is_displayed()
+    chromium.find_element("css selector", "#study .curves summary").click()
     chart = chromium.find_element("css selector", "#study .chart")
     lines = "return [...document.querySelectorAll('#study .chart path[fill=none]')].map(path => path.getAttribute('d'))"
     Select(chart.find_element("tag name", "select")).select_by_visible_text("minatar/breakout")
@@ -182,6 +184,25 @@ def test_the_curves_are_drawn_by_task_and_method_with_the_values_under_the_point
     link = chromium.find_element("css selector", ".verdicts a")
     assert link.get_attribute("href").endswith("#study")
     assert chromium.get_log("browser") == []
+
+
+def test_on_a_phone_curves_are_drawn_for_its_width(opened, chromium, site_with_curves):
+    opened(width=400)
+    chromium.get(site_with_curves)
+    chromium.find_element("css selector", "#study .curves summary").click()
+    box = chromium.find_element("css selector", "#study .chart svg").rect
+    assert box["width"] < 400 and box["height"] == 380  # not scaled, nor is its text
+    assert chromium.execute_script("return document.documentElement.scrollWidth") <= 400
+
+
+def test_a_link_to_a_collapsed_section_opens_it(chromium, tmp_path):
+    write_evidence(tmp_path / "check", Evidence("curves", "Check", ("Text",), "command", diagnostic=True))
+    with served(tmp_path) as address:
+        chromium.get(address)
+        text = chromium.find_element("css selector", "#check .path")
+        assert not text.is_displayed()
+        chromium.find_element("css selector", ".contents a").click()
+        assert text.is_displayed()
 
 
 def test_without_scripts_the_page_shows_the_images(chromium, site):

@@ -109,7 +109,7 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     first, second = json.loads((run_dir.parent / "attempts.json").read_text())["attempts"]
     assert (first["reason"], second["kind"]) == ("killed by SIGKILL", "ended")
     assert "\ncontinuing " in (run_dir.parent / "logs" / "attempt-2.out").read_text()
-    check_progress(run_dir, killed.settings)
+    check_progress(run_dir, killed.train_settings)
 
 
 @pytest.mark.process

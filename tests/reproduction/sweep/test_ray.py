@@ -66,7 +66,7 @@ def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, 
         path = folder / "cells" / tried.name
         kinds = [a["kind"] for a in json.loads((path / "attempts.json").read_text())["attempts"]]
         assert kinds in (["ended"], ["lost", "ended"])
-        check_progress(path / "run", tried.settings)
+        check_progress(path / "run", tried.train_settings)
         if kinds[0] == "lost":
             lost += 1
             assert "\ncontinuing " in (path / "logs" / "attempt-2.out").read_text()
@@ -170,7 +170,7 @@ def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_p
         path = tmp_path / "sweep" / "cells" / tried.name
         (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
         assert attempt["command"][-1] == f"--ray_address={cluster.address}"
-        check_progress(path / "run", tried.settings)
+        check_progress(path / "run", tried.train_settings)
     with pytest.raises(SweepError, match=r"a cell and its 4 actors need 5 cores; the cluster has 3$"):
         cells = [Cell.asked("ACER", small_settings(actors=4, num_envs=4))]
         run_sweep("tiny", cells, tmp_path / "other", launcher_of(cluster), program=PROGRAM, cwd=ROOT)

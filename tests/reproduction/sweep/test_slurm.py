@@ -92,7 +92,7 @@ def test_a_cell_at_its_time_limit_is_requeued_from_a_checkpoint_and_all_finish_w
     shortener.join()
     assert report.exit_code == 0, (report, capsys.readouterr())
     for tried in (slow, *fast):
-        check_progress(folder / "cells" / tried.name / "run", tried.settings)
+        check_progress(folder / "cells" / tried.name / "run", tried.train_settings)
         assert attempts(folder, tried)[0]["kind"] == "ended"
         assert len(attempts(folder, tried)) == 1  # a requeue is no new attempt
     logs = folder / "cells" / slow.name / "logs"

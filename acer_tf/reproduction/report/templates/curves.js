@@ -1,9 +1,9 @@
-// Draws the curves of each section that has data of class "curves": a task to choose, methods to show, and the values
-// under the pointer. Without scripts the page's images show the same.
+// Draws the curves of each <details class="curves"> when it is opened: a task to choose, methods to show, and the values
+// under the pointer. Without scripts the page's images show the same. Also opens the section that a link leads to.
 "use strict";
 (() => {
   const COLOURS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"];
-  const WIDTH = 880, HEIGHT = 380, LEFT = 64, RIGHT = 12, TOP = 12, BOTTOM = 44;
+  const HEIGHT = 380, LEFT = 64, RIGHT = 12, TOP = 12, BOTTOM = 44;
 
   const node = (name, attributes = {}, ...children) => {
     const svg = ["svg", "g", "path", "line", "text", "rect", "circle"].includes(name);
@@ -36,7 +36,8 @@
     svg.replaceChildren();
     says.textContent = "";
     svg.onpointermove = svg.onpointerleave = null;
-    if (!curves.length) return;
+    const WIDTH = svg.clientWidth;  // a unit is a pixel: text keeps its size on a phone
+    if (!curves.length || !WIDTH) return;
     const xs = curves.flatMap((curve) => curve.x).filter((x) => !logarithmic || x > 0);
     const ys = curves.flatMap((curve) => [...curve.low, ...curve.high]);
     const [x0, x1] = logarithmic ? [Math.log10(Math.min(...xs)), Math.log10(Math.max(...xs))] : [0, Math.max(...xs)];
@@ -51,7 +52,7 @@
     }
     const powers = [];
     for (let power = Math.ceil(x0); logarithmic && power <= Math.floor(x1); power++) powers.push(10 ** power);
-    const places = powers.length > 1 ? powers : logarithmic ? ticks(10 ** x0, 10 ** x1, 4) : ticks(x0, x1, 8);
+    const places = powers.length > 1 ? powers : logarithmic ? ticks(10 ** x0, 10 ** x1, 4) : ticks(x0, x1, WIDTH / 110);
     for (const x of places) {
       svg.append(node("line", { class: "rule", x1: px(x), x2: px(x), y1: TOP, y2: HEIGHT - BOTTOM }));
       svg.append(node("text", { x: px(x), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, short(x)));
@@ -70,7 +71,7 @@
     svg.append(cursor);
     svg.onpointermove = (event) => {
       const box = svg.getBoundingClientRect();
-      const place = Math.min(1, Math.max(0, ((event.clientX - box.left) * WIDTH / box.width - LEFT) / across));
+      const place = Math.min(1, Math.max(0, (event.clientX - box.left - LEFT) / across));
       const x = logarithmic ? 10 ** (x0 + place * (x1 - x0)) : x0 + place * (x1 - x0);
       cursor.setAttribute("x1", px(x));
       cursor.setAttribute("x2", px(x));
@@ -81,8 +82,8 @@
     svg.onpointerleave = () => { cursor.setAttribute("visibility", "hidden"); says.textContent = ""; };
   };
 
-  for (const data of document.querySelectorAll("script.curves")) {
-    const tasks = JSON.parse(data.textContent);
+  for (const place of document.querySelectorAll("details.curves")) {
+    const tasks = JSON.parse(place.querySelector("script").textContent);
     const kinds = [...new Set(Object.values(tasks).flat().map((curve) => curve.method))];
     const colours = new Map(kinds.map((method, i) => [method, COLOURS[i % COLOURS.length]]));
     const hidden = new Set();
@@ -90,7 +91,7 @@
     for (const name of Object.keys(tasks)) task.append(node("option", {}, name));
     const methods = node("div", { class: "methods" });
     const log = node("input", { type: "checkbox" });
-    const svg = node("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "learning curves" });
+    const svg = node("svg", { height: HEIGHT, role: "img", "aria-label": "learning curves" });
     const says = node("output", {}, "");
     const redraw = () => draw(svg, tasks[task.value].filter((curve) => !hidden.has(curve.label)), colours, log.checked, says);
     const choose = () => {
@@ -110,7 +111,12 @@
     };
     log.onchange = redraw;
     const controls = node("p", { class: "controls" }, node("label", {}, "Task ", task), node("label", {}, log, "logarithmic steps"));
-    data.after(node("div", { class: "chart" }, controls, methods, svg, says));
+    place.append(node("div", { class: "chart" }, controls, methods, svg, says));
     task.onchange();
+    new ResizeObserver(redraw).observe(svg);
   }
+
+  const open = () => document.querySelector(":target > details")?.setAttribute("open", "");
+  addEventListener("hashchange", open);
+  open();
 })();
