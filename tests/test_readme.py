@@ -103,6 +103,13 @@ def test_every_page_of_docs_is_in_the_index():
     assert pages == set(re.findall(r"^\| \[(\S+)\]\(\1\)", TEXT["docs/README.md"], re.MULTILINE))
 
 
+def test_every_folder_of_results_has_a_page_that_the_index_names():
+    folders = {path.name for path in (ROOT / "results").iterdir() if path.is_dir()}
+    assert folders == {page.split("/")[1] for page in TEXT if page.startswith("results/") and page.count("/") == 2}
+    assert folders <= set(re.findall(r"\]\((\w+)/README\.md\)", TEXT["results/README.md"]))
+    assert TEXT["results/README.md"].count("\n") <= 200
+
+
 def test_every_message_that_is_explained_is_one_of_the_code():
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "acer_tf").rglob("*.py"))
     source = re.sub(r'"\s*\n\s*\+?\s*\(?f?"', "", source)  # a string continued in the next line
