@@ -81,7 +81,7 @@ def test_every_command_and_flag_that_is_named_exists():
     known = {name for program in programs for name in getattr(importlib.import_module(program), "FLAGS", ())}
     known |= {name for experiment in EXPERIMENTS.values() for name in pipeline.define(experiment)}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
-    others |= {"no", "algorithm"}  # pip's --no-deps, benchmarks/peer_programs/sb3_learn.py's
+    others |= {"no", "algorithm"}  # pip's --no-deps, results/peers/sb3_learn.py's
     flags = set(re.findall(r"--(\w+)", EVERYTHING))
     assert {n for n in flags if n not in known and n.removeprefix("no") not in known} <= others
 

@@ -34,6 +34,7 @@ time.sleep(60)
 def older(tmp_path, monkeypatch):
     folder = tmp_path / "older"
     (folder / "experiments").mkdir(parents=True)
+    (folder / "experiments" / "__init__.py").touch()  # so that Python finds this one first
     (folder / "experiments" / "train.py").write_text(OLDER)
     monkeypatch.setattr(checkouts, "HERE", folder)
     return folder
