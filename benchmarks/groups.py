@@ -84,7 +84,7 @@ def control(repetitions: int, scratch: Path) -> Group:
     settings = resolve(settings, spec)
     threads = use_threads(0, settings.network)
     agent, ring = make_agent(settings, spec), make_replay(settings, spec)
-    env = envs.make(settings.env, settings.num_envs, 0, threads=threads["emulators"])
+    env = envs.make(settings.env, settings.num_envs, 0, threads=threads["environments"])
     collector = collector_of(env, agent.act, ring, seed=0)
     loop = make_loop(settings, collector, agent, ring)
     loop.iterate()
@@ -96,7 +96,7 @@ def control(repetitions: int, scratch: Path) -> Group:
     observation = ring.latest().observation[:, 0]
     name = f"loop, ratio {settings.replay_ratio:g}"
     workloads = {
-        "environments": _environment(settings.env, settings.num_envs, threads["emulators"]),
+        "environments": _environment(settings.env, settings.num_envs, threads["environments"]),
         "act": milliseconds(functools.partial(agent.act, observation, seed, state), 200),
         "updates of an iteration": milliseconds(functools.partial(agent.learn, drawn, None, len(envs_of)), 2),
         name: Workload("steps/s", lambda: steps_per_second(loop, 20)),
@@ -178,7 +178,7 @@ def _learning(
         pass
     filling.close()
 
-    env = envs.make(env_id, _NUM_ENVS, 0, threads=threads["emulators"])
+    env = envs.make(env_id, _NUM_ENVS, 0, threads=threads["environments"])
     acting = agents["float32"]  # of the loop that runs
     collector = collector_of(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
 
@@ -194,7 +194,7 @@ def _learning(
         return Workload("steps/s", run)
 
     batch, observation = ring.sample(), env.reset().observation
-    workloads = {**_matrix_products(), "environments": _environment(env_id, _NUM_ENVS, threads["emulators"])}
+    workloads = {**_matrix_products(), "environments": _environment(env_id, _NUM_ENVS, threads["environments"])}
     seed, state = np.zeros(2, np.int32), np.zeros((_NUM_ENVS, 0), np.float32)
     for precision, agent in agents.items():
         workloads[f"act, {precision}"] = milliseconds(functools.partial(agent.act, observation, seed, state), 50)

@@ -22,7 +22,7 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
     env_id, torso, iterations, updates = PAIRS[name]
     threads, workloads, closing = use_threads(0, torso), dict[str, Workload](), []
     for network in (torso, f"{torso}_lstm"):
-        env, agent, loop, batch = _loop(env_id, network, threads["emulators"])
+        env, agent, loop, batch = _loop(env_id, network, threads["environments"])
         closing.append(env)
         spec, state = env.spec, np.zeros((env.num_envs, agent.network.state_size), np.float32)
         observation = np.zeros((env.num_envs, *spec.observation_shape), spec.observation_dtype)
@@ -38,7 +38,7 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
     return Group(measurements, {"threads": threads, "share": other / plain})
 
 
-def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any]:
+def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
@@ -53,7 +53,7 @@ def _loop(env_id: str, network: str, emulators: int) -> tuple[Any, Any, Any, Any
     spec = envs.spec(env_id)
     settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
-    env = envs.make(env_id, settings.num_envs, 0, threads=emulators)
+    env = envs.make(env_id, settings.num_envs, 0, threads=threads)
     loop = make_loop(settings, collector_of(env, agent.act, replay, seed=0), agent, replay)
     while not replay.can_sample:
         loop.iterate()

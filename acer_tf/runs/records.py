@@ -21,7 +21,7 @@ from acer_tf.types import EnvironmentSpec
 
 _MAKER_PARTS = {
     "machine": ("host", "processor", "cores"),
-    "threads": ("intra_op", "inter_op", "emulators"),
+    "threads": ("intra_op", "inter_op", "environments"),
     "device": ("name", "model"),
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)

@@ -175,22 +175,21 @@ def make_actor(
     steps: int,
     group: int = 0,
     *,
-    emulators: int = 1,
+    threads: int = 1,
     factory: envs.EnvFactory | None = None,
     truncates: np.ndarray | None = None,
 ) -> Actor:
     """The actor of one group, counted from 0, of the environments of resolved `settings`.
 
-    The environments' seeds depend on `steps`, those of the run so far, and are none of `evaluate`'s. `emulators` is
-    their number of threads; for `factory` see `envs.make`, which raises InvalidEnvironment or EnvironmentFailure, and
-    for `truncates` see `Actor`.
+    The environments' seeds depend on `steps`, those of the run so far, and are none of `evaluate`'s. For `threads` and
+    `factory` see `envs.make`, which raises InvalidEnvironment or EnvironmentFailure, and for `truncates` see `Actor`.
     """
     env = envs.make(
         settings.env,
         settings.num_envs // settings.groups,
         (settings.seed, steps, *((group, 1) if group else (0,))),
         atari_preset=settings.atari_preset,
-        threads=emulators,
+        threads=threads,
         factory=factory,
     )
     seed = derive_seed(settings, f"actions {group}" if group else "actions")

@@ -123,7 +123,7 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
         network: the run's `--network`.
 
     Returns:
-        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", and the environments' "emulators".
+        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", and those of "environments".
     """
     import tensorflow as tf
 
@@ -137,7 +137,7 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
         intra_op, inter_op = config.get_intra_op_parallelism_threads(), config.get_inter_op_parallelism_threads()
         if threads and (intra_op > threads or inter_op > threads or 0 in (intra_op, inter_op)):
             print(f"TensorFlow has already started: {threads} threads apply only to environments", file=sys.stderr)
-    return {"intra_op": intra_op, "inter_op": inter_op, "emulators": cores}
+    return {"intra_op": intra_op, "inter_op": inter_op, "environments": cores}
 
 
 def _has_driver(drivers: Path = Path("/dev")) -> bool:

@@ -83,7 +83,7 @@ def train(
             `log_interval`.
         run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
-        threads: of TensorFlow, ALE's emulators and control/'s simulations, see `use_threads`; 0 for what suits the
+        threads: of TensorFlow, and of environments (atari/, control/), see `use_threads`; 0 for what suits the
             machine.
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
@@ -166,7 +166,7 @@ def train(
 
         def make_actors(steps: int) -> Actors:
             if ray is None:
-                return make_local_actors(settings, agent.act, steps, emulators=in_use["emulators"], factory=env)
+                return make_local_actors(settings, agent.act, steps, threads=in_use["environments"], factory=env)
             return RayActors(ray, settings, agent, steps, timeout=actor_timeout or 300.0, stop=stop, factory=env)
 
         run = _Run(opened, settings, run_dir, agent, replay, changes, repair, in_use, where, make_actors)

@@ -16,11 +16,11 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    begin_record(tmp_path, {"gamma": 0.9, "delta": math.inf, "x": None}, {"threads": {"emulators": 2}})
+    begin_record(tmp_path, {"gamma": 0.9, "delta": math.inf, "x": None}, {"threads": {"environments": 2}})
     record = read_record(tmp_path)
     assert record.settings == {"gamma": 0.9, "delta": "inf", "x": None}
     assert not record.finished
-    assert record.document["threads"] == {"emulators": 2}
+    assert record.document["threads"] == {"environments": 2}
     assert {"host", "cores"} <= set(record.document["machine"])
     assert record.commit == record.document["commit"]
     write_json(tmp_path / "run.json", record.document | {"finished": True})

@@ -131,9 +131,9 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
 @pytest.mark.parametrize(
     ("threads", "architecture", "expected"),
     [
-        (0, "nature", {"intra_op": CORES, "inter_op": min(2, CORES), "emulators": CORES}),
-        (3, "small", {"intra_op": 1, "inter_op": 1, "emulators": 3}),
-        (1, "nature", {"intra_op": 1, "inter_op": 1, "emulators": 1}),
+        (0, "nature", {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES}),
+        (3, "small", {"intra_op": 1, "inter_op": 1, "environments": 3}),
+        (1, "nature", {"intra_op": 1, "inter_op": 1, "environments": 1}),
     ],
 )
 def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, expected):
@@ -156,9 +156,9 @@ def test_a_process_that_has_already_computed_reports_the_threads_in_use():
         "tf.config.threading.set_inter_op_parallelism_threads(3);"
         "tf.constant(1.0) + 1.0;"
         "print(use_threads(1, 'small')); print(file=sys.stderr);"
-        "print(use_threads(0, 'small')['emulators'])"
+        "print(use_threads(0, 'small')['environments'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [str({"intra_op": 4, "inter_op": 3, "emulators": 1}), str(CORES)]
+    assert done.stdout.splitlines() == [str({"intra_op": 4, "inter_op": 3, "environments": 1}), str(CORES)]
     assert done.stderr.count("threads apply only to environments") == 1
     assert "TensorFlow has already started: 1 threads apply only to environments\n" in done.stderr

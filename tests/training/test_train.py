@@ -466,7 +466,7 @@ def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
 def test_numbers_of_numpy_are_recorded(tmp_path, monkeypatch):
     use_light_agents(monkeypatch)
     train(small_settings(), tmp_path / "run", threads=np.int64(1), quiet=True)
-    assert read_record(tmp_path / "run").document["threads"]["emulators"] == 1
+    assert read_record(tmp_path / "run").document["threads"]["environments"] == 1
 
 
 def test_keras_with_another_backend_is_refused(tmp_path, monkeypatch):
