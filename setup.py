@@ -58,6 +58,7 @@ INSTALL_REQUIRES = [
     "gymnasium>=1.1,<2",
     "ale-py>=0.12,<0.13",  # includes the ROMs of all 57 games
     "absl-py>=2.1,<3",
+    "optree>=0.20,<1",
     "psutil>=5.9.8,<8",
     "imageio>=2.35,<3",
     "imageio-ffmpeg>=0.5.1,<1",  # mp4 videos without a system ffmpeg

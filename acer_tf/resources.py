@@ -10,12 +10,13 @@ from pathlib import Path
 
 import psutil
 
-# Of a control group: most memory, memory in use, and that of the pages in it that can be reclaimed.
+# The files of a control group that hold its limit of memory and its memory in use, and the entry of memory.stat for the
+# pages that can be reclaimed.
 _LIMITS = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
 )
-PROCESS_BYTES = 1_500_000_000  # of a run without its replay: TensorFlow, networks, environments and batches
+PROCESS_BYTES = 1_500_000_000  # what a run takes besides its replay: TensorFlow, networks, environments and batches
 
 
 def available_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
@@ -54,7 +55,7 @@ def in_bytes(size: int) -> str:
 
 
 def _control_groups(controller: str, root: Path, own: Path) -> Iterator[Path]:
-    """The folders of this process's control groups for a controller, of both versions, and of those they are in."""
+    """The folders of this process's control groups for a controller, in both versions, each with its parents."""
     lines = own.read_text().splitlines() if own.exists() else []
     for line in ["0::/", *lines]:  # a container may see its own group as the root
         _, controllers, path = line.split(":", 2)

@@ -1,8 +1,11 @@
 """The data that flows through the package: every field's shape, dtype and time index.
 
-Notation: N environments, B trajectories, T rows, S stacked frames, A discrete actions or d components of a continuous
-one. Recurrent networks have a state of U numbers (other networks: U = 0) and W rows of burn-in before x_0.
-Row t holds what was known when a_t was chosen, and what the environment returned for a_t. All arrays are batch-major.
+    environments ── TimeStep ──► actor ── Unroll ──► replay ── Batch of Trajectory ──► update
+
+Notation: N environments, M updates of B trajectories each, T rows, S stacked frames, A discrete actions or d components
+of a continuous one. Recurrent networks have a state of U numbers (other networks: U = 0) and W rows of burn-in before
+x_0. Row t holds what was known when a_t was chosen, and what the environment returned for a_t. Axes come in this order:
+updates, environments or trajectories, rows, then those of one row.
 
 Reset convention (NEXT_STEP): after a_t ends an episode, x_{t+1} is the true final observation. Row t+1 is a *masked*
 row: the environment ignores its action and returns x_{t+2}, the first observation of the next episode.
@@ -11,7 +14,7 @@ row: the environment ignores its action and returns x_{t+2}, the first observati
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +25,13 @@ class EnvironmentSpec:
     """What an agent must know about an environment to act in it.
 
     Attributes:
-        observation_shape: of one observation; with frame stacking [S, height, width], oldest frame first.
+        observation_shape: the shape of one observation; with frame stacking [S, height, width], oldest frame first.
         observation_dtype: NumPy name: "uint8" (pixels, which a `Network` scales to [0, 1]), "bool" or "float32".
         stack: S, the number of stacked frames; 1 without stacking.
         num_actions: A, the number of discrete actions; 0 if actions are continuous.
         frames_per_step: emulator frames in one agent step (4 for Atari, else 1).
         action_low: lower bound of each component of a continuous action, in the environment's units; else ().
-        action_high: upper bounds. Policies act in [-1, 1]^d; environments clip, then scale to these bounds.
+        action_high: the upper bounds. Policies act in [-1, 1]^d; environments clip, then scale to these bounds.
         action_start: the environment's number of the first discrete action. Agents count from 0, exported policies
             answer with the environment's numbers.
     """
@@ -51,12 +54,12 @@ class EnvironmentSpec:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EnvironmentSpec:
-        """The spec of which `document` is `dataclasses.asdict`, also after JSON, which has lists for tuples."""
+        """The spec that `dataclasses.asdict` made `document` from, also after JSON, which has lists for tuples."""
         fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in document.items()}
         return cls(**fields)
 
     def differences(self, here: EnvironmentSpec) -> list[str]:
-        """A line "name: VALUE there, VALUE here" for each attribute of which `here` has another value."""
+        """A line "name: VALUE there, VALUE here" for each attribute that has another value in `here`."""
         pairs = ((each.name, getattr(self, each.name), getattr(here, each.name)) for each in dataclasses.fields(self))
         return [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
 
@@ -92,8 +95,12 @@ class EnvironmentSpec:
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """The newest frame of an observation, which is what replay stores per step."""
+        """Shape of the newest frame of an observation, which is what replay stores per step."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
+
+    def newest_frame(self, observation: np.ndarray) -> np.ndarray:
+        """The newest frames [N, *frame_shape] of observations [N, *observation_shape]."""
+        return observation[:, -1] if self.stack > 1 else observation
 
 
 class TimeStep(NamedTuple):
@@ -110,12 +117,60 @@ class TimeStep(NamedTuple):
     last: np.ndarray  # [N] bool: x_{t+1} is the final observation of an episode (not of a life): row t+1 will be masked
 
 
-class Draw(NamedTuple):
-    """The data of one update, or of M consecutive ones: then all fields but `items` have a first axis of length M."""
+class Unroll(NamedTuple):
+    """k consecutive rows of N environments, as actors collect them; row 0 follows the previous unroll's last row."""
 
-    trajectory: Trajectory  # [B, T, ...]
-    weight: np.ndarray | None = None  # [B] float32, factors of the trajectories' gradients; None for 1
-    items: np.ndarray | None = None  # [B] int64: numbers of the items in a prioritized replay
+    observation: np.ndarray  # [N, k + 1, *frame_shape]: the newest frames of x_0 to x_k
+    age: np.ndarray  # [N, k + 1] uint8, as in `TimeStep`
+    action: np.ndarray  # [N, k] int32 or [N, k, d] float32
+    reward: np.ndarray  # [N, k] float32
+    discount: np.ndarray  # [N, k] float32
+    mask: np.ndarray  # [N, k] bool
+    behaviour: np.ndarray  # [N, k, A or d] float32: the statistics φ of μ(·|x_t)
+    last: np.ndarray  # [N, k] bool
+    state: np.ndarray  # [N, U] float32: the recurrent state before row 0, zeros where an episode begins
+    next_state: np.ndarray  # [N, U] float32: the recurrent state after row k - 1
+
+    @classmethod
+    def of_rows(
+        cls,
+        spec: EnvironmentSpec,
+        first: TimeStep,
+        rows: Sequence[tuple[np.ndarray, np.ndarray, TimeStep]],
+        state: np.ndarray,
+        next_state: np.ndarray,
+    ) -> Unroll:
+        """The unroll that begins with the observation x_0 of `first`.
+
+        Args:
+            spec: of the environments.
+            first: what they returned before row 0.
+            rows: of each row the actions, the statistics φ of the policy, and what the environments returned.
+            state, next_state: see the fields.
+        """
+        actions, statistics, answers = zip(*rows, strict=True)
+        shown = (first, *answers)
+
+        def by_environment(arrays: Iterable[np.ndarray]) -> np.ndarray:
+            return np.stack(list(arrays), axis=1)
+
+        return cls(
+            observation=by_environment(spec.newest_frame(step.observation) for step in shown),
+            age=by_environment(step.age for step in shown),
+            action=by_environment(actions),
+            reward=by_environment(step.reward for step in answers),
+            discount=by_environment(step.discount for step in answers),
+            mask=by_environment(step.mask for step in answers),
+            behaviour=by_environment(statistics),
+            last=by_environment(step.last for step in answers),
+            state=state,
+            next_state=next_state,
+        )
+
+    @classmethod
+    def joined(cls, unrolls: Sequence[Unroll]) -> Unroll:
+        """The unrolls of several actors as one, their environments in this order."""
+        return unrolls[0] if len(unrolls) == 1 else cls(*map(np.concatenate, zip(*unrolls, strict=True)))
 
 
 class RecurrentContext(NamedTuple):
@@ -126,7 +181,7 @@ class RecurrentContext(NamedTuple):
     after it.
     """
 
-    state: Any  # [B, U] float32: of the behaviour's network before the first row, already reset where that is due
+    state: Any  # [B, U] float32: left by the behaviour's network before the first row, zeros where an episode begins
     carry: Any  # [B, R] bool: whether the row continues with the state: True in the first, then the previous row's mask
 
 
@@ -144,19 +199,12 @@ class Trajectory(NamedTuple):
     discount: Any  # [B, T] float32, 0 or 1; γ is applied in the equations
     mask: Any  # [B, T] bool
     behaviour: Any  # [B, T, A or d] float32: the statistics φ of μ(·|x_t): a probability vector, or a Gaussian's mean
-    memory: RecurrentContext | None = None  # of all W+T+1 rows; None if the network is not recurrent
+    memory: RecurrentContext | None = None  # R = W+T+1, all rows; None if the network is not recurrent
 
-    def arrays(self) -> list[Any]:
-        """All fields in order, with those of `memory`, if any, last."""
-        return [*self[:-1], *(self.memory or ())]
 
-    def reshaped(self, *lead: int) -> Trajectory:
-        """The same windows, with the first axis split into axes of lengths `lead`."""
-        return Trajectory.of(array.reshape(*lead, *array.shape[1:]) for array in self.arrays())
+class Batch(NamedTuple):
+    """The data of M consecutive updates."""
 
-    @classmethod
-    def of(cls, arrays: Iterable[Any]) -> Trajectory:
-        """The inverse of `arrays`."""
-        observation, age, action, reward, discount, mask, behaviour, *memory = arrays
-        fields = observation, age, action, reward, discount, mask, behaviour
-        return cls(*fields, RecurrentContext(*memory) if memory else None)
+    trajectory: Trajectory  # each array with a first axis more: [M, B, ...]
+    weight: np.ndarray  # [M, B] float32: factors of the trajectories' gradients
+    items: np.ndarray | None = None  # [M, B] int64: numbers of the items of a prioritized replay; None without one

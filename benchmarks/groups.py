@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.types import EnvironmentSpec, TimeStep
+from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Unroll
 from benchmarks.priorities import priorities
 from benchmarks.recurrent import PAIRS, recurrent
 from benchmarks.timing import (
@@ -73,8 +73,9 @@ def control(repetitions: int, scratch: Path) -> Group:
     """Continuous ACER on the paper's cheetah, as preset `paper_continuous` has it."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
+    from acer_tf.training.actor import Actor, LocalActors
     from acer_tf.training.build import make_agent, make_loop, make_replay
-    from acer_tf.training.collector import collector_of
+    from acer_tf.training.collector import Collector
     from acer_tf.training.device import use_threads
     from acer_tf.training.resolve import resolve
 
@@ -85,20 +86,20 @@ def control(repetitions: int, scratch: Path) -> Group:
     threads = use_threads(0, settings.network)
     agent, ring = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(settings.env, settings.num_envs, 0, threads=threads["environments"])
-    collector = collector_of(env, agent.act, ring, seed=0)
+    collector = Collector(LocalActors([Actor(env, agent.act, 0, ring.state_size)]), ring)
     loop = make_loop(settings, collector, agent, ring)
     loop.iterate()
     seed = np.zeros(2, np.int32)
     turns = np.arange(settings.num_envs).reshape(-1, settings.trajectories_per_update)
     envs_of = np.repeat(turns, int(settings.replay_ratio), axis=0)
-    drawn = ring.batches(np.zeros(len(envs_of), bool), envs_of).trajectory
+    drawn = ring.batch(np.zeros(len(envs_of), bool), envs_of)
     state = np.zeros((settings.num_envs, 0), np.float32)
-    observation = ring.latest().observation[:, 0]
+    observation = np.zeros((settings.num_envs, *spec.observation_shape), np.float32)
     name = f"loop, ratio {settings.replay_ratio:g}"
     workloads = {
         "environments": _environment(settings.env, settings.num_envs, threads["environments"]),
         "act": milliseconds(functools.partial(agent.act, observation, seed, state), 200),
-        "updates of an iteration": milliseconds(functools.partial(agent.learn, drawn, None, len(envs_of)), 2),
+        "updates of an iteration": milliseconds(functools.partial(agent.learn, drawn, len(envs_of)), 2),
         name: Workload("steps/s", lambda: steps_per_second(loop, 20)),
     }
     measurements = interleaved(workloads, repetitions)
@@ -130,7 +131,7 @@ def replay(repetitions: int, scratch: Path) -> Group:
                     memory.append({"steps": filled * _NUM_ENVS, "bytes": grown})
             workloads = {
                 f"add 16 steps, {rows:,} rows, {place}": milliseconds(_adder(ring, steps), 200),
-                f"sample 16 × 21, {rows:,} rows, {place}": milliseconds(ring.sample, 20),
+                f"sample 16 × 21, {rows:,} rows, {place}": milliseconds(_sampler(ring), 20),
             }
             measurements |= interleaved(workloads, repetitions)
             if place == "file":
@@ -159,8 +160,9 @@ def _learning(
     """One game's figures; `updates` and, by ratio, `iterations` are how many are timed together."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
+    from acer_tf.training.actor import Actor, LocalActors
     from acer_tf.training.build import make_agent, make_loop
-    from acer_tf.training.collector import collector_of
+    from acer_tf.training.collector import Collector
     from acer_tf.training.device import use_threads
     from acer_tf.training.resolve import resolve
     from benchmarks.operations import step_operations
@@ -180,7 +182,9 @@ def _learning(
 
     env = envs.make(env_id, _NUM_ENVS, 0, threads=threads["environments"])
     acting = agents["float32"]  # of the loop that runs
-    collector = collector_of(env, lambda *arguments: acting.act(*arguments), ring, seed=0)
+    collector = Collector(
+        LocalActors([Actor(env, lambda *arguments: acting.act(*arguments), 0, ring.state_size)]), ring
+    )
 
     def loop(precision: str, ratio: int, trajectories: int = 0) -> Workload:
         sizes = {"replay_ratio": ratio, "trajectories_per_update": trajectories}
@@ -193,13 +197,13 @@ def _learning(
 
         return Workload("steps/s", run)
 
-    batch, observation = ring.sample(), env.reset().observation
+    batch, observation = _sampler(ring)(), env.reset().observation
     workloads = {**_matrix_products(), "environments": _environment(env_id, _NUM_ENVS, threads["environments"])}
     seed, state = np.zeros(2, np.int32), np.zeros((_NUM_ENVS, 0), np.float32)
     for precision, agent in agents.items():
         workloads[f"act, {precision}"] = milliseconds(functools.partial(agent.act, observation, seed, state), 50)
-        workloads[f"update, {precision}"] = milliseconds(functools.partial(agent.update, batch), updates)
-    workloads["sample"] = milliseconds(ring.sample, 20)
+        workloads[f"update, {precision}"] = milliseconds(functools.partial(agent.learn, batch), updates)
+    workloads["sample"] = milliseconds(_sampler(ring), 20)
     for ratio in RATIOS:
         for precision in PRECISIONS:
             workloads[f"loop, ratio {ratio}, {precision}"] = loop(precision, ratio)
@@ -319,7 +323,7 @@ def _fill(
 ) -> Iterator[int]:
     """Adds `rows` rows; yields how many there are, `points` times on the way."""
     if not started:
-        ring.start(steps[0].observation, steps[0].age)
+        ring.reset(ring.spec.newest_frame(steps[0].observation), steps[0].age)
     add = _adder(ring, steps)
     for point in range(points):
         for _ in range(rows // points):
@@ -330,8 +334,15 @@ def _fill(
 def _adder(ring: TrajectoryReplay, steps: list[TimeStep]) -> Callable[[], None]:
     count, actions = len(steps[0].age), ring.spec.num_actions
     action, behaviour = np.zeros(count, np.int32), np.full((count, actions), 1 / actions, np.float32)
-    stream = iter(_cycle(steps[1:]))
-    return lambda: ring.append(action, behaviour, next(stream))
+    state = np.zeros((count, 0), np.float32)
+    unrolls = [Unroll.of_rows(ring.spec, step, [(action, behaviour, step)], state, state) for step in steps[1:]]
+    stream = iter(_cycle(unrolls))
+    return lambda: ring.append(next(stream))
+
+
+def _sampler(ring: TrajectoryReplay) -> Callable[[], Batch]:
+    """Draws a window of each environment."""
+    return functools.partial(ring.batch, np.array([False]), np.arange(ring.num_envs)[None])
 
 
 def _cold_sample(ring: TrajectoryReplay) -> Workload:
@@ -339,11 +350,12 @@ def _cold_sample(ring: TrajectoryReplay) -> Workload:
 
     pages: Any = ring._ring["observation"].base
     pages.flush()
+    sample = _sampler(ring)
 
     def run() -> float:
         pages.madvise(_MADV_PAGEOUT)
         began = time.perf_counter()
-        ring.sample()
+        sample()
         return 1e3 * (time.perf_counter() - began)
 
     return Workload("ms", run)

@@ -28,7 +28,7 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
         observation = np.zeros((env.num_envs, *spec.observation_shape), spec.observation_dtype)
         act = functools.partial(agent.act, observation, np.zeros(2, np.int32), state)
         workloads[f"act, {network}"] = milliseconds(act, 50)
-        workloads[f"replayed update, {network}"] = milliseconds(functools.partial(agent.update, batch), updates)
+        workloads[f"replayed update, {network}"] = milliseconds(functools.partial(agent.learn, batch), updates)
         run = functools.partial(steps_per_second, loop, iterations)
         workloads[f"loop, ratio {RATIO}, {network}"] = Workload("steps/s", run)
     measurements = interleaved(workloads, repetitions)
@@ -42,8 +42,9 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
     from acer_tf.settings import make_settings
+    from acer_tf.training.actor import Actor, LocalActors
     from acer_tf.training.build import make_agent, make_loop, make_replay
-    from acer_tf.training.collector import collector_of
+    from acer_tf.training.collector import Collector
     from acer_tf.training.resolve import resolve
 
     # Nothing is to be learned here, and nothing may diverge.
@@ -54,7 +55,9 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(env_id, settings.num_envs, 0, threads=threads)
-    loop = make_loop(settings, collector_of(env, agent.act, replay, seed=0), agent, replay)
+    loop = make_loop(
+        settings, Collector(LocalActors([Actor(env, agent.act, 0, replay.state_size)]), replay), agent, replay
+    )
     while not replay.can_sample:
         loop.iterate()
-    return env, agent, loop, replay.sample()
+    return env, agent, loop, replay.batch(np.array([False]), np.arange(replay.num_envs)[None])

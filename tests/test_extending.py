@@ -62,6 +62,7 @@ def test_the_commands_run_one_after_another(folder):
 def test_the_rule_is_v_trace(inside):
     """Its gradients equal autodiff of the losses, with targets from the sum in the paper's Eq. 1."""
     import my_rules
+    import optree
 
     from acer_tf.agents.optimizer import rmsprop
     from acer_tf.networks.discrete import Network
@@ -92,7 +93,7 @@ def test_the_rule_is_v_trace(inside):
         mask=mask,
         behaviour=rng.dirichlet([2, 2, 2], (B, T)).astype(np.float32),
     )
-    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
 
     observation = tf.constant(trajectory.observation)
     with tf.GradientTape() as tape:

@@ -9,7 +9,7 @@ from acer_tf.agents.agent import (
     Agent,
     Gradients,
     ParameterGradients,
-    Rows,
+    UnmaskedRows,
     acer_diagnostics,
     actor_critic_diagnostics,
     projected,
@@ -84,7 +84,7 @@ class Acer(Agent[Network]):
         if not h.entropy_in_trust_region:
             z += entropy_gradient
 
-        rows = Rows(mask, h.reduction, weight)
+        rows = UnmaskedRows(mask, h.reduction, weight)
         error = q_ret - q_taken
         diagnostics = {
             **acer_diagnostics(rows, value, rho, q_ret, c=c),

@@ -11,7 +11,7 @@ from acer_tf.agents.agent import (
     Agent,
     Gradients,
     ParameterGradients,
-    Rows,
+    UnmaskedRows,
     acer_diagnostics,
     actor_critic_diagnostics,
     projected,
@@ -99,7 +99,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         average_policy = None if average is None else Gaussian(average, std)
         z = projected(g, policy, average_policy, h.trust_region_delta)
 
-        rows = Rows(mask, h.reduction, weight)
+        rows = UnmaskedRows(mask, h.reduction, weight)
         error = q_ret - q
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
         diagnostics = {

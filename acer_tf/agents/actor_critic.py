@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, Rows, actor_critic_diagnostics, projected
+from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, UnmaskedRows, actor_critic_diagnostics, projected
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.discrete import ContinuousNetwork
@@ -56,7 +56,7 @@ class ActorCritic(Agent[ContinuousNetwork]):
         average_policy = None if average is None else Gaussian(average, std)
         z = projected(g, policy, average_policy, h.trust_region_delta)
 
-        rows = Rows(mask, h.reduction, weight)
+        rows = UnmaskedRows(mask, h.reduction, weight)
         diagnostics = {
             "value": rows.mean(value),
             "trajectory_weight_mean": rows.mean(importance),

@@ -1,4 +1,4 @@
-"""What the update rules share: acting, the compiled update with its optimizer, and the variables of a checkpoint."""
+"""The base of all update rules: acting, the compiled update with its optimizer, and the variables of a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import keras
 import numpy as np
+import optree
 import tensorflow as tf
 
 from acer_tf import equations
@@ -17,11 +18,11 @@ from acer_tf.errors import Mismatch
 from acer_tf.networks.averaging import copy_weights, update_average
 from acer_tf.networks.discrete import ContinuousNetwork, Network
 from acer_tf.settings import Settings
-from acer_tf.types import Trajectory
+from acer_tf.types import Batch, Trajectory
 
 
 class Update(NamedTuple):
-    """What one gradient step reports."""
+    """The report of one gradient step."""
 
     diagnostics: dict[str, float]  # in the order of computation; means over unmasked rows unless named otherwise
     errors: np.ndarray  # [B] float32: the critic's mean |error| over each trajectory's unmasked rows
@@ -47,7 +48,7 @@ class Gradients(NamedTuple):
         return gradients, self.diagnostics, self.errors
 
 
-class Rows:
+class UnmaskedRows:
     """The unmasked rows of a batch: statistics over them, and the weight of each in the loss.
 
     Args:
@@ -101,9 +102,9 @@ def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tenso
 
 
 def acer_diagnostics(
-    rows: Rows, value: tf.Tensor, rho: tf.Tensor, q_ret: tf.Tensor, *, c: float
+    rows: UnmaskedRows, value: tf.Tensor, rho: tf.Tensor, q_ret: tf.Tensor, *, c: float
 ) -> dict[str, tf.Tensor]:
-    """What discrete and continuous ACER report of V(x), ρ and Q_ret, all [B, T]."""
+    """The diagnostics of V(x), ρ and Q_ret, all [B, T], that discrete and continuous ACER have in common."""
     return {
         "value": rows.mean(value),
         "importance_weight_mean": rows.mean(rho),
@@ -114,9 +115,12 @@ def acer_diagnostics(
 
 
 def actor_critic_diagnostics(
-    rows: Rows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
+    rows: UnmaskedRows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """What all actor-critic rules report; arguments as for `projected`, and the critic's target and error."""
+    """The diagnostics that all actor-critic rules have in common.
+
+    Arguments are those of `projected`, and the critic's target and error, both [B, T].
+    """
     diagnostics = {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
         "explained_variance": rows.explained_variance(target, error),
@@ -147,7 +151,7 @@ class Agent(Generic[N]):
         network: holds θ.
         average: a network of the same architecture for θ_a, which starts as a copy of θ.
         optimizer: built for `network.model`; see `agents.optimizer.rmsprop`.
-        settings: of the run, resolved.
+        settings: the resolved settings of the run.
     """
 
     def __init__(self, network: N, average: N, optimizer: keras.optimizers.Optimizer, settings: Settings) -> None:
@@ -156,17 +160,16 @@ class Agent(Generic[N]):
         self.optimizer = optimizer
         self.settings = settings
         copy_weights(network.model, average.model)
-        self.diagnostic_names: tuple[str, ...] = ()
         self._act = Compiled(self.choose, network.torso.acting)
         # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
         updates = network.torso.updates
         self._learn = Compiled(self._updates, "serial" if network.state_size and updates == "xla" else updates)
-        if network.normalization is not None:
-            self._note = Compiled(network.normalization.note, "xla")
+        normalization = network.normalization
+        self._normalize = None if normalization is None else Compiled(normalization.note, "xla")
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
-        """Arguments of `Network`, or for continuous actions of `ContinuousNetwork`, that the rule decides."""
+        """The arguments of `Network`, or for continuous actions of `ContinuousNetwork`, that the rule decides."""
         return {}
 
     def act(
@@ -176,7 +179,7 @@ class Agent(Generic[N]):
 
         Args:
             observation: [N, *observation_shape].
-            seed: [2] int32, which decides the draws.
+            seed: [2] int32; decides the draws.
             state: [N, U] float32 from the previous call, or zeros where an episode begins; U is 0 without recurrence.
 
         Returns:
@@ -185,42 +188,43 @@ class Agent(Generic[N]):
         action, statistics, next_state = self._act(observation, seed, state)
         return action.numpy(), statistics.numpy(), next_state.numpy()
 
-    def prepare(self, trajectory: Trajectory, updates: int = 1) -> None:
-        """Traces `learn` for up to `updates` updates on trajectories of these shapes; sets `diagnostic_names`."""
-        arrays = [np.broadcast_to(array, (updates, *array.shape)) for array in trajectory.arrays()]
-        self._learn.trace(*arrays, np.ones((updates, len(trajectory.mask)), np.float32), np.array(updates, np.int32))
+    def prepare(self, batch: Batch) -> list[str]:
+        """Traces `learn` for up to M updates on batches of these shapes; returns the names of its diagnostics."""
+        trace = self._learn.trace(batch.trajectory, batch.weight, np.int32(len(batch.weight)))
+        return list(trace.structured_outputs[0])
 
-    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None, at_most: int = 1) -> list[Update]:
+    def learn(self, batch: Batch, at_most: int = 1) -> list[Update]:
         """M consecutive gradient steps; with a trust region, each also updates the average policy network.
 
         Args:
-            trajectories: [M, B, T, ...].
-            weight: [M, B] float32, factors of the trajectories' gradients; None for 1.
+            batch: the data of the M updates.
             at_most: calls with up to this many updates share one trace.
 
         Returns:
             The reports. A step is taken even if its diagnostics are not finite: the caller must check them.
         """
-        updates = len(trajectories.mask)
-        if weight is None:
-            weight = np.ones(trajectories.mask.shape[:2], np.float32)
-        arrays = [_padded(array, at_most) for array in (*trajectories.arrays(), weight)]
-        diagnostics, errors = self._learn(*arrays, np.array(updates, np.int32))
-        found = zip(diagnostics.numpy()[:updates].tolist(), errors.numpy(), strict=False)
-        return [Update(dict(zip(self.diagnostic_names, values, strict=True)), error) for values, error in found]
+        count = len(batch.weight)
+        arrays = optree.tree_map(lambda array: _padded(array, at_most), (batch.trajectory, batch.weight))
+        diagnostics, errors = self._learn(*arrays, np.int32(count))
+        columns = {name: values.numpy()[:count].tolist() for name, values in diagnostics.items()}
+        values = zip(*columns.values(), strict=True)
+        return [Update(dict(zip(columns, row, strict=True)), e) for row, e in zip(values, errors.numpy(), strict=False)]
 
     def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
-        """One gradient step on `trajectory` [B, T, ...]: `learn` with M = 1."""
-        one = Trajectory.of(array[None] for array in trajectory.arrays())
-        return self.learn(one, None if weight is None else weight[None])[0]
+        """One gradient step on `trajectory` [B, T, ...], with factors [B] of the gradients; None for 1."""
+        weight = np.ones(len(trajectory.mask), np.float32) if weight is None else weight
+        return self.learn(Batch(*optree.tree_map(lambda array: array[None], (trajectory, weight))))[0]
 
     def schedule(self, steps: int) -> None:
-        """Sets what depends on the number of steps done; called before each unroll, and again after its updates."""
+        """Sets all that depends on the run's steps so far; called before each unroll, and again after its updates."""
 
-    def note(self, trajectory: Trajectory) -> None:
-        """Updates the observations' running statistics with a trajectory just collected."""
-        if self.network.normalization is not None:
-            self._note(trajectory.observation[:, :-1])
+    def update_normalization(self, observation: np.ndarray) -> None:
+        """Updates the running statistics of a network that normalises its observations, with those [N, k, D] collected.
+
+        Does nothing for other networks.
+        """
+        if self._normalize is not None:
+            self._normalize(observation)
 
     def variables(self) -> dict[str, keras.Variable]:
         """All variables that training changes, by name, for checkpoints."""
@@ -246,45 +250,50 @@ class Agent(Generic[N]):
             variable.assign(arrays[name])
 
     def choose(self, observation: tf.Tensor, seed: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """`act` on tensors."""
+        """Does what `act` does, on tensors."""
         policy, next_state = self.network.distribution(observation, state)
         return policy.sample(seed), policy.statistics, next_state
 
     def clipped(self, reward: tf.Tensor) -> tf.Tensor:
-        """Raw rewards [...], bounded by ± `Settings.effective_reward_clip`."""
+        """The raw rewards [...], bounded by ± `Settings.effective_reward_clip`."""
         bound = self.settings.effective_reward_clip
         return tf.clip_by_value(reward, -bound, bound)
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """The gradient of the loss in every trainable variable of `network.model`, before clipping.
 
-        From trajectories [B, T, ...] and factors [B] of their gradients (None for 1). Diagnostics and errors [B] are
-        those of `Update`.
+        Args:
+            trajectory: [B, T, ...] tensors.
+            weight: [B] factors of the trajectories' gradients; None for 1.
+
+        Returns:
+            (gradients, diagnostics by name, errors [B]); the last two are those of `Update`.
         """
         raise NotImplementedError
 
-    def _updates(self, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The first `count` of M updates: (diagnostics [M, D], errors [M, B]).
-
-        The arguments are the arrays [M, B, ...] of M trajectories, weights [M, B], and count.
-        """
-        *arrays, weights, count = arguments
-        found = [tf.TensorArray(tf.float32, weights.shape[0]) for _ in range(2)]
+    def _updates(
+        self, trajectories: Trajectory, weights: tf.Tensor, count: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """The first `count` of M updates on [M, B, ...]: (diagnostics [M] by name, errors [M, B])."""
+        most = weights.shape[0]
+        names: list[str] = []  # known once an update is traced
 
         def update(i: tf.Tensor, diagnostics: tf.TensorArray, errors: tf.TensorArray) -> tuple[Any, ...]:
-            trajectory = Trajectory.of(array[i] for array in arrays)
+            trajectory = optree.tree_map(lambda array: array[i], trajectories)
             gradients, values, error = self.parameter_gradients(trajectory, weights[i])
             # Outside of `fused`: XLA's sum over all weights takes three times as long on the CPU.
             values["gradient_norm"] = norm = tf.linalg.global_norm(gradients)
             fused(self._apply)(gradients, norm)
-            self.diagnostic_names = tuple(values)
+            names[:] = values
             return i + 1, diagnostics.write(i, tf.stack(list(values.values()))), errors.write(i, error)
 
-        if weights.shape[0] == 1:
+        found = [tf.TensorArray(tf.float32, most) for _ in range(2)]
+        if most == 1:
             _, *found = update(tf.constant(0), *found)
         else:
             _, *found = tf.while_loop(lambda i, *_: i < count, update, (0, *found), parallel_iterations=1)
-        return tuple(values.stack() for values in found)
+        diagnostics, errors = (values.stack() for values in found)
+        return dict(zip(names, tf.unstack(diagnostics, len(names), axis=1), strict=True)), errors
 
     def _apply(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
         """Updates θ and θ_a by gradients of the global norm `norm`, which are clipped."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+import optree
 import tensorflow as tf
 
 from acer_tf.networks.torsos import Execution
 
 
 class Compiled:
-    """A function on tensors that is called with NumPy arrays, and traced once per shapes and dtypes.
+    """A function on tensors that is called with NumPy arrays, or tuples of them, and traced once per shapes and dtypes.
 
     "xla" fuses operations, which on the CPU is fastest without convolutions. "serial" runs one operation after another
     in the calling thread, since waking another thread takes 0.1 ms. "parallel" runs independent operations at the same
@@ -21,27 +21,40 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], execution: Execution) -> None:
         on_gpu = bool(tf.config.list_logical_devices("GPU"))
-        self._function = tf.function(function, autograph=False, jit_compile=on_gpu or execution == "xla")
+        self._function, self._xla = function, on_gpu or execution == "xla"
         self._serial = execution == "serial" and not on_gpu
         # Kept here, because `tf.function` takes 0.2 ms to find one, a third of the time of acting with a small network.
-        self._traces: dict[Any, Callable[..., Any]] = {}
+        self._traces: dict[Any, Any] = {}
 
-    def __call__(self, *arrays: np.ndarray) -> Any:
-        return self.trace(*arrays)(*[tf.constant(array) for array in arrays])
+    def __call__(self, *arguments: Any) -> Any:
+        trace = self.trace(*arguments)
+        tensors = [tf.constant(array) for array in optree.tree_leaves(arguments)]
+        if not self._serial:
+            return trace(*tensors)
+        outputs = tf.raw_ops.StatefulPartitionedCall(
+            args=[*tensors, *trace.captured_inputs],
+            Tout=[output.dtype for output in trace.outputs],
+            f=trace,
+            executor_type="SINGLE_THREADED_EXECUTOR",
+        )
+        return tf.nest.pack_sequence_as(trace.structured_outputs, outputs)
 
-    def trace(self, *arrays: np.ndarray) -> Callable[..., Any]:
-        """The function traced for tensors of these shapes and dtypes; XLA compiles it at its first call."""
-        key = tuple([(array.shape, array.dtype) for array in arrays])
+    def trace(self, *arguments: Any) -> Any:
+        """The function traced for arguments of these shapes and dtypes; XLA compiles it at its first call."""
+        arrays, structure = optree.tree_flatten(arguments)
+        key = structure, *[(array.shape, array.dtype) for array in arrays]
         if key not in self._traces:
-            specs = [tf.TensorSpec(shape, dtype) for shape, dtype in key]
-            trace = self._function.get_concrete_function(*specs)
-            self._traces[key] = _serially(trace) if self._serial else trace
+            specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
+            flat = tf.function(
+                lambda *tensors: self._function(*structure.unflatten(tensors)), autograph=False, jit_compile=self._xla
+            )
+            self._traces[key] = flat.get_concrete_function(*specs)
         return self._traces[key]
 
     @property
     def trace_count(self) -> int:
         """The number of traces made."""
-        return self._function.experimental_get_tracing_count()
+        return len(self._traces)
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,14 +63,3 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     For parts of a step without convolutions.
     """
     return tf.function(function, autograph=False, jit_compile=True) if tf.inside_function() else function
-
-
-def _serially(trace: Any) -> Callable[..., Any]:
-    options = {"Tout": [output.dtype for output in trace.outputs], "executor_type": "SINGLE_THREADED_EXECUTOR"}
-    structure = trace.structured_outputs
-
-    def call(*tensors: tf.Tensor) -> Any:
-        outputs = tf.raw_ops.StatefulPartitionedCall(args=[*tensors, *trace.captured_inputs], f=trace, **options)
-        return tf.nest.pack_sequence_as(structure, outputs)
-
-    return call

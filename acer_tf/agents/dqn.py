@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, ParameterGradients, Rows
+from acer_tf.agents.agent import Agent, ParameterGradients, UnmaskedRows
 from acer_tf.networks.averaging import copy_weights
 from acer_tf.networks.discrete import Network
 from acer_tf.settings import Settings
@@ -62,7 +62,7 @@ class Dqn(Agent[Network]):
             gamma=h.gamma,
         )
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
-        rows = Rows(trajectory.mask, h.reduction, weight)
+        rows = UnmaskedRows(trajectory.mask, h.reduction, weight)
         output_gradients = rows.weighted(-h.critic_weight * clipped[:, None])
         gradients = tape.gradient(q, self.network.model.trainable_variables, output_gradients=output_gradients)
         error = delta[:, None]

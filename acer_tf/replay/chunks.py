@@ -20,19 +20,19 @@ _NAME = re.compile(rf"rows-[0-9]+-[0-9]+-[0-9a-f]{{8}}\.npz|{re.escape(_TEMPORAR
 
 
 class ReplayCorrupt(Exception):
-    """A chunk file of a saved state is missing, damaged, or another than was saved."""
+    """A chunk file of a saved state is missing, damaged, or not the file that was saved."""
 
 
 def is_chunk_file(path: Path) -> bool:
-    """Whether `write_chunk` writes files of this name; others in its folder are not of the replay."""
+    """Whether `write_chunk` writes files of this name; other files in its folder do not belong to the replay."""
     return _NAME.fullmatch(path.name) is not None and path.is_file() and not path.is_symlink()
 
 
 class Chunk(NamedTuple):
-    """A chunk file of the acted rows [first, last), in absolute numbers.
+    """The identity of a chunk file, which holds the acted rows [first, last) in absolute numbers.
 
-    The checksum of its content is part of its name, so that two runs continued from one checkpoint never replace each
-    other's chunks.
+    The checksum of the content is part of the file's name, so that two runs continued from one checkpoint never replace
+    each other's chunks.
     """
 
     first: int
@@ -55,7 +55,7 @@ def chunks_from(row: int, chunks: Sequence[Chunk], folder: Path) -> list[Chunk]:
 
 
 def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.ndarray]) -> Chunk:
-    """Writes arrays as the chunk of rows [first, last): under a temporary name, synchronised, then renamed.
+    """Writes arrays as the chunk of rows [first, last), durably: it is there whole under its name, or not at all.
 
     Raises:
         OSError: the disk is full or not writable; all chunks are as before.
@@ -80,7 +80,7 @@ def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
 
     Raises:
         ReplayCorrupt: the file is missing or its content has changed.
-        Exception: what `is_damage` denies: the file may be whole.
+        Exception: reading failed for another reason (see `files.is_damage`), and the file may be whole.
     """
     path = folder / chunk.name
     try:
@@ -117,5 +117,5 @@ def decode(array: np.ndarray) -> Any:
 
 
 def _checksum(archive: zipfile.ZipFile) -> int:
-    """One checksum over those of a zip file's members."""
+    """A checksum of the names and checksums of a zip file's members."""
     return zlib.crc32(repr([(member.filename, member.CRC) for member in archive.infolist()]).encode())

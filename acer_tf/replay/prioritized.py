@@ -15,7 +15,7 @@ import numpy as np
 
 from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
 from acer_tf.replay.trajectories import TrajectoryReplay
-from acer_tf.types import Draw, EnvironmentSpec, Trajectory
+from acer_tf.types import Batch, EnvironmentSpec
 
 Priority = Literal["proportional", "rank"]
 
@@ -47,25 +47,15 @@ class PrioritizedReplay(TrajectoryReplay):
         """Allocates the ring and the priorities.
 
         Args:
-            spec, num_envs, capacity, unroll_length, seed, file: as for `TrajectoryReplay`.
-            batch_size: B, items per draw.
+            spec, num_envs, capacity, unroll_length, seed, file: as for `TrajectoryReplay`, errors too.
+            batch_size: B, the number of items per draw.
             priority: "proportional", p = |error| + ε, or "rank", p = 1 / (its rank).
             priority_exponent: α in [0, 1] at the run's start and end; P ∝ p^α.
             importance_exponent: β in [0, 1] at the run's start and end; weights are (items · P)^−β.
             priority_epsilon: ε ≥ 0, with which items without an error can still be drawn.
             normalize_by_batch: divide weights by the largest in the batch, else by the largest of all items.
-
-        Raises:
-            ValueError: as for `TrajectoryReplay`, B below 1, or an exponent or ε out of range.
         """
         super().__init__(spec, num_envs, capacity, unroll_length, seed, file=file)
-        for name, values in (("priority_exponent", priority_exponent), ("importance_exponent", importance_exponent)):
-            if not all(0 <= value <= 1 for value in values):
-                raise ValueError(f"{name} must be in [0, 1], got {values}")
-        if not 0 <= priority_epsilon < np.inf:
-            raise ValueError(f"priority_epsilon must be at least 0 and finite, got {priority_epsilon}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.draws_together = False  # a draw depends on the errors that the previous update found
         self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
         self._alpha, self._beta = priority_exponent, importance_exponent
@@ -87,34 +77,25 @@ class PrioritizedReplay(TrajectoryReplay):
         self._follow()
         return len(self._priorities) > 0
 
-    def begin_segment(self, state: np.ndarray | None = None) -> None:
-        """Does nothing: items have a fixed length."""
-        self._require_pending()
+    def blank(self, updates: int, trajectories: int) -> Batch:
+        """Zeros in the shapes of M = `updates` replayed updates, which have a batch size of their own."""
+        return super().blank(updates, self._batch_size)
 
-    def blank(self, batch: int) -> Trajectory:
-        """Zeros in the shapes of a replayed update, which has a batch size of its own."""
-        return super().blank(self._batch_size)
+    def batch(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Batch:
+        return super().batch(latest, envs) if latest.all() else self.draw(progress)
 
-    def sample(self) -> Trajectory:
-        """The windows of `draw`."""
-        return self.draw().trajectory
+    def draw(self, progress: float = 0.0) -> Batch:
+        """One update's B items, drawn by priority, with their importance weights.
 
-    def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
-        if latest.all():
-            return super().batches(latest, envs)
-        draw = self.draw(progress)
-        assert draw.weight is not None
-        return Draw(draw.trajectory.reshaped(1, len(draw.weight)), draw.weight[None], draw.items)
-
-    def draw(self, progress: float = 0.0) -> Draw:
-        """B items drawn by priority, in new arrays, with their importance weights; `progress` in [0, 1] sets α and β.
+        Args:
+            progress: share of the run that is done, in [0, 1], which sets α and β.
 
         Raises:
             RuntimeError: no item is complete yet (see `can_sample`).
             ValueError: all priorities are 0, with ε = 0 and α > 0.
         """
         if not self.can_sample:
-            raise RuntimeError(f"draw() needs {self._unroll_length} rows per environment, {self.stored} are stored")
+            raise RuntimeError(f"an item needs {self._unroll_length} rows per environment, {self.stored} are stored")
         if self._alpha[0] != self._alpha[1]:
             # Setting α takes time in proportion to capacity, so it is rounded to change rarely.
             self._priorities.set_alpha(round(annealed(*self._alpha, progress), 3))
@@ -123,18 +104,19 @@ class PrioritizedReplay(TrajectoryReplay):
         weight = importance_weights(probabilities, annealed(*self._beta, progress), least_probability=least)
         env, place = items % self.num_envs, items // self.num_envs
         number = self._newest - 1 - (self._newest - 1 - place) % self._items
-        return Draw(self._windows(number * self._unroll_length, env), weight.astype(np.float32), items)
+        windows = self._windows((number * self._unroll_length)[None], env[None])
+        return Batch(windows, weight.astype(np.float32)[None], items[None])
 
-    def refresh(self, draw: Draw, errors: np.ndarray) -> None:
-        """Sets the priorities of a draw's items, if it has any, to |error| + ε, with errors [B] or [1, B].
+    def update_priorities(self, batch: Batch, errors: np.ndarray) -> None:
+        """Sets the priorities of a batch's items, if it has any, to |error| + ε, with errors [M, B].
 
         Raises:
             ValueError: an error is below -ε or not finite; no priority has changed.
         """
-        if draw.items is None:
+        if batch.items is None:
             return
         priorities = np.asarray(errors, np.float64).ravel() + self._epsilon
-        self._priorities.set(draw.items, priorities)
+        self._priorities.set(batch.items.ravel(), priorities)
         self._largest = max(self._largest, float(priorities.max()))
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
@@ -145,8 +127,6 @@ class PrioritizedReplay(TrajectoryReplay):
 
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         saved = {n.removeprefix("priorities/"): array for n, array in state.items() if n.startswith("priorities/")}
-        if not saved:
-            raise ValueError("the saved replay has no priorities")
         self._require_layout(state)
         # Restored before the rows, so that the replay is as before if either raises.
         priorities = type(self._priorities)(self._priorities.capacity)

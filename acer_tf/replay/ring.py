@@ -14,26 +14,18 @@ from typing import Any
 import numpy as np
 
 from acer_tf.errors import Mismatch
-from acer_tf.replay.chunks import (
-    Chunk,
-    ReplayCorrupt,
-    chunks_from,
-    decode,
-    encode,
-    read_chunk,
-    write_chunk,
-)
+from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, decode, encode, read_chunk, write_chunk
 from acer_tf.replay.storage import zeros
-from acer_tf.types import EnvironmentSpec, TimeStep
+from acer_tf.types import EnvironmentSpec, Unroll
 
 SHOWN = ("observation", "age")  # the fields that the pending row has already
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
 
 
 class Segments:
-    """The starts of the latest segments of N environments in lockstep, with a state [N, U] at each.
+    """The first rows of the latest unrolls of N environments in lockstep, with a recurrent state [N, U] at each.
 
-    States are stored per segment, not per row, because U is much larger than most observations.
+    States are stored per unroll, not per row, because U is much larger than most observations.
 
     Args:
         ring: [K, N, U] float32 zeros, for the states of the newest K segments; with U = 0 the number of segments is not
@@ -46,32 +38,25 @@ class Segments:
         self._ring, self._most = ring, len(ring) if ring.shape[2] else 0
 
     def emptied(self) -> Segments:
-        """Without any segment, in the same storage."""
+        """An object without segments in the same storage."""
         return Segments(self._ring)
 
     def begin(self, row: int, first: int, state: np.ndarray) -> None:
-        """Marks the newest row as a start (again, with another state), and drops the starts before row `first`."""
-        self.forget(row)
+        """Adds the start `row` with its state [N, U], and drops the starts before row `first`."""
         self.starts = np.append(self.starts[self.starts >= first], row)
         self._begun += 1
         if self._most:
             self._ring[(self._begun - 1) % self._most] = state
             self.starts = self.starts[-self._most :]
 
-    def forget(self, row: int) -> None:
-        """Removes the mark of the newest row, if it has one."""
-        if len(self.starts) and self.starts[-1] == row:
-            self.starts = self.starts[:-1]
-            self._begun -= 1
-
     def states(self, starts: np.ndarray, envs: np.ndarray) -> np.ndarray:
-        """A copy [B, U] of the states of environments [B] at the given starts [B]."""
+        """A copy [..., U] of the states at the given starts [...] of the given environments [...]."""
         back = len(self.starts) - np.searchsorted(self.starts, starts)
         return self._ring[(self._begun - back) % self._most, envs]
 
     def save(self) -> dict[str, np.ndarray]:
         slots = (self._begun - np.arange(len(self.starts), 0, -1)) % max(1, self._most)
-        return {"segments": self.starts.copy(), **({"states": self._ring[slots]} if self._most else {})}
+        return {"segments": self.starts.copy(), "states": self._ring[slots]}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.starts = np.array(state["segments"], np.int64)
@@ -83,11 +68,10 @@ class Segments:
 class Ring:
     """The last `capacity` rows of each of N environments that move in lockstep.
 
-    The collector calls `start` once, then `append` once per step, and `begin_segment` before each unroll. After
-    `restore`, when the environments have been reset, it calls `seam` instead of `start` if a row is pending.
+    The collector calls `reset` when the environments have been reset, then `append` with each unroll.
 
     Attributes:
-        spec: of the environments.
+        spec: what the environments are.
         num_envs: N.
         state_size: U, the length of the recurrent state; 0 if the network is not recurrent.
         rows: acted rows appended so far per environment, masked ones included.
@@ -102,19 +86,17 @@ class Ring:
         unroll_length: int,
         *,
         state_size: int,
+        segments: bool,
         file: Path | None,
     ) -> None:
-        """Allocates the ring; arguments and errors are those of `TrajectoryReplay`."""
+        """Allocates the ring; see `TrajectoryReplay`. With `segments` the starts of unrolls are kept."""
         for name, value in (("num_envs", num_envs), ("unroll_length", unroll_length)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        self.spec = spec
-        self.num_envs = num_envs
-        self._capacity = capacity
+        self.spec, self.num_envs, self.state_size = spec, num_envs, state_size
+        self._capacity, self._unroll_length, self._file = capacity, unroll_length, file
         self._slots = capacity + 1  # one for the pending row
-        self._unroll_length = unroll_length
-        self.state_size = state_size
-        self._file = file
+        self._keeps_segments = segments
         self._ring, self._segments = self._allocate()
         self.rows = 0
         self._lost = 0  # rows before this one could not be restored
@@ -134,71 +116,53 @@ class Ring:
         """Acted rows stored now per environment."""
         return min(self.rows - self._lost, self._capacity)
 
-    def start(self, observation: np.ndarray, age: np.ndarray) -> None:
-        """Makes x_0 the pending row, from the first observations [N, *observation_shape] and ages [N] uint8, zeros.
+    def reset(self, observation: np.ndarray, age: np.ndarray) -> None:
+        """Makes the first observations of environments that were reset the pending row.
 
-        Raises:
-            RuntimeError: a row is already pending (after `restore`, call `seam`).
-            ValueError: a wrong shape or dtype, or an age above 0.
-        """
-        if self.started:
-            raise RuntimeError("the replay has a pending row already: call seam() after a reset of the environments")
-        self._write(self.rows, self._shown(observation, age, oldest=np.zeros_like(age)))
-        self.started = True
-
-    def append(self, action: np.ndarray, behaviour: np.ndarray, step: TimeStep) -> None:
-        """Completes the pending row t; x_{t+1} becomes pending.
+        If a row is pending already, as after `restore`, it becomes a masked row (discount 1, reward 0), so that the
+        interruption looks like a truncation. Where the row before it ended an episode, this is the masked row that
+        would have followed anyway.
 
         Args:
-            action: [N] integers or [N, d] floats, a_t.
-            behaviour: [N, A or d] floats, the statistics of μ(·|x_t).
-            step: the environments' answer to a_t.
+            observation: [N, *frame_shape], the newest frames.
+            age: [N] uint8, zeros.
+
+        Raises:
+            ValueError: a wrong shape or dtype; the replay is as before.
+        """
+        shown = {"observation": observation[:, None], "age": age[:, None]}
+        self._require_rows(shown, 1)
+        if self.started:
+            masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": self.spec.masked_statistic}
+            for name, value in masked.items():
+                self._ring[name][:, self.rows % self._slots] = value
+            self.rows += 1
+        self._write(shown, self.rows)
+        self.started = True
+
+    def append(self, unroll: Unroll) -> None:
+        """Completes the pending row and the k - 1 rows after it; x_k becomes pending.
+
+        The first observation of the unroll is not read, since it is pending already. (It is another one where an actor
+        took the place of a lost one: row 0 is then masked.)
 
         Raises:
             RuntimeError: no row is pending.
-            ValueError: a wrong shape or dtype, or an age that grew by more than 1, whose frame stack could not be
-                rebuilt. The replay is as before.
+            ValueError: a wrong shape or dtype; the replay is as before.
         """
-        self._require_pending()
-        outcome = self._checked(
-            action=action, behaviour=behaviour, reward=step.reward, discount=step.discount, mask=step.mask
-        )
-        age = self._ring["age"][:, self.rows % self._slots]
-        shown = self._shown(step.observation, step.age, oldest=np.minimum(age + 1, self.spec.stack - 1))
-        self._complete(outcome, shown)
-
-    def begin_segment(self, state: np.ndarray | None = None) -> None:
-        """Marks the pending row as the start of a collected segment.
-
-        If U > 0, `state` [N, U] float32 is the behaviour's recurrent state before that row, zeros where an episode
-        begins.
-
-        Raises:
-            RuntimeError: no row is pending.
-            ValueError: a wrong shape of the state.
-        """
-        self._require_pending()
-        state = np.zeros((self.num_envs, 0), np.float32) if state is None else state
-        if state.shape != (self.num_envs, self.state_size):
-            raise ValueError(f"state must have shape {(self.num_envs, self.state_size)}, got {state.shape}")
-        self._segments.begin(self.rows, self.rows - self.stored, state)
-
-    def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
-        """Joins environments that have been reset to the stored rows, as after a truncation; arguments as in `start`.
-
-        The pending row becomes a masked one (discount 1, reward 0), and `observation` becomes pending. If the previous
-        row ended its episode, this is the masked row that would have followed anyway.
-
-        Raises:
-            RuntimeError: no row is pending.
-            ValueError: as `start`.
-        """
-        self._require_pending()
-        shown = self._shown(observation, age, oldest=np.zeros_like(age))
-        # A checkpoint of an earlier version may have a segment that begins here, without a row of it.
-        self._segments.forget(self.rows)
-        masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": self.spec.masked_statistic}
-        self._complete(masked, shown)
+        if not self.started:
+            raise RuntimeError("the replay has no pending row: call reset() first")
+        count = unroll.reward.shape[1]
+        shown = {name: getattr(unroll, name)[:, 1:] for name in SHOWN}
+        acted = {name: getattr(unroll, name) for name in self._ring if name not in SHOWN}
+        self._require_rows(shown | acted, count)
+        if unroll.state.shape != (self.num_envs, self.state_size):
+            raise ValueError(f"state must have shape {(self.num_envs, self.state_size)}, got {unroll.state.shape}")
+        if self._keeps_segments:
+            self._segments.begin(self.rows, self.rows - self.stored, unroll.state)
+        self._write(acted, self.rows)
+        self._write(shown, self.rows + 1)
+        self.rows += count
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
         """Writes the rows that `folder` lacks as chunk files, and returns the rest of the state as small arrays.
@@ -224,7 +188,7 @@ class Ring:
         return {
             "layout": encode(self._layout()),
             "rows": np.asarray(self.rows, np.int64),
-            **({"lost": np.asarray(self._lost, np.int64)} if self._lost else {}),
+            "lost": np.asarray(self._lost, np.int64),
             **self._segments.save(),
             "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
         }
@@ -233,14 +197,14 @@ class Ring:
         """Restores what `save` returned and wrote, the pending row included. If it raises, the replay is as before.
 
         With `salvage` it goes without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
-        pending: call `start`.
+        pending.
 
         Raises:
             Mismatch: the state is of a replay of other sizes.
             ReplayCorrupt: a chunk file is missing, damaged, or another than was saved.
         """
         self._require_layout(state)
-        rows, lost = int(state["rows"]), int(state.get("lost", 0))
+        rows, lost = int(state["rows"]), int(state["lost"])
         chunks: list[Chunk] = []
         ring, segments = self._spare()
         segments.restore(state)
@@ -285,66 +249,44 @@ class Ring:
             return self._allocate()
         return self._ring, self._segments.emptied()
 
-    def _require_pending(self) -> None:
-        if not self.started:
-            raise RuntimeError("the replay has no pending row: call start() first")
-
-    def _checked(self, **values: np.ndarray) -> dict[str, np.ndarray]:
+    def _require_rows(self, values: Mapping[str, np.ndarray], count: int) -> None:
+        """Raises ValueError unless the values are `count` rows [N, count, ...] of their fields."""
         stored = fields(self.spec)
         for name, value in values.items():
-            shape, dtype = stored[name]
-            if value.shape != (self.num_envs, *shape):
-                raise ValueError(f"{name} must have shape {(self.num_envs, *shape)}, got {value.shape}")
-            if not np.can_cast(value.dtype, dtype, "same_kind"):
-                raise ValueError(f"{name} must have dtype {dtype}, got {value.dtype}")
-        return values
+            shape, dtype = (self.num_envs, count, *stored[name][0]), stored[name][1]
+            if value.shape != shape or not np.can_cast(value.dtype, dtype, "same_kind"):
+                raise ValueError(f"{name} must be {dtype} of shape {shape}, got {value.dtype} of shape {value.shape}")
 
-    def _shown(self, observation: np.ndarray, age: np.ndarray, oldest: np.ndarray) -> dict[str, np.ndarray]:
-        shape = (self.num_envs, *self.spec.observation_shape)
-        if observation.shape != shape:
-            raise ValueError(f"observation must have shape {shape}, got {observation.shape}")
-        shown = self._checked(observation=observation[:, -1] if self.spec.stack > 1 else observation, age=age)
-        if (age > oldest).any():
-            raise ValueError(f"age must be at most {oldest.tolist()} in this row, got {age.tolist()}")
-        return shown
-
-    def _write(self, row: int, values: Mapping[str, Any]) -> None:
+    def _write(self, values: Mapping[str, np.ndarray], first: int) -> None:
+        """Writes rows [N, K, ...] of some fields from row `first` on."""
         for name, value in values.items():
-            self._ring[name][:, row % self._slots] = value
-
-    def _complete(self, outcome: Mapping[str, Any], shown: Mapping[str, Any]) -> None:
-        self._write(self.rows, outcome)
-        self._write(self.rows + 1, shown)
-        self.rows += 1
+            self._ring[name][:, np.arange(first, first + value.shape[1]) % self._slots] = value
 
     def _gather(self, name: str, rows: np.ndarray, envs: np.ndarray | None = None) -> np.ndarray:
-        """A copy [B, K, ...] of one field of environments [B] or all, in absolute rows [K], or [B, K] for each."""
+        """A copy [..., K, ...] of one field in absolute rows [..., K] of `envs` [...]; None: rows [K] of all [N]."""
         which = np.arange(self.num_envs) if envs is None else envs
-        values: np.ndarray = self._ring[name][which[:, None], rows % self._slots]
+        values: np.ndarray = self._ring[name][which[..., None], rows % self._slots]
         return values
 
     def _require_layout(self, state: Mapping[str, np.ndarray]) -> None:
         """Raises Mismatch if what `save` returned is of a replay of other sizes."""
         there, here = decode(state["layout"]), self._layout()
-        differing = [key for key in {**here, **there} if there.get(key) != here.get(key)]
-        if differing:
-            raise Mismatch(
-                "the saved replay has other sizes: "
-                + "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
-            )
+        if there != here:
+            differing = [f"{key} is {there[key]} there, {here[key]} here" for key in here if there[key] != here[key]]
+            raise Mismatch(f"the saved replay has other sizes: {'; '.join(differing)}")
 
     def _layout(self) -> dict[str, Any]:
         return {
             "num_envs": self.num_envs,
             "capacity": self._capacity,
-            # Omitted if 0, as in earlier versions.
-            **({"state_size": self.state_size, "unroll_length": self._unroll_length} if self.state_size else {}),
+            "state_size": self.state_size,
+            "unroll_length": self._unroll_length,
             **{name: [list(shape), str(dtype)] for name, (shape, dtype) in fields(self.spec).items()},
         }
 
 
 def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype per environment and row, under the names of `Trajectory`."""
+    """Shape and dtype per environment and row, under the names of `Trajectory` and `Unroll`."""
     return {
         "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
         "age": ((), np.dtype(np.uint8)),
@@ -362,7 +304,7 @@ def row_bytes(spec: EnvironmentSpec) -> int:
 
 
 def rows_held(name: str, first: int, last: int) -> np.ndarray:
-    """The rows of a field in the chunk [first, last): observations also have the bootstrap row `last`."""
+    """The rows of a field in the chunk [first, last): observations and ages also have the bootstrap row `last`."""
     return np.arange(first, last + (name in SHOWN))
 
 

@@ -50,8 +50,8 @@ def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | N
 def prefetch(array: np.ndarray, which: np.ndarray, first: np.ndarray, rows: int) -> None:
     """Starts reading `array[n, f : f + rows]` from the file, for each n of `which` [B] with its f of `first` [B].
 
-    Otherwise the rows are read page by page, which takes 20 times as long if they are not in memory. `array`
-    is one of `zeros`' arrays in a file, not a view. Rows after its last are left out.
+    Without this the rows are read page by page, which takes 20 times as long if they are not in memory. The array must
+    be one that `zeros` made in a file, not a view of it. Rows after its last are left out.
     """
     pages = array.base
     assert isinstance(pages, mmap.mmap)

@@ -6,8 +6,8 @@ say how trajectories are cut: here a window may start at any row, or, with `segm
 collected segment, as in OpenAI baselines (acer/buffer.py). For a recurrent network windows always start there, because
 its state is stored there; they have W rows of burn-in, then T rows (Kapturowski et al. 2019).
 
-Windows are ranges of absolute row numbers among the stored ones, so none can straddle the write position of the ring.
-The pending row serves as their bootstrap observation.
+A window is a range of absolute numbers of stored rows, so it cannot straddle the write position of the ring. The
+pending row may serve as its bootstrap observation.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from acer_tf.replay.chunks import decode, encode
 from acer_tf.replay.ring import SHOWN, Ring, fields
 from acer_tf.replay.storage import prefetch
-from acer_tf.types import Draw, EnvironmentSpec, RecurrentContext, Trajectory
+from acer_tf.types import Batch, EnvironmentSpec, RecurrentContext, Trajectory
 
 
 class TrajectoryReplay(Ring):
     """A `Ring` from which windows are drawn, uniformly over the starts that are valid.
 
-    `draws_together` says whether `batches` can draw for several updates at once, which needs windows of equal length.
+    `draws_together` says whether `batch` can draw for several updates at once, which needs windows of equal length.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class TrajectoryReplay(Ring):
 
         Args:
             spec, num_envs: see `Ring`.
-            capacity: acted rows stored per environment.
+            capacity: the number of acted rows stored per environment.
             unroll_length: T, the rows of every window.
-            seed: of the generator that draws the windows, and nothing else.
+            seed: seeds the generator that draws the windows, and nothing else.
             segments_only: draw only the first T rows of collected segments.
             state_size: U, the length of the recurrent state; 0 for other networks, whose windows have no `memory`.
             burn_in: W, the rows before x_0 in drawn windows, if U > 0.
@@ -64,7 +64,8 @@ class TrajectoryReplay(Ring):
         if capacity < least:
             windows = f"windows of {unroll_length} rows, frame stacks of {spec.stack} and burn_in {burn_in}"
             raise ValueError(f"capacity must be at least {least} rows, for {windows}; got {capacity}")
-        super().__init__(spec, num_envs, capacity, unroll_length, state_size=state_size, file=file)
+        segments = segments_only or state_size > 0
+        super().__init__(spec, num_envs, capacity, unroll_length, state_size=state_size, segments=segments, file=file)
         self.draws_together = not state_size
         self._segments_only = segments_only
         self._burn_in = burn_in if state_size else 0
@@ -82,60 +83,44 @@ class TrajectoryReplay(Ring):
         starts, low = self._valid_starts()
         return bool((low < len(starts)).all())
 
-    def latest(self) -> Trajectory:
-        """The last T rows of all N environments, in new arrays, for an on-policy update.
+    def batch(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Batch:
+        """The data of M consecutive updates, each of one window of B environments, in new arrays.
 
-        Raises:
-            RuntimeError: fewer than T rows are stored, or the last segment does not start T rows ago, where a recurrent
-                network needs its state.
-        """
-        return self._windows(np.full(self.num_envs, self._latest_start()), np.arange(self.num_envs))
-
-    def sample(self) -> Trajectory:
-        """One window of each of the N environments, uniform over its valid starts, in new arrays.
-
-        A start is valid if its W + T rows, the bootstrap observation, and the S-1 frames before it (or those since the
-        episode's first) are stored; with U > 0, also a state. Frames older than `age` are arbitrary: the reader must
-        blank them.
-
-        Raises:
-            RuntimeError: an environment has no valid window yet (see `can_sample`).
-        """
-        which = np.arange(self.num_envs)
-        return self._windows(self._drawn_starts(which), which, self._burn_in)
-
-    def batches(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Draw:
-        """The data of M consecutive updates, each as `latest` or `sample`, but of B environments, in new arrays.
+        A window is the environment's last T rows, or drawn uniformly over its valid starts. A start is valid if its
+        W + T rows, the bootstrap observation, and the S-1 frames before it (or those since the episode's first) are
+        stored; with U > 0, also a state. Frames older than `age` are arbitrary: the reader must blank them.
 
         Args:
-            latest: [M] bool: True for `latest`, False for `sample`. M must be 1 unless `draws_together`.
+            latest: [M] bool: True for the last T rows, False for a drawn window. M must be 1 unless `draws_together`.
             envs: [M, B] numbers of environments.
             progress: share of the run that is done, in [0, 1]; unused here.
 
         Raises:
-            RuntimeError: as `latest` and `sample`.
+            RuntimeError: an environment has no valid window yet (see `can_sample`), fewer than T rows are stored, or
+                the last segment does not start T rows ago, where a recurrent network needs its state.
         """
         starts = np.empty(envs.shape, np.int64)
         if latest.any():
             starts[latest] = self._latest_start()
         if not latest.all():
             starts[~latest] = self._drawn_starts(envs[~latest])
-        windows = self._windows(starts.ravel(), envs.ravel(), 0 if latest.all() else self._burn_in)
-        return Draw(windows.reshaped(*envs.shape))
+        windows = self._windows(starts, envs, 0 if latest.all() else self._burn_in)
+        return Batch(windows, np.ones(envs.shape, np.float32))
 
-    def blank(self, batch: int) -> Trajectory:
-        """Zeros in the shapes of a replayed update of B = `batch` environments."""
+    def blank(self, updates: int, trajectories: int) -> Batch:
+        """Zeros in the shapes of M = `updates` replayed updates of B = `trajectories`."""
+        lead = (updates, trajectories)
         seen = self._burn_in + self._unroll_length + 1
         lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
         arrays = {
-            name: np.zeros((batch, lengths.get(name, self._unroll_length), *shape), dtype)
+            name: np.zeros((*lead, lengths.get(name, self._unroll_length), *shape), dtype)
             for name, (shape, dtype) in fields(self.spec).items()
         }
-        memory = RecurrentContext(np.zeros((batch, self.state_size), np.float32), np.zeros((batch, seen), bool))
-        return Trajectory(**arrays, memory=memory if self.state_size else None)
+        memory = RecurrentContext(np.zeros((*lead, self.state_size), np.float32), np.zeros((*lead, seen), bool))
+        return Batch(Trajectory(**arrays, memory=memory if self.state_size else None), np.zeros(lead, np.float32))
 
-    def refresh(self, draw: Draw, errors: np.ndarray) -> None:
-        """Takes the errors [B], or [1, B], that an update found in a draw; does nothing here."""
+    def update_priorities(self, batch: Batch, errors: np.ndarray) -> None:
+        """Takes the errors [M, B] that the updates found in a batch; does nothing here."""
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
         return super().save(folder) | {"generator": encode(self._generator.bit_generator.state)}
@@ -164,10 +149,10 @@ class TrajectoryReplay(Ring):
 
     def _latest_start(self) -> int:
         if self.stored < self._unroll_length:
-            raise RuntimeError(f"latest() needs {self._unroll_length} rows per environment, {self.stored} are stored")
+            raise RuntimeError(f"the latest {self._unroll_length} rows are needed, but {self.stored} are stored")
         start = self.rows - self._unroll_length
         if self.state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
-            raise RuntimeError(f"latest() needs a state at row {start}; the last is at {self._segments.starts[-1:]}")
+            raise RuntimeError(f"a state at row {start} is needed; the last is at {self._segments.starts[-1:]}")
         return start
 
     def _drawn_starts(self, envs: np.ndarray) -> np.ndarray:
@@ -175,30 +160,28 @@ class TrajectoryReplay(Ring):
         starts, low = self._valid_starts()
         if not (low < len(starts)).all():
             whole = "of one collected segment " if self._segments_only else ""
-            raise RuntimeError(
-                f"sample() needs {self._burn_in + self._unroll_length} rows {whole}per environment, {self.stored} rows "
-                "are stored"
-            )
+            needed = f"{self._burn_in + self._unroll_length} rows {whole}per environment"
+            raise RuntimeError(f"a window needs {needed}, but {self.stored} rows are stored")
         return np.asarray(starts[self._generator.integers(low[envs], len(starts))])
 
     def _windows(self, starts: np.ndarray, which: np.ndarray, burn_in: int = 0) -> Trajectory:
-        """The windows of environments `which` [B] whose burn-in starts at the rows `starts` [B]."""
-        seen = starts[:, None] + np.arange(burn_in + self._unroll_length)
-        rows = seen[:, burn_in:]
-        frames = starts[:, None] + np.arange(1 - self.spec.stack, burn_in + self._unroll_length + 1)
+        """The windows of environments `which` [...] whose burn-in starts at the rows `starts` [...]."""
+        seen = starts[..., None] + np.arange(burn_in + self._unroll_length)
+        rows = seen[..., burn_in:]
+        frames = starts[..., None] + np.arange(1 - self.spec.stack, burn_in + self._unroll_length + 1)
         if self._file is not None:
-            prefetch(self._ring["observation"], which, frames[:, 0] % self._slots, frames.shape[1])
+            first = frames[..., 0] % self._slots
+            prefetch(self._ring["observation"], which.ravel(), first.ravel(), frames.shape[-1])
         observation = self._gather("observation", frames, which)
         # The slots of rows that are not stored differ between a replay and its restored copy.
         observation[frames < self.rows - self.stored] = 0
         memory = None
         if self.state_size:
-            first = np.ones((len(starts), 1), bool)
-            carry = np.concatenate([first, self._gather("mask", seen, which)], axis=1)
+            carry = np.concatenate([np.ones_like(seen[..., :1], bool), self._gather("mask", seen, which)], axis=-1)
             memory = RecurrentContext(self._segments.states(starts, which), carry)
         return Trajectory(
             observation=observation,
-            age=self._gather("age", frames[:, self.spec.stack - 1 :], which),
+            age=self._gather("age", frames[..., self.spec.stack - 1 :], which),
             **{name: self._gather(name, rows, which) for name in self._ring if name not in SHOWN},
             memory=memory,
         )

@@ -9,32 +9,11 @@ import numpy as np
 
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import NonFiniteError
-from acer_tf.types import TimeStep
+from acer_tf.types import TimeStep, Unroll
 
 # (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N] or [N, d], statistics of the
 # behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-
-
-class Unroll(NamedTuple):
-    """k consecutive rows of N environments, in the terms of `acer_tf.types`; row 0 follows those of the last unroll."""
-
-    frame: np.ndarray  # [k + 1, N, *frame_shape]: the newest frames of x_0 to x_k
-    age: np.ndarray  # [k + 1, N] uint8
-    action: np.ndarray  # [k, N] int32 or [k, N, d] float32
-    behaviour: np.ndarray  # [k, N, A or d] float32
-    reward: np.ndarray  # [k, N] float32
-    discount: np.ndarray  # [k, N] float32
-    mask: np.ndarray  # [k, N] bool
-    last: np.ndarray  # [k, N] bool
-    state: np.ndarray  # [2, N, U] float32: the recurrent states before row 0 and after row k - 1
-
-    @classmethod
-    def joined(cls, unrolls: Sequence[Unroll]) -> Unroll:
-        """The unrolls of several actors as one, their environments in this order."""
-        if len(unrolls) == 1:
-            return unrolls[0]
-        return cls(*(np.concatenate(arrays, axis=1) for arrays in zip(*unrolls, strict=True)))
 
 
 class Request(NamedTuple):
@@ -42,14 +21,14 @@ class Request(NamedTuple):
 
     rows: int  # k
     first_row: int  # the number of row 0 in the run, on which its sampled actions depend
-    steps: int  # of the run so far, for messages
-    scheduled: int  # of the run when the agent's schedule was set for this unroll, fewer if actors lag
+    steps: int  # the run's steps so far, for messages
+    scheduled: int  # the run's steps when the agent's schedule was set for this unroll; fewer if actors lag
 
 
 class Actors(Protocol):
     """The actors of a run. `begin` and `take` are called in turn; either may raise what `take` lists."""
 
-    notes: list[str]  # what happened that the run's record should have, in a line each; whoever records it clears them
+    notes: list[str]  # a line for each event that the run's record should tell; whoever records them clears the list
 
     def begin(self, request: Request) -> None:
         """Begins to collect an unroll of every environment, with the weights that the policy has now."""
@@ -69,12 +48,12 @@ class Actor:
     """Steps N environments in lockstep.
 
     Args:
-        env: not yet reset.
-        act: the policy, called with what all N environments show.
-        seed: of the sampled actions; a row's sample depends only on this and the row's number.
-        state_size: U.
-        truncates: the recurrent states [N, U] that another actor left. Row 0 is then a masked one, so that the
-            interruption of its episodes looks like a truncation.
+        env: the environments, not yet reset.
+        act: the policy, called with the observations of all N environments.
+        seed: seeds the sampled actions; a row's sample depends only on this and the row's number.
+        state_size: U, the length of the recurrent state.
+        truncates: the recurrent states [N, U] that another actor left whose place this one takes. Row 0 is then a
+            masked row, so that the interruption of its episodes looks like a truncation.
     """
 
     def __init__(
@@ -109,16 +88,7 @@ class Actor:
             _require_finite("observation", step.observation, steps)
             # The row after a masked row is the first of a new episode. A lost life does not end the episode.
             self._state = state if step.mask.all() else np.where(step.mask[:, None], state, np.float32(0))
-        actions, behaviours, answers = zip(*rows, strict=True)
-        shown = (first, *answers)
-        return Unroll(
-            frame=np.stack([step.observation[:, -1] if spec.stack > 1 else step.observation for step in shown]),
-            age=np.stack([step.age for step in shown]),
-            action=np.stack(actions),
-            behaviour=np.stack(behaviours),
-            **{name: np.stack([getattr(step, name) for step in answers]) for name in Unroll._fields[4:8]},
-            state=np.stack([before, self._state]),
-        )
+        return Unroll.of_rows(spec, first, rows, before, self._state)
 
     def close(self) -> None:
         self._env.close()

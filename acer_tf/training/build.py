@@ -1,4 +1,4 @@
-"""Builds the network, agent, replay and loop of a run from its settings."""
+"""Builds the network, agent, replay, actors and loop of a run from its settings."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def make_network(
 
 
 def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
-    """The agent of resolved `settings`, with its average policy network and optimizer."""
+    """A new agent of resolved `settings`, with its average policy network and optimizer."""
     network = make_network(settings, spec)
     average = make_network(settings, spec, network.normalization)
     optimizer = rmsprop(
@@ -128,7 +128,7 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
-    """The replay of resolved `settings`, in memory or a new `file`; the smallest possible if nothing is replayed.
+    """An empty replay of resolved `settings`, in memory or a new `file`; the smallest possible if nothing is replayed.
 
     Raises:
         SettingsError: it does not fit into memory, or the file cannot be made.

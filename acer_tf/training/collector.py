@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training.actor import Act, Actor, Actors, LocalActors, Request
-from acer_tf.types import TimeStep
+from acer_tf.training.actor import Actors, Request
+from acer_tf.types import Unroll
 
 RECENT_EPISODES = 100  # in the running mean return
 
@@ -19,7 +18,7 @@ class Collector:
     """Appends unrolls of N environments to a replay.
 
     Args:
-        actors: of the environments, which are not yet reset.
+        actors: collect the rows; their environments are not yet reset.
         replay: receives every row. If it already holds rows (a resumed run), a masked row separates them from the new
             episodes, so that the interruption looks like a truncation.
         lagging: whether the next unroll begins as soon as one has been appended, so that it is collected with the
@@ -28,36 +27,33 @@ class Collector:
 
     def __init__(self, actors: Actors, replay: TrajectoryReplay, *, lagging: bool = False) -> None:
         self._actors, self._replay, self._lagging = actors, replay, lagging
-        self.steps = 0
-        self.games = 0
+        self.steps = self.games = 0
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_EPISODES)
         self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_EPISODES)
         self._new_returns: list[float] = []
         self._return = np.zeros(replay.num_envs, np.float64)
         self._length = np.zeros(replay.num_envs, np.int64)
+        self._rows = 0  # the run's rows per environment so far, with a masked row for each resumption
         self._reset = self._begun = False
-        self._earlier_rows = 0  # of this run, that the replay does not number since it was emptied
 
-    def collect(self, rows: int) -> None:
-        """Appends `rows` rows of every environment to the replay, as one segment. Raises as `Actors.take`."""
+    def collect(self, rows: int) -> Unroll:
+        """The next `rows` rows of every environment, which the replay has then too. Raises as `Actors.take`."""
         steps = self.steps
+        # A masked row joins those of a resumed run to the earlier ones.
+        first_row = self._rows + (not self._reset and self._replay.started)
         if not self._begun:
-            seam = not self._reset and self._replay.started
-            self._actors.begin(Request(rows, self._rows + seam, steps, steps))
+            self._actors.begin(Request(rows, first_row, steps, steps))
         unroll = self._actors.take()
-        observation = self._stacked(unroll.frame)
         if not self._reset:
-            begin = self._replay.seam if self._replay.started else self._replay.start
-            begin(observation[0], unroll.age[0])
+            self._replay.reset(unroll.observation[:, 0], unroll.age[:, 0])
             self._reset = True
-        self._replay.begin_segment(unroll.state[0])
-        for row in range(rows):
-            step = TimeStep(observation[row + 1], unroll.age[row + 1], *(values[row] for values in unroll[4:8]))
-            self._replay.append(unroll.action[row], unroll.behaviour[row], step)
-            self._count(step)
+        self._replay.append(unroll)
+        self._rows = first_row + rows
+        self._count(unroll)
         if self._lagging:
             self._actors.begin(Request(rows, self._rows, self.steps, steps))
         self._begun = self._lagging
+        return unroll
 
     def take_returns(self) -> list[float]:
         """Returns of the episodes that ended since the last call."""
@@ -76,36 +72,21 @@ class Collector:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.steps, self.games = state["steps"], state["games"]
-        self._earlier_rows = max(state.get("rows", 0) - self._replay.rows, 0)  # earlier versions did not store rows
+        self.steps, self._rows, self.games = state["steps"], state["rows"], state["games"]
         self.recent_returns.extend(state["recent_returns"])
         self.recent_lengths.extend(state["recent_lengths"])
         self._new_returns.extend(state["new_returns"])
 
-    @property
-    def _rows(self) -> int:
-        return self._earlier_rows + self._replay.rows
-
-    def _stacked(self, frame: np.ndarray) -> np.ndarray:
-        """Observations [k + 1, N, *observation_shape] of which the replay reads the newest frames alone."""
-        stack = self._replay.spec.stack
-        return frame if stack == 1 else np.broadcast_to(frame[:, :, None], (*frame.shape[:2], stack, *frame.shape[2:]))
-
-    def _count(self, step: TimeStep) -> None:
-        self.steps += int(step.mask.sum())
-        self._return += step.reward
-        self._length += step.mask
-        for env in np.flatnonzero(step.last):
-            self.recent_returns.append(float(self._return[env]))
-            self._new_returns.append(float(self._return[env]))
-            self.recent_lengths.append(int(self._length[env]))
-        self.games += int(step.last.sum())
-        # A masked row also follows an episode that was given up with its actor.
-        begins = step.last | ~step.mask
-        self._return[begins] = 0.0
-        self._length[begins] = 0
-
-
-def collector_of(env: VectorEnvironment, act: Act, replay: TrajectoryReplay, seed: int, **options: Any) -> Collector:
-    """The collector of one actor in this process; `options` are those of `Collector`."""
-    return Collector(LocalActors([Actor(env, act, seed, replay.state_size)]), replay, **options)
+    def _count(self, unroll: Unroll) -> None:
+        self.steps += int(unroll.mask.sum())
+        self.games += int(unroll.last.sum())
+        for reward, mask, last in zip(unroll.reward.T, unroll.mask.T, unroll.last.T, strict=True):
+            self._return += reward
+            self._length += mask
+            self.recent_returns.extend(self._return[last].tolist())
+            self._new_returns.extend(self._return[last].tolist())
+            self.recent_lengths.extend(self._length[last].tolist())
+            # A masked row also follows an episode that was given up with its actor.
+            begins = last | ~mask
+            self._return[begins] = 0.0
+            self._length[begins] = 0

@@ -12,19 +12,19 @@ from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import torso_of
 from acer_tf.resources import available_cores
 
-# TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. A
-# driver leaves one of these: NVIDIA's, AMD's, and WSL's.
+# TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. The
+# drivers of NVIDIA, AMD and WSL leave these files in /dev.
 _DRIVERS = ("nvidia[0-9]*", "kfd", "dxg")
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """Where a run computes.
+    """The processor that a run computes on.
 
     Attributes:
-        name: "cpu", or "gpu:N" for the Nth that TensorFlow sees.
-        model: of the GPU, "" for the CPU.
-        compute_capability: of NVIDIA's GPUs: (9, 0) for an H200.
+        name: "cpu", or "gpu:N" for the Nth GPU that TensorFlow sees.
+        model: the GPU's name; "" for the CPU.
+        compute_capability: the version of an NVIDIA GPU, such as (9, 0) for an H200; None for others.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Device:
 
     @property
     def fast_bfloat16(self) -> bool:
-        """Whether it multiplies bfloat16 faster than float32."""
+        """Whether the device multiplies bfloat16 faster than float32."""
         if self.name == "cpu":
             info = Path("/proc/cpuinfo")
             words = info.read_text().split() if info.exists() else []
@@ -88,9 +88,9 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) ->
     """Lets TensorFlow see this device alone, and take GPU memory as it needs it; call it before anything is computed.
 
     Args:
-        device: to compute on.
+        device: the device to compute on.
         tf32: whether a GPU may multiply float32 with the 10 bits of TF32.
-        memory_gb: the most of the GPU's memory, for processes that share it; 0 for no bound.
+        memory_gb: the most memory of the GPU to take, for processes that share it; 0 for no bound.
     """
     import tensorflow as tf
 

@@ -18,7 +18,7 @@ from acer_tf.agents.agent import Agent
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.collector import Collector
-from acer_tf.types import Draw
+from acer_tf.types import Batch
 
 MOST_TRAJECTORIES = 512  # in one call of `learn`: 90 MB for Atari
 
@@ -27,7 +27,7 @@ class Loop:
     """One iteration is one unroll of every environment and the updates that follow it.
 
     Args:
-        collector: of the rows, into `replay`.
+        collector: collects rows into `replay`.
         agent: learns from them.
         replay: holds them.
         unroll_length: k, rows per environment in one iteration.
@@ -67,19 +67,20 @@ class Loop:
         most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
         most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
-        agent.prepare(replay.blank(self._groups.shape[1]), self._updates_per_call)
         self._generator = np.random.default_rng(seed)
         self.updates = {"on_policy": 0, "replay": 0}
+        names = agent.prepare(replay.blank(self._updates_per_call, self._groups.shape[1]))
+        self.diagnostics = [f"{kind}/{name}" for kind in self.updates for name in names]
         self._sums: dict[str, float] = collections.defaultdict(float)
         self._counts: dict[str, int] = collections.defaultdict(int)
 
     def iterate(self) -> None:
         """One unroll and its updates; after a NonFiniteError, the weights must be discarded."""
         self.agent.schedule(self.collector.steps)
-        self.collector.collect(self._unroll_length)
-        for kinds, draw in self._draws():
-            self.replay.refresh(draw, self._learn(kinds, draw))
-        self.agent.note(self.replay.latest())
+        unroll = self.collector.collect(self._unroll_length)
+        for kinds, batch in self._batches():
+            self.replay.update_priorities(batch, self._learn(kinds, batch))
+        self.agent.update_normalization(unroll.observation[:, :-1])
         # Again, so that nothing is due at a checkpoint: a restored agent does not know what was.
         self.agent.schedule(self.collector.steps)
 
@@ -89,14 +90,14 @@ class Loop:
             return 0
         return int(self._generator.poisson(self._replay_ratio) if self._poisson else self._replay_ratio)
 
-    def _draws(self) -> Iterator[tuple[Sequence[str], Draw]]:
+    def _batches(self) -> Iterator[tuple[Sequence[str], Batch]]:
         """The iteration's updates in order, one call's at a time: their kinds, and the batches they learn from."""
         progress = min(self.collector.steps / self._total_steps, 1.0) if self._total_steps else 0.0
         on_policy = ["on_policy"] * self._on_policy_updates
         updates = [(kind, group) for group in self._groups for kind in on_policy + ["replay"] * self.replays_due()]
         for first in range(0, len(updates), self._updates_per_call):
             kinds, groups = zip(*updates[first : first + self._updates_per_call], strict=True)
-            yield kinds, self.replay.batches(np.array(kinds) == "on_policy", np.stack(groups), progress)
+            yield kinds, self.replay.batch(np.array(kinds) == "on_policy", np.stack(groups), progress)
 
     def take_diagnostics(self) -> dict[str, float]:
         """Means since the last call (maxima of "..._max"), named "on_policy/..." and "replay/..."."""
@@ -120,10 +121,10 @@ class Loop:
         self._sums.update(state["sums"])
         self._counts.update(state["counts"])
 
-    def _learn(self, kinds: Sequence[str], draw: Draw) -> np.ndarray:
+    def _learn(self, kinds: Sequence[str], batch: Batch) -> np.ndarray:
         """Makes the M updates; returns their errors [M, B]."""
-        updates = self.agent.learn(draw.trajectory, draw.weight, self._updates_per_call)
-        for kind, update, mask in zip(kinds, updates, draw.trajectory.mask, strict=True):
+        updates = self.agent.learn(batch, self._updates_per_call)
+        for kind, update, mask in zip(kinds, updates, batch.trajectory.mask, strict=True):
             self.updates[kind] += 1
             if not mask.any():  # nothing was read, and its means are 0
                 continue

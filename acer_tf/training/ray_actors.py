@@ -22,11 +22,11 @@ from acer_tf.agents.agent import Agent
 from acer_tf.errors import ClusterLost, first_line
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
-from acer_tf.training.actor import Request, Unroll
+from acer_tf.training.actor import Request
 from acer_tf.training.build import make_actor, make_agent
 from acer_tf.training.device import CPU, use_device, use_threads
 from acer_tf.training.ray_connection import require_cluster
-from acer_tf.types import EnvironmentSpec
+from acer_tf.types import EnvironmentSpec, Unroll
 
 ATTEMPTS = 5  # at one unroll of all actors
 START_SECONDS = 300.0  # an actor may take this long to start, imports included
@@ -43,13 +43,13 @@ class RayActors:
     """`settings.actors` actors on the nodes of a cluster, which take one core each.
 
     Args:
-        ray: connected: see `ray_connection.connect`.
-        settings: resolved, of the run.
-        agent: whose policy acts.
-        steps: of the run so far.
+        ray: the connected module, from `ray_connection.connect`.
+        settings: the run's resolved settings.
+        agent: the agent whose policy acts.
+        steps: the run's steps so far.
         timeout: seconds to wait for an unroll before an actor is replaced.
-        stop: ends waiting.
-        factory: see `envs.make`.
+        stop: a request to stop, which ends waiting.
+        factory: makes one environment; see `envs.make`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RayActors:
             self._lost = error
 
     def take(self) -> Unroll:
-        """See `Actors`; also raises Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""
+        """Raises what `Actors` lists, Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""
         if self._lost is not None:
             raise self._lost
         unrolls: dict[int, Unroll] = {}
@@ -102,7 +102,7 @@ class RayActors:
                 self.notes.append(f"actor {group} {why}: another takes its place, with new episodes")
                 self._replace(group)
         ordered = [unrolls[group] for group in range(len(self._actors))]
-        self._states = [unroll.state[1] for unroll in ordered]
+        self._states = [unroll.next_state for unroll in ordered]
         return Unroll.joined(ordered)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class RayActors:
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        """An error of Ray itself, as when its object store is full or its server on this machine is gone."""
+        """Turns an error of Ray itself, such as a full object store or a server that is gone, into ClusterLost."""
         try:
             yield
         except self._ray.exceptions.RayError as error:
@@ -151,14 +151,14 @@ class RayActors:
 
     def _replace(self, group: int) -> None:
         self._kill(group)
-        # One more than those of the run, for other episodes than those of the lost actor, if it began with it.
+        # One step more than the run has, so that the seeds give other episodes than the lost actor had.
         options = self._request.steps + 1, group, self._states[group]
         actor = self._actors[group] = self._remote.remote(*self._arguments, *options)
         self._places[group] = actor.place.remote()
         self._begun[group] = actor.unroll.remote(self._weights, self._request)
 
     def _kill(self, group: int) -> None:
-        """Ends an actor, even if its process was stopped, which Ray's own request would not reach."""
+        """Ends an actor, even if its process was stopped (SIGSTOP) and does not hear Ray's own request."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         try:

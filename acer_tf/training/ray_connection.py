@@ -18,8 +18,8 @@ _RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
 def connect(address: str, actors: int = 0) -> ModuleType:
     """The module `ray`, connected to a cluster with room for `actors`, at one core each.
 
-    `address` is "local" to start one that only this machine can reach, "auto" for that which it belongs to, or
-    host:port.
+    `address` is "local" to start a cluster that only this machine can reach, "auto" for the cluster that this machine
+    belongs to, or host:port.
 
     Raises:
         SettingsError: Ray is not installed, there is no such cluster, or it has fewer cores than `actors`.
@@ -46,7 +46,7 @@ def connect(address: str, actors: int = 0) -> ModuleType:
         raise SettingsError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
     finally:
         if main:
-            signal.signal(signal.SIGTERM, handler)  # that of Ray would exit with status 15 instead of 143
+            signal.signal(signal.SIGTERM, handler)  # Ray's handler would exit with status 15 instead of 143
     cores = int(ray.cluster_resources().get("CPU", 0))
     if cores < actors:
         ray.shutdown()

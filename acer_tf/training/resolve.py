@@ -1,4 +1,4 @@
-"""The values that "auto" stands for. Nothing here imports TensorFlow."""
+"""Replaces the setting "auto" by the value that it stands for. Nothing here imports TensorFlow."""
 
 from __future__ import annotations
 

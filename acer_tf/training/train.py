@@ -220,9 +220,8 @@ class _Run:
         self._actors = opened.enter_context(contextlib.closing(make_actors(steps)))
         collector = Collector(self._actors, replay, lagging=settings.lagging)
         self._loop = make_loop(settings, collector, agent, replay)
-        self._diagnostics = [f"{kind}/{name}" for kind in self._loop.updates for name in agent.diagnostic_names]
         if state["position"] and steps < settings.total_steps:
-            require_diagnostics(folder, self._diagnostics)
+            require_diagnostics(folder, self._loop.diagnostics)
         if snapshot is None:
             preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
             details: dict[str, Any] = {
@@ -338,7 +337,7 @@ class _Run:
             "on_policy_updates": self._loop.updates["on_policy"],
             "replay_updates": self._loop.updates["replay"],
             "stored_rows": self._replay.stored,
-            **{name: diagnostics.get(name) for name in self._diagnostics},
+            **{name: diagnostics.get(name) for name in self._loop.diagnostics},
         }
         # As many digits as float32 has: with Python's 17 the records would be 1.6 times as large.
         return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in row.items()}

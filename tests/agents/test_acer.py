@@ -4,6 +4,7 @@ import copy
 import dataclasses
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -20,7 +21,7 @@ def trajectory_of(seed=0, batch=6, rows=10):
 
 
 def tensors(trajectory):
-    return Trajectory.of(map(tf.constant, trajectory.arrays()))
+    return optree.tree_map(tf.constant, trajectory)
 
 
 def gradients_of(agent, trajectory):
@@ -70,7 +71,7 @@ def test_masked_rows_affect_no_gradient_and_no_diagnostic(make_agent, delta, gar
     agent = make_agent(trust_region_delta=delta)
     clean = trajectory_of()
     masked = ~clean.mask
-    dirty = Trajectory.of(x.copy() for x in clean.arrays())
+    dirty = optree.tree_map(np.copy, clean)
     dirty.action[masked] = (clean.action[masked] + 1) % 3
     for field in (dirty.reward, dirty.discount, dirty.behaviour):
         field[masked] = garbage
@@ -206,7 +207,7 @@ def test_duplicating_the_batch_leaves_z_per_state_unchanged(make_agent, reductio
     agent = make_agent(trust_region_delta=0.3, reduction=reduction)
     once = agent.output_gradients(tensors(trajectory), *outputs)
     twice = agent.output_gradients(
-        Trajectory.of(tf.concat([x, x], axis=0) for x in trajectory.arrays()),
+        optree.tree_map(lambda x: tf.concat([x, x], axis=0), trajectory),
         *(tf.concat([x, x], axis=0) for x in outputs),
     )
     assert 0.1 < once.diagnostics["trust_region_active"] < 0.9

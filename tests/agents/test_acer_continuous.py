@@ -3,12 +3,12 @@
 import dataclasses
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
 from acer_tf.agents.acer_continuous import AcerContinuous
 from acer_tf.agents.actor_critic import ActorCritic
-from acer_tf.types import Trajectory
 from tests import oracles
 
 KINDS = {
@@ -55,13 +55,13 @@ def test_an_update_changes_every_weight_and_reports_finite_numbers(agent):
 
 def test_masked_rows_are_not_read(agent):
     trajectory = trajectory_of()
-    poisoned = Trajectory.of(np.array(x) for x in trajectory.arrays())
+    poisoned = optree.tree_map(np.copy, trajectory)
     masked = ~trajectory.mask
     assert masked.any()
     for name in ("action", "reward", "discount", "behaviour"):
         getattr(poisoned, name)[masked] = 7.0 if name != "discount" else 0.0
     gradients = [
-        [g.numpy() for g in agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[0]]
+        [g.numpy() for g in agent.parameter_gradients(optree.tree_map(tf.constant, t))[0]]
         for t in (trajectory, poisoned)
     ]
     for ours, theirs in zip(*gradients, strict=True):
@@ -70,7 +70,7 @@ def test_masked_rows_are_not_read(agent):
 
 def test_the_same_update_again_draws_other_actions(make_continuous):
     agent = make_continuous(AcerContinuous, critic="dueling", importance_truncation=0.1)
-    trajectory = Trajectory.of(map(tf.constant, trajectory_of().arrays()))
+    trajectory = optree.tree_map(tf.constant, trajectory_of())
     first, again = (agent.parameter_gradients(trajectory)[0][-1].numpy() for _ in range(2))
     assert np.array_equal(first, again), "the draw depends on the number of updates"
     agent.optimizer.iterations.assign_add(1)
@@ -82,14 +82,14 @@ def test_the_same_update_again_draws_other_actions(make_continuous):
     )
 
 
-def test_note_counts_every_observation_once(agent):
+def test_the_normalization_counts_every_observation_once(agent):
     trajectories = [trajectory_of(seed, batch=3, rows=7) for seed in range(4)]
     layer = agent.network.normalization
     assert agent.average.normalization is layer
     x = tf.constant(trajectories[0].observation[:, 0])
     np.testing.assert_allclose(layer(x), x, rtol=1e-6)
     for trajectory in trajectories:
-        agent.note(trajectory)
+        agent.update_normalization(trajectory.observation[:, :-1])
     seen = np.concatenate([t.observation[:, :-1].reshape(-1, 4) for t in trajectories]).astype(np.float64)
     assert float(layer.count) == len(seen)
     np.testing.assert_allclose(layer.mean, seen.mean(axis=0), atol=1e-5)
@@ -124,13 +124,13 @@ def test_errors_are_the_critics_mean_absolute_ones_of_each_trajectory(make_conti
     assert len(set(trajectory.mask.sum(axis=1))) > 1
     output_gradients = agent.output_gradients
     agent.output_gradients = lambda *given: made.append(output_gradients(*given)) or made[0]
-    *_, errors = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    *_, errors = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     rows = np.abs(getattr(made[0], part)) * trajectory.mask.sum()  # the critic's gradient is −error / unmasked rows
     np.testing.assert_allclose(errors, rows.sum(axis=1) / trajectory.mask.sum(axis=1), rtol=1e-5)
 
 
 def reported(agent, trajectory):
-    values = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))[1]
+    values = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))[1]
     return {name: float(value) for name, value in values.items()}
 
 
@@ -179,6 +179,6 @@ def test_a3c_clips_rewards(make_continuous):
     agent, trajectory = make_continuous(ActorCritic, critic="none", reward_clip=0.5), trajectory_of(seed=3)
     assert (np.abs(trajectory.reward[trajectory.mask]) > 0.5).any()
     clipped = trajectory._replace(reward=np.clip(trajectory.reward, -0.5, 0.5))
-    found = (agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[0] for t in (trajectory, clipped))
+    found = (agent.parameter_gradients(optree.tree_map(tf.constant, t))[0] for t in (trajectory, clipped))
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -8,12 +8,13 @@ import itertools
 
 import keras
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import TORSOS
-from acer_tf.types import EnvironmentSpec, Trajectory
+from acer_tf.types import EnvironmentSpec
 from tests import oracles
 
 ACTIONS, SIZE = 3, 4
@@ -138,7 +139,7 @@ def test_gradient_equals_autodiff_of_the_surrogate(make_agent, delta, inside, re
         reward_clip=1.5,
     )
     trajectory = oracles.random_trajectory(np.random.default_rng(1), 8, 12, ACTIONS, SIZE)
-    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     for variable, ours, expected in zip(
         agent.network.model.trainable_variables, gradients, gradients_by_autodiff(agent, trajectory), strict=True
     ):
@@ -214,6 +215,6 @@ def test_gradient_equals_finite_differences(make_agent, delta, inside, reduction
         reduction=reduction,
     )
     trajectory = oracles.random_trajectory(np.random.default_rng(1), 5, 6, ACTIONS, SIZE)
-    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     ours = np.concatenate([np.ravel(g) for g in gradients])
     np.testing.assert_allclose(ours, gradients_by_finite_differences(agent, trajectory), rtol=1e-3, atol=1e-4)

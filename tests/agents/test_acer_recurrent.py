@@ -1,6 +1,7 @@
 """ACER with an LSTM: its gradient compared with float64 autodiff of plain sums and loops, and the burn-in."""
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -42,7 +43,7 @@ def trajectory_of(seed=1, batch=8, rows=12, burn_in=0):
 
 
 def tensors(trajectory):
-    return Trajectory.of(map(tf.constant, trajectory.arrays()))
+    return optree.tree_map(tf.constant, trajectory)
 
 
 def gradients_of(agent, trajectory):

@@ -10,8 +10,7 @@ from acer_tf.agents.compiled import Compiled
 def compiled_by_xla(execution):
     function = Compiled(lambda x: x + 1.0, execution)
     assert function(np.ones(2, np.float32)).numpy().tolist() == [2.0, 2.0]
-    trace = function._function.get_concrete_function(tf.TensorSpec([2], tf.float32))
-    return trace.function_def.attr["_XlaMustCompile"].b
+    return function.trace(np.ones(2, np.float32)).function_def.attr["_XlaMustCompile"].b
 
 
 @pytest.mark.parametrize("execution", ["xla", "serial", "parallel"])

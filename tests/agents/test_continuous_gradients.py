@@ -6,6 +6,7 @@ g and k are by autodiff through TensorFlow Probability, the projection and the r
 import itertools
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -13,7 +14,6 @@ import tensorflow_probability as tfp
 from acer_tf.agents.acer_continuous import AcerContinuous
 from acer_tf.agents.actor_critic import ActorCritic
 from acer_tf.distributions import Gaussian
-from acer_tf.types import Trajectory
 from tests import oracles
 
 STD, SIZE, DIMENSION = 0.3, 4, 2
@@ -73,7 +73,7 @@ def projected(phi, average, objective, delta):
 
 
 def check(agent, trajectory, expected):
-    gradients, diagnostics, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    gradients, diagnostics, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     assert np.isfinite([d.numpy() for d in diagnostics.values()]).all()
     for variable, ours in zip(agent.network.model.trainable_variables, gradients, strict=True):
         theirs = expected["/".join(variable.path.split("/")[-2:])].numpy()
@@ -214,7 +214,7 @@ def acer(make_continuous, **given):
 
 def by_part(agent, trajectory):
     """Gradients of the kernels of the "policy", "value" and "critic" heads; that of A's bias is 0, but for rounding."""
-    gradients, _, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     paths = [v.path.split("/")[-2:] for v in agent.network.model.trainable_variables]
     named = {layer: g.numpy() for (layer, name), g in zip(paths, gradients, strict=True) if name == "kernel"}
     return {"policy": named["mean"], "value": named["value"], "critic": named["critic"]}

@@ -1,6 +1,7 @@
 """DQN's and Double DQN's update, exploration and target network."""
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -85,7 +86,7 @@ def test_the_gradient_is_that_of_the_huber_loss(spec, double, error_clip):
     t, weight = transitions(spec=spec), np.random.default_rng(1).random(BATCH).astype(np.float32)
     delta = delta_of(agent, t, double=double, clip=1.5)
     assert (np.abs(delta) > 1).any() and (np.abs(delta) < 1).any()
-    gradients, _, errors = agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())), tf.constant(weight))
+    gradients, _, errors = agent.parameter_gradients(optree.tree_map(tf.constant, t), tf.constant(weight))
     np.testing.assert_allclose(errors, np.abs(delta), rtol=1e-4, atol=1e-5)
     with tf.GradientTape() as tape:
         q = tf.gather(agent.network.observe(tf.constant(stacks(t)[:, 0]))[1], t.action[:, 0], batch_dims=1)
@@ -104,7 +105,7 @@ def test_double_dqn_changes_the_choice_of_the_next_action():
     plain, double = (agent_of(double_q=double) for double in (False, True))
     difference = delta_of(plain, t, double=True) - delta_of(plain, t, double=False)
     assert (np.abs(difference) > 1e-3).sum() > 3 and (difference < 1e-6).all()  # the maximum is the larger one
-    errors = [a.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[2].numpy() for a in (plain, double)]
+    errors = [a.parameter_gradients(optree.tree_map(tf.constant, t))[2].numpy() for a in (plain, double)]
     assert not np.allclose(*errors)
 
 
@@ -112,7 +113,7 @@ def test_one_step_is_centred_rmsprop_on_that_gradient():
     agent, t = agent_of(), transitions()
     variables = agent.network.model.trainable_variables
     before = [v.numpy() for v in variables]
-    gradients = [g.numpy() for g in agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))[0]]
+    gradients = [g.numpy() for g in agent.parameter_gradients(optree.tree_map(tf.constant, t))[0]]
     target = agent.average.model.get_weights()
     agent.update(t)
     for variable, start, g in zip(variables, before, gradients, strict=True):
@@ -137,7 +138,7 @@ def test_the_next_observation_after_an_end_is_not_read():
     dirty = t.observation.copy()
     dirty[t.discount[:, 0] == 0, 1] = np.nan
     clean, spoilt = (
-        agent.parameter_gradients(Trajectory.of(map(tf.constant, t._replace(observation=o).arrays())))
+        agent.parameter_gradients(optree.tree_map(tf.constant, t._replace(observation=o)))
         for o in (t.observation, dirty)
     )
     for a, b in zip(clean[0], spoilt[0], strict=True):
@@ -197,7 +198,7 @@ def test_the_diagnostics_are_those_of_the_errors():
     t = t._replace(reward=t.reward - 3 * np.float32(delta.max()))  # so that the largest error is negative
     delta = delta_of(agent, t, double=True)
     assert np.abs(delta).max() > delta.max() and (delta < -1).any()
-    _, found, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, t.arrays())))
+    _, found, _ = agent.parameter_gradients(optree.tree_map(tf.constant, t))
     wanted = {
         "td_error": np.abs(delta).mean(),
         "td_error_max": np.abs(delta).max(),

@@ -1,12 +1,13 @@
 """`learn`: several updates in one compiled call equal the same updates in separate calls."""
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.agents.acer_continuous import AcerContinuous
 from acer_tf.agents.actor_critic import ActorCritic
 from acer_tf.networks.discrete import Network
-from acer_tf.types import EnvironmentSpec, Trajectory
+from acer_tf.types import Batch, EnvironmentSpec
 from tests import oracles
 
 BATCH, ROWS = 2, 6
@@ -54,20 +55,20 @@ def pair(request, make_agent, make_continuous):
 
 
 def stacked(batches):
-    return Trajectory.of(map(np.stack, zip(*(batch.arrays() for batch in batches), strict=True)))
+    return optree.tree_map(lambda *arrays: np.stack(arrays), *batches)
 
 
 def test_updates_in_one_call_equal_updates_in_separate_calls(pair):
     together, alone, batch_of = pair
-    together.prepare(batch_of(0), 5)
+    names = together.prepare(Batch(stacked([batch_of(0)] * 5), np.ones((5, BATCH), np.float32)))
     done = 0
     for count in (3, 5, 1):  # at most five
         batches = [batch_of(seed) for seed in range(done, done + count)]
         weight = np.random.default_rng(count).uniform(0.5, 2, (count, BATCH)).astype(np.float32)
-        found = together.learn(stacked(batches), weight, 5)
+        found = together.learn(Batch(stacked(batches), weight), 5)
         for update, batch, w in zip(found, batches, weight, strict=True):
             expected = alone.update(batch, w)
-            assert list(update.diagnostics) == list(expected.diagnostics) == list(together.diagnostic_names)
+            assert list(update.diagnostics) == list(expected.diagnostics) == names
             for name, value in expected.diagnostics.items():
                 assert update.diagnostics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
             np.testing.assert_allclose(update.errors, expected.errors, rtol=1e-3, atol=1e-5)
@@ -98,12 +99,8 @@ def test_the_gradient_of_an_update_is_weighted(pair):
 def test_padding_after_the_last_update_of_a_call_is_not_read(make_agent):
     agents = [make_agent() for _ in range(2)]
     for agent, padding in zip(agents, (0.0, np.nan), strict=True):
-        agent.prepare(flat_of(0), 3)
-        arrays = [
-            np.stack([array, array, np.full_like(array, padding if array.dtype.kind == "f" else 0)])
-            for array in flat_of(1).arrays()
-        ]
-        agent._learn(*arrays, np.ones((3, BATCH), np.float32), np.int32(2))
+        unread = optree.tree_map(lambda a, p=padding: np.full_like(a, p if a.dtype.kind == "f" else 0), flat_of(1))
+        agent._learn(stacked([flat_of(1), flat_of(1), unread]), np.ones((3, BATCH), np.float32), np.int32(2))
     for name, variable in agents[0].variables().items():
         assert np.array_equal(variable.numpy(), agents[1].variables()[name].numpy()), name
     assert int(agents[0].optimizer.iterations.numpy()) == 2

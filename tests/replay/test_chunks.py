@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.replay import PrioritizedReplay, ReplayCorrupt, TrajectoryReplay, ring
 from acer_tf.types import EnvironmentSpec
 from tests.replay.checks import check_valid
-from tests.replay.twin import World, spec_of
+from tests.replay.twin import World, latest, sample, spec_of
 
 State = dict[str, np.ndarray]
 Operation = tuple[str, tuple[Any, ...]]
@@ -29,22 +30,31 @@ def new_replay(seed: int = 99, spec: EnvironmentSpec = SPEC, **changed: Any) -> 
 
 
 def tape_of(world: World, steps: int) -> list[Operation]:
-    """The operations of an actor and a learner on a replay."""
-    tape: list[Operation] = [("start", world.reset()[:2])]
-    for step in range(steps):
-        if step % 4 == 0:
-            tape.append(("begin_segment", ()))
-        tape.append(("append", (*world.act(), world.step())))
-        if step >= 4:
+    """The operations of an actor and a learner on a replay: unrolls of one row and of T = 4 rows."""
+    tape: list[Operation] = [("reset", world.first())]
+    rows = 0
+    while rows < steps:
+        length = 4 if len(tape) % 3 == 0 and rows + 4 <= steps else 1
+        tape.append(("append", (world.unroll(length),)))
+        rows += length
+        if rows >= 5:
             tape.append(("sample", ()))
     return tape
 
 
+def unrolls(world: World, rows: int) -> list[Operation]:
+    return [("append", (world.unroll(),)) for _ in range(rows)]
+
+
 def play(replay: TrajectoryReplay, tape: list[Operation]) -> list[list[bytes]]:
     """Runs the operations and returns the bytes of everything that was drawn."""
-    answers = [getattr(replay, operation)(*arguments) for operation, arguments in tape]
+    draws = {"latest": latest, "sample": sample}
+    answers = [
+        draws[operation](replay) if operation in draws else getattr(replay, operation)(*arguments)
+        for operation, arguments in tape
+    ]
     check_valid(replay)
-    return [[array.tobytes() for array in answer.arrays()] for answer in answers if answer is not None]
+    return [[array.tobytes() for array in optree.tree_leaves(answer)] for answer in answers if answer is not None]
 
 
 def content(replay: TrajectoryReplay, folder: Path) -> Any:
@@ -103,7 +113,7 @@ def test_successive_states_share_files_that_are_written_once(tmp_path: Path, sma
     written: dict[str, tuple[int, int]] = {}
     previous: list[str] = []
     for _ in range(8):
-        play(replay, [("append", (*world.act(), world.step())) for _ in range(9)])
+        play(replay, unrolls(world, 9))
         files = replay.chunk_files(replay.save(tmp_path))
         for name in files:
             about = (tmp_path / name).stat()
@@ -128,7 +138,7 @@ def test_a_restored_replay_writes_only_newer_rows(tmp_path: Path) -> None:
     state = replay.save(tmp_path)
     restored = new_replay()
     restored.restore(tmp_path, state)
-    play(restored, [("append", (*world.act(), world.step())) for _ in range(3)])
+    play(restored, unrolls(world, 3))
     files = restored.chunk_files(restored.save(tmp_path))
     assert len(files) == 2 and files[:1] == old and files[1].startswith("rows-20-23-")
 
@@ -137,7 +147,7 @@ def test_files_that_no_state_refers_to_may_be_deleted(tmp_path: Path, small_chun
     replay, world = new_replay(), World(SPEC, SIZES["num_envs"], 0)
     play(replay, tape_of(world, 60))
     replay.save(tmp_path)
-    play(replay, [("append", (*world.act(), world.step())) for _ in range(20)])
+    play(replay, unrolls(world, 20))
     state = replay.save(tmp_path)
     for path in tmp_path.iterdir():
         if path.name not in replay.chunk_files(state):
@@ -187,16 +197,15 @@ def test_after_a_restore_a_seam_joins_fresh_environments(tmp_path: Path, game_ov
     world, replay = World(SPEC, SIZES["num_envs"], 0, game_over=0.0), new_replay()
     play(replay, tape_of(world, 10))
     world.game_over = game_over
-    play(replay, [("append", (*world.act(), world.step())), ("begin_segment", ())])
+    play(replay, unrolls(world, 1))
     assert world.last.all() == bool(game_over)
     restored = new_replay()
     restored.restore(tmp_path, replay.save(tmp_path))
     fresh = World(SPEC, SIZES["num_envs"], 1, game_over=0.0)
-    rest: list[Operation] = [("seam", fresh.reset()[:2]), ("begin_segment", ())]
-    rest += [("append", (*fresh.act(), fresh.step())) for _ in range(5)] + [("latest", ()), ("sample", ())]
+    rest: list[Operation] = [("reset", fresh.first()), *unrolls(fresh, 5), ("latest", ()), ("sample", ())]
     assert play(restored, rest) == play(replay, rest)
     assert restored.rows == 10 + 1 + 1 + 5
-    play(restored, [("append", (*fresh.act(), fresh.step())) for _ in range(40)])
+    play(restored, unrolls(fresh, 40))
 
 
 # Damage
@@ -317,13 +326,11 @@ def test_what_follows_a_damaged_chunk_can_be_salvaged(
     again = empty(2)
     again.restore(tmp_path / "saved", salvaged.save(tmp_path / "saved"))
     fresh = World(SPEC, SIZES["num_envs"], 1)
-    reset = fresh.reset()[:2]
-    rest: list[Operation] = [("begin_segment", ())]
-    rest += [("append", (*fresh.act(), fresh.step())) for _ in range(9)]
+    rest: list[Operation] = [("reset", fresh.first()), *unrolls(fresh, 9)]
     for each in (salvaged, again):
         check_valid(each)
         assert (each.rows, each.stored, each.started) == (20, 20 - last, last < 20)
-        play(each, [("seam" if each.started else "start", reset), *rest])
+        play(each, rest)
         assert each.stored == (30 - last if last < 20 else 9)
     for name in ("observation", "reward", "mask"):
         since = np.arange(last, 20)
@@ -340,13 +347,13 @@ def test_runs_that_continue_from_the_same_state_do_not_mix_their_chunks(tmp_path
     replay = new_replay()
     play(replay, tape_of(world, 10))
     first_state = replay.save(tmp_path)
-    play(replay, [("append", (*world.act(), world.step())) for _ in range(10)])
+    play(replay, unrolls(world, 10))
     lost_state = replay.save(tmp_path)  # rows 10-20, then the process dies before the checkpoint is complete
 
     other = World(SPEC, SIZES["num_envs"], 1)
     resumed = new_replay()
     resumed.restore(tmp_path, first_state)
-    play(resumed, [("seam", other.reset()[:2])] + [("append", (*other.act(), other.step())) for _ in range(9)])
+    play(resumed, [("reset", other.first()), *unrolls(other, 9)])
     (tmp_path / "rows.tmp").write_bytes(b"half a chunk")  # killed while it wrote
     second_state = resumed.save(tmp_path)  # rows 10-20 again
 
@@ -375,7 +382,7 @@ def test_a_full_disk_leaves_earlier_states_valid_and_no_partial_files(tmp_path: 
     state = replay.save(tmp_path / "saved")
     wanted = content(replay, tmp_path / "scratch")
     files = sorted(path.name for path in (tmp_path / "saved").iterdir())
-    play(replay, [("append", (*world.act(), world.step())) for _ in range(10)])
+    play(replay, unrolls(world, 10))
     with files_of_at_most(1000), pytest.raises(OSError):
         replay.save(tmp_path / "saved")
     assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == files

@@ -1,12 +1,14 @@
 import mmap
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.replay.chunks import ReplayCorrupt
 from acer_tf.replay.storage import prefetch, zeros
-from acer_tf.types import EnvironmentSpec, TimeStep
+from acer_tf.types import EnvironmentSpec
+from tests.replay.twin import World, latest, sample
 
 FIELDS = {"frames": ((3, 7, 50, 50), np.dtype(np.uint8)), "rewards": ((3, 7), np.dtype(np.float32))}
 STACKED = EnvironmentSpec((4, 60, 60), "uint8", stack=4, num_actions=3)
@@ -50,28 +52,23 @@ def test_prefetching_changes_nothing_and_may_include_slots_after_the_end(tmp_pat
     assert np.array_equal(frames, before)
 
 
-def rows(count):
-    generator = np.random.default_rng(0)
-    for row in range(count):
-        ones = np.ones(2, np.float32)
-        frames = generator.integers(0, 256, (2, 4, 60, 60), np.uint8)
-        age = np.full(2, min(row, 3), np.uint8)
-        yield TimeStep(frames, age, ones * row, ones, np.ones(2, bool), np.zeros(2, bool))
+def filled(replay, rows):
+    """`replay` after a reset and unrolls of one row."""
+    world = World(STACKED, 2, seed=0)
+    replay.reset(*world.first())
+    for _ in range(rows):
+        replay.append(world.unroll())
+    return replay
 
 
 def test_a_replay_in_a_file_draws_the_same_as_one_in_memory_also_when_restored(tmp_path):
-    replays = [TrajectoryReplay(STACKED, 2, 40, 5, 1, file=file) for file in (None, tmp_path / "new")]
-    for row, step in enumerate(rows(101)):  # the ring wraps twice
-        for replay in replays:
-            if row == 0:
-                replay.start(step.observation, step.age)
-            else:
-                replay.append(np.full(2, row % 3, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
+    # The ring wraps twice.
+    replays = [filled(TrajectoryReplay(STACKED, 2, 40, 5, 1, file=file), 100) for file in (None, tmp_path / "new")]
 
     def same():
         for _ in range(30):
-            batches = [replay.sample() for replay in replays]
-            assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
+            windows = [optree.tree_leaves(sample(replay)) for replay in replays]
+            assert all(np.array_equal(a, b) for a, b in zip(*windows, strict=True))
 
     same()
     folders = [tmp_path / "chunks0", tmp_path / "chunks1"]
@@ -84,15 +81,11 @@ def test_a_replay_in_a_file_draws_the_same_as_one_in_memory_also_when_restored(t
 
 
 def test_draws_from_a_replay_in_a_file_are_copies(tmp_path):
-    replay = TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new")
-    first, *others = rows(30)
-    replay.start(first.observation, first.age)
-    for step in others:
-        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
-    before, batch = replay.latest().arrays(), replay.latest().arrays()
-    for array in batch:
+    replay = filled(TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new"), 29)
+    before, window = optree.tree_leaves(latest(replay)), optree.tree_leaves(latest(replay))
+    for array in window:
         array[:] = 0
-    assert all(np.array_equal(a, b) for a, b in zip(before, replay.latest().arrays(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, optree.tree_leaves(latest(replay)), strict=True))
 
 
 def test_sampled_rows_are_prefetched_from_the_file(tmp_path, monkeypatch):
@@ -104,27 +97,15 @@ def test_sampled_rows_are_prefetched_from_the_file(tmp_path, monkeypatch):
         prefetch(array, which, first, count)
 
     monkeypatch.setattr("acer_tf.replay.trajectories.prefetch", note)
-    replay = TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new")
-    first, *others = rows(30)
-    replay.start(first.observation, first.age)
-    for step in others:
-        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
-    replay.sample()
-    replay.batches(np.array([False]), np.array([[1]]))
+    replay = filled(TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new"), 29)
+    sample(replay)
+    replay.batch(np.array([False]), np.array([[1]]))
     assert asked == [([0, 1], 9), ([1], 9)]
-
-
-def filled(replay, count):
-    first, *others = rows(count)
-    replay.start(first.observation, first.age)
-    for step in others:
-        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
-    return replay
 
 
 def test_a_replay_that_holds_nothing_is_restored_into_its_own_storage(tmp_path, monkeypatch):
     """A disk with room for one replay suffices to resume, and a checkpoint that cannot be read leaves it usable."""
-    state = filled(TrajectoryReplay(STACKED, 2, 40, 5, 1), 60).save(tmp_path / "chunks")
+    state = filled(TrajectoryReplay(STACKED, 2, 40, 5, 1), 59).save(tmp_path / "chunks")
     fresh = [TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new") for _ in range(2)]
 
     def full(*arguments):
@@ -142,5 +123,5 @@ def test_a_replay_that_holds_nothing_is_restored_into_its_own_storage(tmp_path, 
     monkeypatch.undo()
     replays = filled(fresh[1], 30), filled(TrajectoryReplay(STACKED, 2, 40, 5, 1), 30)
     for _ in range(20):
-        batches = [replay.sample().arrays() for replay in replays]
-        assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
+        windows = [optree.tree_leaves(sample(replay)) for replay in replays]
+        assert all(np.array_equal(a, b) for a, b in zip(*windows, strict=True))

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.replay.checks import check_valid
-from tests.replay.twin import Twin, World, spec_of, stack_frames
+from tests.replay.twin import Twin, World, latest, sample, spec_of, stack_frames
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step=4)
 
@@ -27,23 +28,22 @@ class Pair:
         self.replay = TrajectoryReplay(spec, num_envs, capacity, unroll_length, seed, **options)
         self.state_size, burn_in = options.get("state_size", 0), options.get("burn_in", 0)
         self.twin = Twin(spec, num_envs, capacity, unroll_length, self.state_size, burn_in)
-        self._both("start", *self.world.reset()[:2])
+        self.reset()
 
     def _both(self, operation: str, *arguments: Any) -> None:
         getattr(self.replay, operation)(*arguments)
         getattr(self.twin, operation)(*arguments)
 
-    def step(self, count: int = 1) -> None:
-        for _ in range(count):
-            self._both("append", *self.world.act(), self.world.step())
+    def unroll(self, rows: int = 1) -> None:
+        state = self.world.rng.normal(size=(self.world.num_envs, self.state_size)).astype(np.float32)
+        self._both("append", self.world.unroll(rows, state))
 
-    def begin_segment(self) -> None:
-        shape = (self.world.num_envs, self.state_size)
-        states = [self.world.rng.normal(size=shape).astype(np.float32)] if self.state_size else []
-        self._both("begin_segment", *states)
+    def reset(self) -> None:
+        self._both("reset", *self.world.first())
 
-    def seam(self) -> None:
-        self._both("seam", *self.world.reset()[:2])
+
+def shapes(batch: Any) -> list[Any]:
+    return [(array.shape, array.dtype) for array in optree.tree_leaves(batch)]
 
 
 SIZES = [  # stack, environments, capacity, T
@@ -67,29 +67,28 @@ def test_equals_the_twin_under_random_operations(
     choose = np.random.default_rng(seed)
     sampled = 0
     for _ in range(150):
-        operation = choose.choice(["step", "unroll", "begin_segment", "seam"], p=[0.5, 0.3, 0.15, 0.05])
-        if operation == "unroll":
-            pair.begin_segment()
-            pair.step(unroll_length)
-        else:
-            getattr(pair, operation)()
+        if choose.random() < 0.05:
+            pair.reset()
+        else:  # unrolls of one row, of T rows, and longer than T
+            pair.unroll(choose.choice([1, unroll_length, unroll_length + 2], p=[0.4, 0.5, 0.1]))
         check_valid(replay)
         assert (replay.rows, replay.stored) == (twin.rows, twin.rows - twin.first)
         if replay.stored >= unroll_length:
-            latest = replay.latest()
+            rows = latest(replay)
             for env in range(num_envs):
                 window = twin.window(env, twin.rows - unroll_length)
-                for got, wanted in zip(latest.arrays(), window.arrays(), strict=True):
+                for got, wanted in zip(optree.tree_leaves(rows), optree.tree_leaves(window), strict=True):
                     np.testing.assert_array_equal(got[env], wanted)
         assert replay.can_sample == all(twin.valid_starts(env, segments_only) for env in range(num_envs))
         if replay.can_sample:
-            sample = replay.sample()
-            starts = twin.starts_of(sample, segments_only)
+            drawn = sample(replay)
+            starts = twin.starts_of(drawn, segments_only)
             sampled += 1
             if stack > 1:
-                stacks = stack_frames(sample.observation, sample.age, stack)
+                stacks = stack_frames(drawn.observation, drawn.age, stack)
                 for env, start in enumerate(starts):
-                    np.testing.assert_array_equal(stacks[env], twin.shown(env, start))
+                    shown = pair.world.shown[start : start + unroll_length + 1]
+                    np.testing.assert_array_equal(stacks[env], [observations[env] for observations in shown])
     assert twin.rows > 3 * capacity, "the ring must have wrapped several times"
     assert sampled > (10 if segments_only else 100)
 
@@ -104,9 +103,7 @@ def test_draws_every_valid_start_equally_often_and_no_other(rows: int, uneven: b
 
     # Uneven: the oldest rows lack frames in some environments only.
     while pair.replay.rows < rows or (uneven and len({len(starts) for starts in valid_starts()}) == 1):
-        if pair.replay.rows % 3 == 0:
-            pair.begin_segment()
-        pair.step()
+        pair.unroll(min(3, max(1, rows - pair.replay.rows)))
     valid = valid_starts()
 
     draws = 2000
@@ -114,7 +111,7 @@ def test_draws_every_valid_start_equally_often_and_no_other(rows: int, uneven: b
     names = [{pair.twin.window(env, s).observation.tobytes(): s for s in valid[env]} for env in range(4)]
     starts = np.zeros((draws, 4), int)
     for draw in range(draws):
-        observation = pair.replay.sample().observation
+        observation = sample(pair.replay).observation
         starts[draw] = [names[env][observation[env].tobytes()] for env in range(4)]
 
     for env in range(4):
@@ -144,25 +141,21 @@ def test_a_recurrent_networks_windows_equal_the_twins(
             other = TrajectoryReplay(spec_of(stack), capacity=capacity, seed=99, **sizes)
             other.restore(tmp_path, pair.replay.save(tmp_path))
             pair.replay = other
-            if choose.random() < 0.5:
-                pair.begin_segment()  # by an actor that was interrupted before its first action
-            pair.seam()
-        for _ in range(choose.integers(1, 3)):  # the last mark of a row counts
-            pair.begin_segment()
-        pair.step(unroll_length)
+            pair.reset()
+        pair.unroll(unroll_length)
         replay, twin = pair.replay, pair.twin
         check_valid(replay)
-        latest = replay.latest()
+        rows = latest(replay)
         for env in range(num_envs):
             window = twin.window(env, twin.rows - unroll_length)
-            for got, wanted in zip(latest.arrays(), window.arrays(), strict=True):
+            for got, wanted in zip(optree.tree_leaves(rows), optree.tree_leaves(window), strict=True):
                 np.testing.assert_array_equal(got[env], wanted)
         assert replay.can_sample == all(twin.valid_starts(env) for env in range(num_envs))
         assert replay.can_sample or replay.stored < capacity
         if replay.can_sample:
-            sample, blank = replay.sample(), replay.blank(num_envs)
-            assert [(a.shape, a.dtype) for a in sample.arrays()] == [(a.shape, a.dtype) for a in blank.arrays()]
-            starts.update(twin.starts_of(sample))
+            drawn = replay.batch(np.array([False]), np.arange(num_envs)[None])
+            assert shapes(drawn) == shapes(replay.blank(1, num_envs))
+            starts.update(twin.starts_of(sample(replay)))
     assert twin.rows > 3 * capacity
     assert len(starts) > 20
 
@@ -173,78 +166,63 @@ def test_states_are_stored_once_per_segment_and_counted() -> None:
     assert with_states - TrajectoryReplay.required_bytes(spec_of(1), 3, 103) == 4 * 3 * 8 * (103 // 10 + 1)
     replay = TrajectoryReplay(spec_of(1), **sizes, seed=0, state_size=8, burn_in=5)
     assert replay._segments._ring.nbytes == 4 * 3 * 8 * 11
-    assert replay.blank(3).memory.carry.shape == (3, 5 + 10 + 1)
+    assert replay.blank(2, 3).trajectory.memory.carry.shape == (2, 3, 5 + 10 + 1)
 
 
 def test_a_state_of_another_shape_and_a_batch_without_a_state_are_refused() -> None:
     pair = Pair(spec_of(1), num_envs=2, capacity=30, unroll_length=4, seed=0, state_size=6)
-    for wrong in (None, np.zeros((2, 5), np.float32), np.zeros((3, 6), np.float32)):
+    for wrong in ((2, 0), (2, 5), (3, 6)):
         with pytest.raises(ValueError, match=r"state must have shape \(2, 6\)"):
-            pair.replay.begin_segment(wrong)
-    pair.begin_segment()
-    pair.step(5)
-    with pytest.raises(RuntimeError, match=r"needs a state at row 1; the last is at \[0\]"):
-        pair.replay.latest()
-    with pytest.raises(ValueError, match="state must have shape"):
-        Pair(spec_of(1), 2, 30, 4, 0).replay.begin_segment(np.zeros((2, 6), np.float32))
+            pair.replay.append(pair.world.unroll(1, np.zeros(wrong, np.float32)))
+    pair.unroll(5)
+    with pytest.raises(RuntimeError, match="a state at row 1 is needed"):
+        latest(pair.replay)
 
 
-def test_beginning_a_segment_does_not_copy_earlier_states() -> None:
-    replay = Pair(spec_of(1), num_envs=2, capacity=200, unroll_length=1, seed=0, state_size=50_000).replay
-    state = np.zeros((2, 50_000), np.float32)
+def test_a_new_segment_does_not_copy_earlier_states() -> None:
+    pair = Pair(spec_of(1), num_envs=2, capacity=200, unroll_length=1, seed=0, state_size=50_000)
+    unroll = pair.world.unroll(1, np.zeros((2, 50_000), np.float32))
     tracemalloc.start()
     for _ in range(50):
-        replay.begin_segment(state)
+        pair.replay.append(unroll)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < state.nbytes
+    assert peak < unroll.state.nbytes
 
 
 def test_no_window_straddles_the_write_position() -> None:
-    replay = TrajectoryReplay(spec_of(1), num_envs=2, capacity=7, unroll_length=3, seed=0)
-    frame, ones = np.zeros((2, 2, 3), np.uint8), np.ones(2, np.float32)
-    replay.start(frame, np.zeros(2, np.uint8))
+    pair = Pair(spec_of(1), num_envs=2, capacity=7, unroll_length=3, seed=0)
     for row in range(40):
-        step = TimeStep(frame, np.zeros(2, np.uint8), row * ones, ones, np.ones(2, bool), np.zeros(2, bool))
-        replay.append(np.zeros(2, np.int32), np.full((2, 3), 1 / 3, np.float32), step)
-        for _ in range(20 if replay.can_sample else 0):
-            reward = replay.sample().reward
+        unroll = pair.world.unroll()
+        pair.replay.append(unroll._replace(reward=np.full_like(unroll.reward, row)))
+        for _ in range(20 if pair.replay.can_sample else 0):
+            reward = sample(pair.replay).reward
             assert (np.diff(reward) == 1).all() and reward.min() >= row - 6 and reward.max() <= row
 
 
 def test_only_whole_collected_segments_are_drawn_with_segments_only() -> None:
     pair = Pair(spec_of(1), num_envs=1, capacity=30, unroll_length=4, seed=0, segments_only=True)
     for length in (4, 2, 6, 4):  # starts 0, 4 (cut short), 6 (longer than T), 12
-        pair.begin_segment()
-        pair.begin_segment()  # a second mark of the same row changes nothing
-        pair.step(length)
-    pair.begin_segment()  # 16: marked, nothing collected yet
-    starts = {pair.twin.starts_of(pair.replay.sample(), segments_only=True)[0] for _ in range(100)}
+        pair.unroll(length)
+    starts = {pair.twin.starts_of(sample(pair.replay), segments_only=True)[0] for _ in range(100)}
     assert starts == {0, 6, 12}
-    pair.seam()
-    pair.step(4)
-    starts = {pair.twin.starts_of(pair.replay.sample(), segments_only=True)[0] for _ in range(100)}
-    assert starts == {0, 6, 12}, "the seam's row started no segment"
+    pair.reset()
+    pair.unroll(4)
+    starts = {pair.twin.starts_of(sample(pair.replay), segments_only=True)[0] for _ in range(100)}
+    assert starts == {0, 6, 12, 17}, "the masked row 16 started no segment"
 
 
 @pytest.mark.parametrize("after_a_game", [False, True])
-def test_seam_is_one_masked_row_then_a_fresh_episode(after_a_game: bool) -> None:
-    spec = spec_of(4)
-    pair = Pair(spec, num_envs=2, capacity=20, unroll_length=5, seed=1)
+def test_a_second_reset_is_one_masked_row_then_a_fresh_episode(after_a_game: bool) -> None:
+    pair = Pair(spec_of(4), num_envs=2, capacity=20, unroll_length=5, seed=1)
     pair.world.game_over = 0.0
-    pair.step(5)
+    pair.unroll(5)
     pair.world.game_over = float(after_a_game)
-    pair.step()
-    final = pair.world.observation.copy()
-    fresh = pair.world.reset()
-    pair.replay.seam(fresh.observation, fresh.age)
+    pair.unroll()
+    pair.reset()
     pair.world.game_over = 0.0
-    steps = []
-    for _ in range(2):
-        action, behaviour = pair.world.act()
-        steps.append(pair.world.step())
-        pair.replay.append(action, behaviour, steps[-1])
-    window = pair.replay.latest()  # rows 4 and 5, the seam's row 6, then 7 and 8
+    pair.unroll(2)
+    window = latest(pair.replay)  # rows 4 and 5, the masked row 6, then 7 and 8
 
     np.testing.assert_array_equal(window.mask, np.tile([True, True, False, True, True], (2, 1)))
     np.testing.assert_array_equal(window.reward[:, 2], 0)
@@ -253,32 +231,28 @@ def test_seam_is_one_masked_row_then_a_fresh_episode(after_a_game: bool) -> None
     np.testing.assert_array_equal(window.behaviour[:, 2], np.full((2, 3), np.float32(1 / 3)))
     np.testing.assert_array_equal(window.age, np.tile(np.array([3, 3, 3, 0, 1, 2], np.uint8), (2, 1)))
     stacks = stack_frames(window.observation, window.age, 4)
-    np.testing.assert_array_equal(stacks[:, 2], final)
-    for row, step in zip((3, 4, 5), (fresh, *steps), strict=True):
-        np.testing.assert_array_equal(stacks[:, row], step.observation)
+    for row, shown in enumerate(pair.world.shown[4:]):
+        np.testing.assert_array_equal(stacks[:, row], shown)
     assert not stacks[:, 3, :3].any()
 
 
 def test_frames_before_the_episodes_start_never_reach_a_stack() -> None:
-    replay = TrajectoryReplay(spec_of(4), num_envs=1, capacity=9, unroll_length=2, seed=0)
-    poison, action = 255, np.zeros(1, np.int32)
-    behaviour = np.full((1, 3), 1 / 3, np.float32)
-    replay.start(np.full((1, 4, 2, 3), poison, np.uint8), np.zeros(1, np.uint8))
+    pair, poison = Pair(spec_of(4), num_envs=1, capacity=9, unroll_length=2, seed=0), 255
 
     def append(value: int, age: int) -> None:
-        observation = np.full((1, 4, 2, 3), value, np.uint8)
-        one, yes = np.ones(1, np.float32), np.ones(1, bool)
-        replay.append(action, behaviour, TimeStep(observation, np.array([age], np.uint8), 0 * one, one, yes, ~yes))
+        unroll = pair.world.unroll()
+        shown = {"observation": np.full_like(unroll.observation, value), "age": np.full_like(unroll.age, age)}
+        pair.replay.append(unroll._replace(**shown))
 
     for age in (1, 2, 3, 3, 3):
         append(poison, age)
     for age in range(7):
         append(1 + age, min(age, 3))
         for _ in range(50):
-            sample = replay.sample()
-            stacks = stack_frames(sample.observation, sample.age, 4)[0]
-            for stack, row_age in zip(stacks, sample.age[0], strict=True):
-                fresh = stack[-1, 0, 0] != poison
+            drawn = sample(pair.replay)
+            stacks = stack_frames(drawn.observation, drawn.age, 4)[0]
+            for stack, row_age in zip(stacks, drawn.age[0], strict=True):
+                fresh = 0 < stack[-1, 0, 0] <= 7
                 assert not (fresh and (stack == poison).any())
                 if fresh:
                     newest = int(stack[-1, 0, 0])
@@ -290,25 +264,24 @@ def test_windows_of_some_environments_are_those_of_all() -> None:
     replays = []
     for _ in range(2):
         pair = Pair(spec_of(3, dtype="uint8"), 6, 40, 5, seed=0)
-        pair.step(70)
+        pair.unroll(70)
         replays.append(pair.replay)
-    latest, drawn = np.array([True]), np.array([False])
-    some = replays[0].batches(latest, np.array([[2, 3]])).trajectory
-    for part, whole in zip(some.arrays(), replays[0].latest().arrays(), strict=True):
+    some = replays[0].batch(np.array([True]), np.array([[2, 3]])).trajectory
+    for part, whole in zip(optree.tree_leaves(some), optree.tree_leaves(latest(replays[0])), strict=True):
         np.testing.assert_array_equal(part, whole[None, 2:4])
     # The draws of consecutive groups are those of all at once.
-    parts = [replays[0].batches(drawn, np.array([[first, first + 1]])).trajectory for first in (0, 2, 4)]
-    for *pieces, whole in zip(*(part.arrays() for part in parts), replays[1].sample().arrays(), strict=True):
+    parts = [replays[0].batch(np.array([False]), np.array([[first, first + 1]])).trajectory for first in (0, 2, 4)]
+    for *pieces, whole in zip(*map(optree.tree_leaves, parts), optree.tree_leaves(sample(replays[1])), strict=True):
         np.testing.assert_array_equal(np.concatenate(pieces, axis=1), whole[None])
 
 
 def test_shapes_and_dtypes_are_those_of_trajectory() -> None:
     pair = Pair(spec_of(4, num_actions=5), num_envs=3, capacity=12, unroll_length=6, seed=0)
-    pair.step(9)
-    for trajectory in (pair.replay.sample(), pair.replay.latest()):
-        assert trajectory.memory is None
-        fields = zip(trajectory._fields, trajectory.arrays(), strict=False)
-        assert {name: (array.shape, str(array.dtype)) for name, array in fields} == {
+    pair.unroll(9)
+    for trajectory in (sample(pair.replay), latest(pair.replay)):
+        fields = trajectory._asdict()
+        assert fields.pop("memory") is None
+        assert {name: (array.shape, str(array.dtype)) for name, array in fields.items()} == {
             "observation": ((3, 3 + 6 + 1, 2, 3), "uint8"),
             "age": ((3, 7), "uint8"),
             "action": ((3, 6), "int32"),
@@ -321,32 +294,32 @@ def test_shapes_and_dtypes_are_those_of_trajectory() -> None:
 
 def test_trajectories_are_copies() -> None:
     pair = Pair(spec_of(4), num_envs=2, capacity=10, unroll_length=3, seed=0)
-    pair.step(10)
+    pair.unroll(10)
 
     def frozen(trajectory: Trajectory) -> list[bytes]:
-        return [array.tobytes() for array in trajectory.arrays()]
+        return [array.tobytes() for array in optree.tree_leaves(trajectory)]
 
-    latest, sample = pair.replay.latest(), pair.replay.sample()
-    before = frozen(latest) + frozen(sample)
-    pair.step(11)  # overwrites every slot
-    assert frozen(latest) + frozen(sample) == before
-    kept = frozen(pair.replay.latest())
-    for array in pair.replay.latest().arrays():
+    windows = latest(pair.replay), sample(pair.replay)
+    before = [frozen(window) for window in windows]
+    pair.unroll(11)  # overwrites every slot
+    assert [frozen(window) for window in windows] == before
+    kept = frozen(latest(pair.replay))
+    for array in optree.tree_leaves(latest(pair.replay)):
         array[...] = 0
-    assert frozen(pair.replay.latest()) == kept
+    assert frozen(latest(pair.replay)) == kept
 
 
 def test_the_same_seed_gives_the_same_windows_whatever_else_is_drawn() -> None:
     def draws(seed: int) -> list[bytes]:
         pair = Pair(spec_of(1), num_envs=2, capacity=30, unroll_length=2, seed=0)
         replay = TrajectoryReplay(spec_of(1), 2, 30, 2, seed)
-        replay.start(np.zeros((2, 2, 3), np.uint8), np.zeros(2, np.uint8))
+        replay.reset(*pair.world.first())
         out = []
         for _ in range(30):
-            replay.append(*pair.world.act(), pair.world.step())
+            replay.append(pair.world.unroll())
             np.random.random()  # noqa: NPY002 - the global generator must not matter
             if replay.can_sample:
-                out.append(replay.sample().reward.tobytes())
+                out.append(sample(replay).reward.tobytes())
         return out
 
     assert draws(5) == draws(5) != draws(6)
@@ -376,8 +349,7 @@ def test_memory_is_committed_as_it_fills() -> None:
 
     before = resident()
     replay = TrajectoryReplay(ATARI, num_envs=16, capacity=5_000, unroll_length=20, seed=0)  # 571 MB when full
-    observation = np.ones((16, 4, 84, 84), np.uint8)
-    replay.start(observation, np.zeros(16, np.uint8))
+    replay.reset(np.ones((16, 84, 84), np.uint8), np.zeros(16, np.uint8))
     assert resident() - before < 100e6
 
 
@@ -399,75 +371,47 @@ def test_refuses_sizes_that_cannot_work(arguments: dict[str, int], message: str)
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(action=np.zeros((2, 1), np.int32)), r"action must have shape \(2,\), got \(2, 1\)"),
-        (dict(action=np.zeros(2)), "action must have dtype int32, got float64"),
-        (dict(behaviour=np.zeros(3, np.float32)), r"behaviour must have shape \(2, 3\), got \(3,\)"),
-        (dict(reward=np.float32(0)), r"reward must have shape \(2,\), got \(\)"),
-        (dict(mask=np.ones(2, np.float32)), "mask must have dtype bool, got float32"),
-        (dict(observation=np.zeros((2, 2, 3), np.uint8)), r"observation must have shape \(2, 4, 2, 3\)"),
-        (dict(observation=np.zeros((2, 4, 2, 3))), "observation must have dtype uint8, got float64"),
-        (dict(age=np.array([1, 3], np.uint8)), r"age must be at most \[1, 1\] in this row, got \[1, 3\]"),
+        (dict(action=np.zeros((2, 1, 1), np.int32)), r"action must be int32 of shape \(2, 1\), got"),
+        (dict(action=np.zeros((2, 1))), r"action must be int32 .*, got float64"),
+        (dict(behaviour=np.zeros((2, 3), np.float32)), r"behaviour must be float32 of shape \(2, 1, 3\), got"),
+        (dict(reward=np.zeros((1, 1), np.float32)), r"reward must be float32 of shape \(2, 1\)"),
+        (dict(mask=np.ones((2, 1), np.float32)), "mask must be bool .*, got float32"),
+        (dict(observation=np.zeros((2, 2, 4, 2, 3), np.uint8)), r"observation must be uint8 of shape \(2, 1, 2, 3\)"),
+        (dict(observation=np.zeros((2, 2, 2, 3))), "observation must be uint8 .*, got float64"),
+        (dict(age=np.zeros((2, 2), np.float32)), "age must be uint8 .*, got float32"),
     ],
 )
 def test_refuses_wrong_values_and_is_unchanged(change: dict[str, Any], message: str) -> None:
-    replay = TrajectoryReplay(spec_of(4), num_envs=2, capacity=8, unroll_length=1, seed=0)
-    replay.start(np.zeros((2, 4, 2, 3), np.uint8), np.zeros(2, np.uint8))
-    good: dict[str, Any] = dict(
-        action=np.ones(2, np.int32),
-        behaviour=np.full((2, 3), 1 / 3, np.float32),
-        observation=np.zeros((2, 4, 2, 3), np.uint8),
-        age=np.ones(2, np.uint8),
-        reward=np.ones(2, np.float32),
-        discount=np.ones(2, np.float32),
-        mask=np.ones(2, bool),
-        last=np.zeros(2, bool),
-    )
-
-    def append(values: dict[str, Any]) -> None:
-        step = TimeStep(**{name: values[name] for name in TimeStep._fields})
-        replay.append(values["action"], values["behaviour"], step)
-
+    pair = Pair(spec_of(4), num_envs=2, capacity=8, unroll_length=1, seed=0)
+    good = pair.world.unroll()
     with pytest.raises(ValueError, match=message):
-        append(good | change)
-    assert replay.rows == 0 and not replay.can_sample
-    append(good)
-    np.testing.assert_array_equal(replay.latest().reward, 1)
+        pair.replay.append(good._replace(**change))
+    assert pair.replay.rows == 0 and not pair.replay.can_sample
+    pair.replay.append(good)
+    np.testing.assert_array_equal(latest(pair.replay).reward, good.reward)
 
 
 def test_operations_in_the_wrong_order_are_refused() -> None:
-    spec = spec_of(4)
-    pair = Pair(spec, num_envs=2, capacity=8, unroll_length=3, seed=0)
-    empty = TrajectoryReplay(spec, 2, 8, 3, 0)
-    other = World(spec, 2, seed=1)
-    fresh = other.reset()
-    for refused in (
-        lambda: empty.append(*other.act(), other.step()),
-        empty.begin_segment,
-        lambda: empty.seam(fresh.observation, fresh.age),
-    ):
-        with pytest.raises(RuntimeError, match="no pending row: call start"):
-            refused()
-    with pytest.raises(RuntimeError, match="call seam"):
-        pair.replay.start(fresh.observation, fresh.age)
-    for begin in (empty.start, pair.replay.seam):
-        with pytest.raises(ValueError, match="age must be at most"):
-            begin(fresh.observation, fresh.age + np.uint8(1))
-    pair.step(2)
-    with pytest.raises(RuntimeError, match=r"sample\(\) needs 3 rows per environment, 2 rows are stored"):
-        pair.replay.sample()
-    with pytest.raises(RuntimeError, match=r"latest\(\) needs 3 rows per environment, 2 are stored"):
-        pair.replay.latest()
-    pair.step()
+    pair, other = (Pair(spec_of(4), num_envs=2, capacity=8, unroll_length=3, seed=0) for _ in range(2))
+    unroll = other.world.unroll()
+    empty = TrajectoryReplay(spec_of(4), 2, 8, 3, 0)
+    with pytest.raises(RuntimeError, match=r"no pending row: call reset\(\) first"):
+        empty.append(unroll)
+    pair.unroll(2)
+    with pytest.raises(RuntimeError, match="a window needs 3 rows per environment, but 2 rows are stored"):
+        sample(pair.replay)
+    with pytest.raises(RuntimeError, match="the latest 3 rows are needed, but 2 are stored"):
+        latest(pair.replay)
+    pair.unroll()
     assert pair.replay.can_sample
-    pair.replay.sample()
+    sample(pair.replay)
 
 
 def test_check_valid_names_what_a_wrong_source_breaks() -> None:
     pair = Pair(spec_of(1), num_envs=2, capacity=8, unroll_length=3, seed=0)
-    pair.step(3)
+    pair.unroll(3)
     check_valid(pair.replay)
-    step = pair.world.step()
-    wrong = step._replace(mask=np.zeros(2, bool), reward=np.ones(2, np.float32))
-    pair.replay.append(*pair.world.act(), wrong)
+    wrong = {"mask": np.zeros((2, 1), bool), "reward": np.ones((2, 1), np.float32)}
+    pair.replay.append(pair.world.unroll()._replace(**wrong))
     with pytest.raises(AssertionError, match="masked rows have reward 0"):
         check_valid(pair.replay)

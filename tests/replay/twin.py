@@ -6,8 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import optree
 
-from acer_tf.types import EnvironmentSpec, RecurrentContext, TimeStep, Trajectory
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.types import EnvironmentSpec, RecurrentContext, TimeStep, Trajectory, Unroll
 
 
 def spec_of(stack: int, num_actions: int = 3, frame: tuple[int, ...] = (2, 3), dtype: str = "uint8") -> EnvironmentSpec:
@@ -23,12 +25,28 @@ def stack_frames(observation: np.ndarray, age: np.ndarray, stack: int) -> np.nda
     return stacks
 
 
+def latest(replay: TrajectoryReplay) -> Trajectory:
+    """The last T rows [N, T, ...] of all environments."""
+    return _one(replay, np.array([True]))
+
+
+def sample(replay: TrajectoryReplay) -> Trajectory:
+    """A drawn window [N, T, ...] of each environment, or of a prioritized replay a batch of items."""
+    return _one(replay, np.array([False]))
+
+
+def _one(replay: TrajectoryReplay, which: np.ndarray) -> Trajectory:
+    batch = replay.batch(which, np.arange(replay.num_envs)[None])
+    return optree.tree_map(lambda array: array[0], batch.trajectory)
+
+
 class World:
     """N environments with random frames and rewards, whose games end and whose lives are lost at random."""
 
     def __init__(self, spec: EnvironmentSpec, num_envs: int, seed: int, game_over: float = 0.15) -> None:
         self.spec, self.num_envs, self.game_over = spec, num_envs, game_over
         self.rng = np.random.default_rng(seed)
+        self.shown: list[np.ndarray] = []  # the stacked observations of all rows
 
     def reset(self) -> TimeStep:
         self.last = np.zeros(self.num_envs, bool)
@@ -50,6 +68,7 @@ class World:
         else:
             self.observation[:] = frames
         self.age = np.where(reset, 0, np.minimum(self.age + 1, self.spec.stack - 1)).astype(np.uint8)
+        self.shown.append(self.observation.copy())
         terminated = self.last & (self.rng.random(self.num_envs) < 0.5)
         life_lost = ~reset & (self.rng.random(self.num_envs) < 0.1)
         return TimeStep(
@@ -61,6 +80,17 @@ class World:
             last=self.last,
         )
 
+    def unroll(self, rows: int = 1, state: np.ndarray | None = None) -> Unroll:
+        state = np.zeros((self.num_envs, 0), np.float32) if state is None else state
+        steps = [(*self.act(), self.step()) for _ in range(rows)]
+        unread = steps[0][2]._replace(observation=np.full_like(self.observation, 99), age=np.full_like(self.age, 99))
+        return Unroll.of_rows(self.spec, unread, steps, state, state)
+
+    def first(self) -> tuple[np.ndarray, np.ndarray]:
+        """The newest frames and the ages after a reset."""
+        step = self.reset()
+        return self.spec.newest_frame(step.observation), step.age
+
     def act(self) -> tuple[np.ndarray, np.ndarray]:
         action = self.rng.integers(0, self.spec.num_actions, self.num_envs).astype(np.int32)
         behaviour = self.rng.dirichlet(np.ones(self.spec.num_actions), self.num_envs).astype(np.float32)
@@ -71,7 +101,7 @@ class World:
 class Row:
     """One row of one environment; the pending row has no outcome yet."""
 
-    shown: np.ndarray  # the stacked observation
+    frame: np.ndarray
     age: int
     outcome: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -91,7 +121,7 @@ class Twin:
         self.spec, self.num_envs, self.capacity, self.unroll_length = spec, num_envs, capacity, unroll_length
         self.state_size, self.burn_in = state_size, burn_in
         self.memory: list[list[Row]] = [[] for _ in range(num_envs)]
-        self.segments: dict[int, np.ndarray | None] = {}
+        self.segments: dict[int, np.ndarray] = {}
 
     @property
     def rows(self) -> int:
@@ -101,27 +131,24 @@ class Twin:
     def first(self) -> int:
         return max(0, self.rows - self.capacity)
 
-    def start(self, observation: np.ndarray, age: np.ndarray) -> None:
+    def reset(self, frame: np.ndarray, age: np.ndarray) -> None:
+        if self.memory[0]:
+            uniform = np.full(self.spec.num_actions, 1 / self.spec.num_actions, np.float32)
+            for rows in self.memory:
+                rows[-1].outcome = {"action": 0, "behaviour": uniform, "reward": 0, "discount": 1, "mask": False}
+        self._show(frame, age)
+
+    def append(self, unroll: Unroll) -> None:
+        self.segments[self.rows] = unroll.state
+        for row in range(unroll.reward.shape[1]):
+            for env, rows in enumerate(self.memory):
+                names = ("action", "behaviour", "reward", "discount", "mask")
+                rows[-1].outcome = {name: getattr(unroll, name)[env, row] for name in names}
+            self._show(unroll.observation[:, row + 1], unroll.age[:, row + 1])
+
+    def _show(self, frame: np.ndarray, age: np.ndarray) -> None:
         for env, rows in enumerate(self.memory):
-            rows.append(Row(observation[env].copy(), int(age[env])))
-
-    def append(self, action: np.ndarray, behaviour: np.ndarray, step: TimeStep) -> None:
-        outcome = {"action": action, "behaviour": behaviour} | {
-            name: getattr(step, name) for name in ("reward", "discount", "mask")
-        }
-        for env, rows in enumerate(self.memory):
-            rows[-1].outcome = {name: value[env] for name, value in outcome.items()}
-        self.start(step.observation, step.age)
-
-    def begin_segment(self, state: np.ndarray | None = None) -> None:
-        self.segments[self.rows] = None if state is None else state.copy()
-
-    def seam(self, observation: np.ndarray, age: np.ndarray) -> None:
-        self.segments.pop(self.rows, None)
-        uniform = np.full(self.spec.num_actions, 1 / self.spec.num_actions, np.float32)
-        for rows in self.memory:
-            rows[-1].outcome = {"action": 0, "behaviour": uniform, "reward": 0, "discount": 1, "mask": False}
-        self.start(observation, age)
+            rows.append(Row(frame[env].copy(), int(age[env])))
 
     def valid_starts(self, env: int, segments_only: bool = False) -> list[int]:
         rows = self.memory[env]
@@ -142,9 +169,7 @@ class Twin:
         acted = shown[burn_in:-1]
         older = range(start - self.spec.stack + 1, start)
         blank = np.zeros(self.spec.frame_shape, self.spec.observation_dtype)
-        frames = [self._frame(rows[i]) if i >= self.first else blank for i in older] + [
-            self._frame(row) for row in shown
-        ]
+        frames = [rows[i].frame if i >= self.first else blank for i in older] + [row.frame for row in shown]
         return Trajectory(
             observation=np.array(frames),
             age=np.array([row.age for row in shown], np.uint8),
@@ -159,29 +184,21 @@ class Twin:
     def _memory_of(self, env: int, start: int, shown: list[Row]) -> RecurrentContext | None:
         if not self.state_size:
             return None
-        state = self.segments[start]
-        assert state is not None
         # A row begins an episode if the environment ignored the previous row's action.
-        return RecurrentContext(state[env], np.array([True, *(bool(row.outcome["mask"]) for row in shown[:-1])]))
-
-    def shown(self, env: int, start: int) -> np.ndarray:
-        """The window's stacked observations [T+1, S, ...]."""
-        return np.array([row.shown for row in self.memory[env][start : start + self.unroll_length + 1]])
+        carry = np.array([True, *(bool(row.outcome["mask"]) for row in shown[:-1])])
+        return RecurrentContext(self.segments[start][env], carry)
 
     def starts_of(self, trajectory: Trajectory, segments_only: bool = False) -> list[int]:
         """The start of each environment's window; fails unless it equals exactly one valid window bit for bit."""
+
+        def content(window: Trajectory) -> list[Any]:
+            return [(field.dtype, field.shape, field.tobytes()) for field in optree.tree_leaves(window)]
+
         found = []
         for env in range(self.num_envs):
-            given = [(field.dtype, field[env].shape, field[env].tobytes()) for field in trajectory.arrays()]
-            starts = [
-                s
-                for s in self.valid_starts(env, segments_only)
-                if [(field.dtype, field.shape, field.tobytes()) for field in self.window(env, s, self.burn_in).arrays()]
-                == given
-            ]
+            given = content(optree.tree_map(lambda array, env=env: array[env], trajectory))
+            valid = self.valid_starts(env, segments_only)
+            starts = [s for s in valid if content(self.window(env, s, self.burn_in)) == given]
             assert len(starts) == 1, f"environment {env}: the window equals {len(starts)} of the valid ones"
             found += starts
         return found
-
-    def _frame(self, row: Row) -> np.ndarray:
-        return row.shown[-1] if self.spec.stack > 1 else row.shown

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import optree
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -20,7 +21,9 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
 from acer_tf.training import export_run
 from acer_tf.training import train as run
-from acer_tf.types import EnvironmentSpec, TimeStep, Trajectory
+from acer_tf.training.actor import Act, Actor, LocalActors
+from acer_tf.training.collector import Collector
+from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Trajectory
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
 
@@ -80,9 +83,16 @@ def replay_of(num_envs: int, capacity: int = 1000, unroll_length: int = 4, seed:
     return TrajectoryReplay(SPEC, num_envs, capacity, unroll_length, seed)
 
 
+def collector_of(env: Any, act: Act, replay: TrajectoryReplay, seed: int, **options: Any) -> Collector:
+    """A collector with one actor in this process; `options` are those of `Collector`."""
+    return Collector(LocalActors([Actor(env, act, seed, replay.state_size)]), replay, **options)
+
+
 def same(a: Trajectory, b: Trajectory) -> bool:
     """Whether two trajectories are equal, bit for bit."""
-    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a.arrays(), b.arrays(), strict=True))
+    return all(
+        x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(*map(optree.tree_leaves, (a, b)), strict=True)
+    )
 
 
 class Box:
@@ -106,8 +116,7 @@ class LightAgent:
         self.network = SimpleNamespace(spec=spec)
         self.weights = Box(np.zeros(4, np.float32))
         self.trajectories: list[Trajectory] = []
-        self.noted: list[Trajectory] = []
-        self.diagnostic_names: tuple[str, ...] = ()
+        self.collected: list[np.ndarray] = []  # observations
         self._diagnostics = diagnostics
 
     def act(
@@ -117,9 +126,9 @@ class LightAgent:
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)
         return action, np.full((len(observation), actions), 1 / actions, np.float32), state
 
-    def prepare(self, trajectory: Trajectory, updates: int) -> None:
-        self.blank, self.updates_per_call = trajectory, updates
-        self.diagnostic_names = ("value",)
+    def prepare(self, batch: Batch) -> list[str]:
+        self.blank, self.updates_per_call = batch, len(batch.weight)
+        return ["value"]
 
     def schedule(self, steps: int) -> None:
         pass
@@ -127,17 +136,16 @@ class LightAgent:
     def update(self, trajectory: Trajectory, weight: np.ndarray | None = None) -> Update:
         self.trajectories.append(trajectory)
         self.weights.assign(self.weights.value + 1)
-        diagnostics = self._diagnostics(len(self.trajectories))
-        self.diagnostic_names = tuple(diagnostics)
-        return Update(diagnostics, np.zeros(len(trajectory.mask), np.float32))
+        return Update(self._diagnostics(len(self.trajectories)), np.zeros(len(trajectory.mask), np.float32))
 
-    def learn(self, trajectories: Trajectory, weight: np.ndarray | None = None, at_most: int = 1) -> list[Update]:
-        arrays, count = trajectories.arrays(), len(trajectories.mask)
-        weights = [None] * count if weight is None else weight
-        return [self.update(Trajectory.of(array[i] for array in arrays), weights[i]) for i in range(count)]
+    def learn(self, batch: Batch, at_most: int = 1) -> list[Update]:
+        trajectories = [
+            optree.tree_map(lambda array, i=i: array[i], batch.trajectory) for i in range(len(batch.weight))
+        ]
+        return [self.update(*each) for each in zip(trajectories, batch.weight, strict=True)]
 
-    def note(self, trajectory: Trajectory) -> None:
-        self.noted.append(trajectory)
+    def update_normalization(self, observation: np.ndarray) -> None:
+        self.collected.append(observation)
 
     def variables(self) -> dict[str, Box]:
         return {"online/weights": self.weights}

@@ -3,16 +3,18 @@
 from types import SimpleNamespace
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.errors import ClusterLost
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import ray_actors
 from acer_tf.training.actor import Actor, LocalActors, Request
-from acer_tf.training.collector import Collector, collector_of
+from acer_tf.training.collector import Collector
 from acer_tf.training.ray_actors import RayActors
 from tests.replay.checks import check_valid
-from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of
+from tests.replay.twin import latest
+from tests.training.scripted import Row, ScriptedEnvironment, act, collector_of, replay_of
 
 
 def test_the_lag_is_one_iteration():
@@ -42,7 +44,7 @@ def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
         for _ in range(3):
             collector.collect(4)
         check_valid(replay)
-        found.append((replay.latest().arrays(), collector.state()))
+        found.append((optree.tree_leaves(latest(replay)), collector.state()))
     for without, with_lag in zip(found[0][0], found[1][0], strict=True):
         np.testing.assert_array_equal(without, with_lag)
     assert found[0][1] == found[1][1]
@@ -53,9 +55,9 @@ def test_several_actors_fill_the_replay_in_the_order_of_the_environments():
     replay = replay_of(4, unroll_length=6)
     groups = [Actor(ScriptedEnvironment(scripts[first : first + 2]), act, first) for first in (0, 2)]
     Collector(LocalActors(groups), replay).collect(6)
-    assert replay.latest().reward.tolist() == [[10.0 * env + n for n in range(6)] for env in range(4)]
+    assert latest(replay).reward.tolist() == [[10.0 * env + n for n in range(6)] for env in range(4)]
     # Each samples by a seed of its own.
-    assert not np.array_equal(replay.latest().action[:2], replay.latest().action[2:])
+    assert not np.array_equal(latest(replay).action[:2], latest(replay).action[2:])
 
 
 @pytest.mark.parametrize("end", ["", "cut", "over", "life"])
@@ -68,7 +70,7 @@ def test_an_actor_in_the_place_of_another_truncates_its_episodes(end: str):
     collector.collect(2)
     actors._actors = [first, Actor(ScriptedEnvironment([[Row(7.0)]], 70.0), act, 0, truncates=np.zeros((1, 0)))]
     collector.collect(4)
-    rows = replay.latest()
+    rows = latest(replay)
     over = end in ("cut", "over")
     assert rows.mask.tolist() == [[True, True, not over, True, True, True], [True, True, False, True, True, True]]
     assert rows.discount[1].tolist() == [1, 0 if end in ("over", "life") else 1, 1, 1, 1, 1]
@@ -92,7 +94,7 @@ def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_boot
     collector.collect(4)
     collector._actors = LocalActors([Actor(ScriptedEnvironment([[]]), counting, 0, 1, left)])
     collector.collect(4)
-    memory = replay.latest().memory
+    memory = latest(replay).memory
     assert memory.state.tolist() == [[9]]
     assert memory.carry.tolist() == [[True, False, True, True, True]]  # zeros from the first new observation on
 
@@ -175,6 +177,6 @@ def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_pl
     actors = actors_on({"get": get}, 2, _remote=SimpleNamespace(remote=remote))
     actors.take()
     dead.add(1)
-    assert actors.take().state[1].tolist() == [[6], [6]]
+    assert actors.take().next_state.tolist() == [[6], [6]]
     assert made == [(41, 1, [[3]])]  # of the run's 40 steps, and after the last unroll's three rows
     assert len(actors.notes) == 1

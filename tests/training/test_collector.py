@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from acer_tf.errors import NonFiniteError
+from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import _require_finite
-from acer_tf.training.collector import collector_of
 from tests.replay.checks import check_valid
-from tests.training.scripted import Row, ScriptedEnvironment, act, replay_of, same
+from tests.replay.twin import latest
+from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, collector_of, replay_of, same
 
 LIFE = Row(1.0, "life")
 
@@ -30,7 +31,7 @@ def test_replay_receives_every_row_as_the_environments_answered_it():
     scripts = [[Row(1.0), Row(2.0, "life"), Row(3.0, "over"), Row(4.0)], [Row(5.0, "cut"), Row(6.0), Row(7.0, "over")]]
     env = ScriptedEnvironment(scripts)
     collector_of(env, policy, replay, 0).collect(6)
-    rows = replay.latest()
+    rows = latest(replay)
     assert rows.reward.tolist() == [[1, 2, 3, 0, 4, 0], [5, 0, 6, 7, 0, 0]]
     assert rows.discount.tolist() == [[1, 0, 0, 1, 1, 1], [1, 1, 1, 0, 1, 1]]
     assert rows.mask.tolist() == [[True, True, True, False, True, True], [True, False, True, True, False, True]]
@@ -93,7 +94,7 @@ def test_a_resumed_run_separates_its_new_episodes_by_a_masked_row(end, tmp_path)
     after = replay_of(1, unroll_length=4, seed=9)
     after.restore(tmp_path, state)
     collector_on([[Row(8.0)]], after, first=70.0).collect(1)
-    rows = after.latest()
+    rows = latest(after)
     assert rows.reward.tolist() == [[1, 2, 0, 8]]
     assert rows.discount.tolist() == [[1, 0 if end in ("over", "life") else 1, 1, 1]]
     assert rows.mask.tolist() == [[True, True, False, True]]
@@ -107,7 +108,7 @@ def test_actions_depend_on_the_seed_and_the_row_alone():
         collector = collector_on([[Row(), Row(0, "over")], []], replay, seed)
         for unroll in unrolls:
             collector.collect(unroll)
-        return replay.latest()
+        return latest(replay)
 
     assert same(rows(3, [12]), rows(3, [5, 1, 6]))
     assert not np.array_equal(rows(3, [12]).action, rows(4, [12]).action)
@@ -142,7 +143,7 @@ def test_rows_are_numbered_on_when_a_run_resumes_also_with_an_empty_replay(empti
 
 
 def test_each_unroll_is_a_segment():
-    replay = replay_of(1, unroll_length=3)
+    replay = TrajectoryReplay(SPEC, 1, 1000, 3, 0, segments_only=True)
     collector = collector_on([[]], replay)
     for _ in range(4):
         collector.collect(3)

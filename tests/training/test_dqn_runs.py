@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -17,7 +18,7 @@ from acer_tf.settings.rules import RULES
 from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.resolve import resolve
 from acer_tf.training.train import train
-from acer_tf.types import EnvironmentSpec, Trajectory
+from acer_tf.types import EnvironmentSpec
 from tests.training.scripted import rows_of
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step=4)
@@ -104,7 +105,7 @@ def _twins():
     spec = envs.spec("CartPole-v1")
     settings = resolve(acer(trust_region_delta=0.01), spec)
     rng = np.random.default_rng(0)
-    blank = make_replay(settings, spec).blank(settings.num_envs)
+    blank = optree.tree_map(lambda a: a[0], make_replay(settings, spec).blank(1, settings.num_envs).trajectory)
     behaviour = rng.dirichlet([1, 1], blank.mask.shape).astype(np.float32)
     trajectory = blank._replace(
         observation=rng.normal(size=blank.observation.shape).astype(np.float32),
@@ -129,7 +130,7 @@ def test_weights_of_1_do_not_change_acer_s_update_by_a_bit():
 
 def test_a_weight_scales_the_projected_gradient_and_the_critic_s_error():
     trajectory, (agent, _) = _twins()
-    tensors = Trajectory.of(map(tf.constant, trajectory.arrays()))
+    tensors = optree.tree_map(tf.constant, trajectory)
     weight = np.array([0.5, 1.0, 0.25, 0.0], np.float32)
     rng = np.random.default_rng(1)
     probabilities = tf.constant(rng.dirichlet([1, 1], (4, 6)), tf.float32)

@@ -3,13 +3,14 @@
 import functools
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.errors import SettingsError
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent
 from acer_tf.training.resolve import resolve
-from acer_tf.types import EnvironmentSpec, Trajectory
+from acer_tf.types import Batch, EnvironmentSpec
 from tests import oracles
 
 SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
@@ -49,7 +50,8 @@ def flat(model):
 def changes(group, reduction="threads"):
     """The changes of θ and θ_a in an iteration of all windows, for each of `STEPS`."""
     agent = agent_of(group, reduction)
-    batches = Trajectory.of(x.reshape(-1, group, *x.shape[1:]) for x in windows().arrays())
+    trajectories = optree.tree_map(lambda x: x.reshape(-1, group, *x.shape[1:]), windows())
+    batch = Batch(trajectories, np.ones((WINDOWS // group, group), np.float32))
     for variable in agent.average.model.trainable_variables:
         variable.assign(np.random.default_rng(1).normal(size=variable.shape))
     at_first = {name: variable.numpy() for name, variable in agent.variables().items()}
@@ -60,7 +62,7 @@ def changes(group, reduction="threads"):
             variable.assign(at_first[name])
         agent.optimizer.learning_rate.assign(step * learning_rate)
         before = [flat(model) for model in models]
-        agent.learn(batches, at_most=WINDOWS // group)
+        agent.learn(batch, at_most=WINDOWS // group)
         found.append([flat(model) - old for model, old in zip(models, before, strict=True)])
     return found
 

@@ -3,14 +3,15 @@ import json
 import math
 
 import numpy as np
+import optree
 import pytest
 
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import PrioritizedReplay
-from acer_tf.training.collector import collector_of
 from acer_tf.training.loop import Loop
 from tests.replay.checks import priorities_of
-from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, replay_of, same
+from tests.replay.twin import latest, sample
+from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, collector_of, replay_of, same
 
 
 def loop_of(
@@ -90,19 +91,19 @@ def test_groups_of_environments_take_turns_each_with_its_updates_and_replay():
     assert 3 * 90 - 5 * math.sqrt(3 * 90) < loop.updates["replay"] < 3 * 90 + 5 * math.sqrt(3 * 90)
     drawn = [t.reward for t in loop.agent.trajectories]
     assert len({reward[0, 0] for reward in drawn if reward[0, 0] % 4}) > 50  # windows start anywhere
-    assert [t.reward.tolist() for t in loop.agent.noted] == [  # every row once
-        [[1000 * env + 4 * iteration + t for t in range(4)] for env in range(6)] for iteration in range(30)
+    assert [rows[:, :, 1].tolist() for rows in loop.agent.collected] == [  # every row once
+        [[4 * iteration + t for t in range(4)]] * 6 for iteration in range(30)
     ]
 
 
 @pytest.mark.parametrize("group", [1, 3, 0])
 def test_the_agent_is_prepared_for_the_shapes_that_it_will_see(group):
     loop = loop_of(ratio=3.0, num_envs=3, group=group)
-    blank = loop.agent.blank
+    blank = [(x.shape[1:], x.dtype) for x in optree.tree_leaves(loop.agent.blank.trajectory)]
     assert not loop.agent.trajectories
     loop.iterate()
     for batch in loop.agent.trajectories:
-        assert [(x.shape, x.dtype) for x in batch.arrays()] == [(x.shape, x.dtype) for x in blank.arrays()]
+        assert [(x.shape, x.dtype) for x in optree.tree_leaves(batch)] == blank
 
 
 def test_one_group_of_all_is_no_group():
@@ -228,7 +229,7 @@ def test_the_batches_of_an_iteration_are_those_drawn_one_after_the_other():
     for _ in range(20):
         alone.collector.collect(4)
         due = alone.replays_due()
-        expected += [alone.replay.latest(), *(alone.replay.sample() for _ in range(due))]
+        expected += [latest(alone.replay), *(sample(alone.replay) for _ in range(due))]
     assert len(expected) > 60
     assert len(loop.agent.trajectories) == len(expected)
     assert all(same(a, b) for a, b in zip(loop.agent.trajectories, expected, strict=True))
@@ -239,9 +240,9 @@ def test_an_iteration_passes_its_updates_in_one_call_or_in_calls_of_the_largest_
     loop = loop_of(ratio=4.0, num_envs=4, group=group)
     calls, learn = [], loop.agent.learn
 
-    def counted(trajectories, weight, at_most):
-        calls[-1].append(len(trajectories.mask))
-        return learn(trajectories, weight, at_most)
+    def counted(batch, at_most):
+        calls[-1].append(len(batch.weight))
+        return learn(batch, at_most)
 
     monkeypatch.setattr(loop.agent, "learn", counted)
     for _ in range(200):
@@ -262,7 +263,7 @@ def test_an_error_in_drawing_is_raised_before_the_updates_of_its_call(monkeypatc
     def broken(*arguments):
         raise RuntimeError("no rows")
 
-    monkeypatch.setattr(loop.replay, "batches", broken)
+    monkeypatch.setattr(loop.replay, "batch", broken)
     with pytest.raises(RuntimeError, match="no rows"):
         loop.iterate()
     assert loop.updates["on_policy"] == 1
@@ -270,17 +271,13 @@ def test_an_error_in_drawing_is_raised_before_the_updates_of_its_call(monkeypatc
 
 def test_without_on_policy_updates_all_are_replayed_and_the_draws_are_the_same():
     on, off = loop_of(ratio=3.0), loop_of(ratio=3.0, on_policy=False)
+    replayed = []
     for _ in range(20):
+        before = len(on.agent.trajectories)
         on.iterate()
         off.iterate()
+        replayed += on.agent.trajectories[before + 1 :]
     assert off.updates == {"on_policy": 0, "replay": on.updates["replay"]}
-    noted = iter(on.agent.noted)
-    latest, replayed = next(noted), []
-    for trajectory in on.agent.trajectories:
-        if latest is not None and same(trajectory, latest):
-            latest = next(noted, None)
-        else:
-            replayed.append(trajectory)
     assert len(replayed) > 40
     assert all(same(a, b) for a, b in zip(off.agent.trajectories, replayed, strict=True))
 
@@ -293,15 +290,16 @@ def test_each_collected_trajectory_is_noted_once_after_its_updates():
             order.append("update")
             return super().update(trajectory, weight)
 
-        def note(self, trajectory):
+        def update_normalization(self, observation):
             order.append("note")
-            super().note(trajectory)
+            super().update_normalization(observation)
 
     loop = loop_of(agent=Noting(SPEC))
     for _ in range(3):
         loop.iterate()
     assert order == ["update", "note"] * 3
-    assert all(same(a, b) for a, b in zip(loop.agent.noted, loop.agent.trajectories, strict=True))
+    for collected, trajectory in zip(loop.agent.collected, loop.agent.trajectories, strict=True):
+        np.testing.assert_array_equal(collected, trajectory.observation[:, :-1])
 
 
 def test_nothing_that_depends_on_the_steps_is_due_after_an_iteration():
@@ -346,8 +344,8 @@ def test_each_update_gets_the_weights_of_its_draw_and_its_errors_become_the_prio
     loop = Loop(collector, Erring(SPEC), replay, **arguments, seed=0)
     for number in (2, 4, 6, 8, 10):
         loop.iterate()
-        assert priorities_of(replay._priorities, draws[-1].items).tolist() == [number] * 3
+        assert priorities_of(replay._priorities, draws[-1].items[0]).tolist() == [number] * 3
     assert shares == [0.25, 0.5, 0.75, 1.0, 1.0]
-    assert weights[::2] == [None] * 5
-    assert all(np.array_equal(given, drawn.weight) for given, drawn in zip(weights[1::2], draws, strict=True))
+    assert all((given == 1).all() for given in weights[::2])
+    assert all(np.array_equal(given, drawn.weight[0]) for given, drawn in zip(weights[1::2], draws, strict=True))
     assert any((drawn.weight < 1).any() for drawn in draws)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -26,14 +27,14 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay_rows, require_memory
-from acer_tf.training.collector import collector_of
 from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
 from acer_tf.training.train import train
 from tests.policies import test_evaluation
 from tests.policies.test_export import make_metadata
 from tests.replay.checks import check_valid
-from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, rows_of
+from tests.replay.twin import World, latest, sample
+from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, collector_of, rows_of
 
 SIZE = 2 * UNITS
 SMALL = {
@@ -73,17 +74,17 @@ def test_the_state_is_reset_after_a_masked_row_and_never_at_a_lost_life() -> Non
     replay = TrajectoryReplay(SPEC, 2, 40, 4, 0, state_size=1, burn_in=2)
     collector = collector_of(ScriptedEnvironment(scripts), counting, replay, seed=0)
     collector.collect(4)
-    first = replay.latest()
+    first = latest(replay)
     collector.collect(4)
     assert [row[0] for row in seen] == [0, 1, 2, 3, 4, 0, 1, 2]
     assert [row[1] for row in seen] == [0, 1, 2, 0, 1, 2, 3, 4]
     assert first.memory.state[:, 0].tolist() == [0, 0]
     assert first.memory.carry.tolist() == [[True] * 5, [True, True, True, False, True]]
-    latest = replay.latest()
-    assert latest.memory.state[:, 0].tolist() == [4, 1]
-    assert latest.memory.carry.tolist() == [[True, False, True, True, True], [True] * 5]
+    rows = latest(replay)
+    assert rows.memory.state[:, 0].tolist() == [4, 1]
+    assert rows.memory.carry.tolist() == [[True, False, True, True, True], [True] * 5]
     collector.collect(4)
-    drawn = replay.sample()  # of the only two starts followed by 2 + 4 rows
+    drawn = sample(replay)  # of the only two starts followed by 2 + 4 rows
     assert drawn.memory.carry.shape == (2, 7)
     assert drawn.memory.state[0, 0] in (0, 4)
 
@@ -98,8 +99,8 @@ def test_a_resumed_actor_begins_with_a_zero_state(tmp_path: Path) -> None:
     after = TrajectoryReplay(SPEC, 1, 40, 4, 0, state_size=1, burn_in=2)
     after.restore(tmp_path, before.save(tmp_path))
     collector_of(ScriptedEnvironment([[]]), counting, after, 0).collect(4)
-    assert after.latest().memory.state.tolist() == [[0]]
-    window = after.sample()  # 4 rows, the seam, then the first of the new episode
+    assert latest(after).memory.state.tolist() == [[0]]
+    window = sample(after)  # 4 rows, the seam, then the first of the new episode
     assert window.memory.carry.tolist() == [[True, True, True, True, True, False, True]]
     assert window.mask.tolist() == [[True, True, False, True]]
 
@@ -116,7 +117,7 @@ def test_what_acting_recorded_is_what_the_update_computes(burn_in: int) -> None:
     for _ in range(12):
         collector.collect(5)
     env.close()
-    windows = [replay.latest(), *(replay.sample() for _ in range(20))]
+    windows = [latest(replay), *(sample(replay) for _ in range(20))]
     inner = [~window.memory.carry[:, -5:] for window in windows]
     assert any(cleared.any() for cleared in inner)
     for window in windows:
@@ -143,11 +144,13 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
     Checkpoints(tmp_path).restore(restored)
     check_valid(restored)
     for _ in range(10):
-        for ours, expected in zip(restored.sample().arrays(), replay.sample().arrays(), strict=True):
+        for ours, expected in zip(
+            optree.tree_leaves(sample(restored)), optree.tree_leaves(sample(replay)), strict=True
+        ):
             np.testing.assert_array_equal(ours, expected)
-    assert np.abs(replay.sample().memory.state).min(axis=1).any()
+    assert np.abs(sample(replay).memory.state).min(axis=1).any()
     other = make_replay(settings_of(network="mlp"), env.spec)
-    with pytest.raises(CheckpointError, match="other sizes: state_size is 512 there, None here"):
+    with pytest.raises(CheckpointError, match="other sizes: state_size is 512 there, 0 here"):
         Checkpoints(shutil.copytree(tmp_path, tmp_path.with_name("copy"))).restore(other)
 
 
@@ -194,11 +197,11 @@ def test_each_environment_has_its_updates_from_its_state(tmp_path: Path) -> None
     collector.collect(5)
     collector.collect(5)
     env.close()
-    every = replay.latest()
+    every = latest(replay)
     assert np.abs(np.diff(every.memory.state, axis=0)).max(axis=1).all()
     for number in range(3):
-        one = replay.batches(np.array([True]), np.array([[number]])).trajectory
-        for ours, of_all in zip(one.arrays(), every.arrays(), strict=True):
+        one = replay.batch(np.array([True]), np.array([[number]])).trajectory
+        for ours, of_all in zip(optree.tree_leaves(one), optree.tree_leaves(every), strict=True):
             np.testing.assert_array_equal(ours, of_all[None, number : number + 1])
     train(settings, tmp_path / "run", quiet=True)
     last = rows_of(tmp_path / "run")[-1]
@@ -387,8 +390,9 @@ def test_a_file_holds_the_states_too(tmp_path: Path) -> None:
     replay = make_replay(settings_of(), spec, tmp_path / "replay")
     ring = replay._segments._ring
     assert isinstance(ring.base, mmap.mmap)
-    replay.start(np.zeros((2, 4), np.float32), np.zeros(2, np.uint8))
-    replay.begin_segment(np.full((2, SIZE), 7, np.float32))
+    world = World(spec, 2, seed=0)
+    replay.reset(*world.first())
+    replay.append(world.unroll(5, np.full((2, SIZE), 7, np.float32)))
     assert (ring[0] == 7).all()
     with pytest.raises(SettingsError, match=r"must name a new file where 89\.5 GB are free"):
         sizes = {"num_envs": 1000, "replay_capacity": 200_000}

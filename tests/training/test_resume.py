@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -15,11 +16,10 @@ from acer_tf.errors import Mismatch
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_agent, make_replay
-from acer_tf.training.collector import collector_of
 from acer_tf.training.loop import Loop
-from acer_tf.types import Trajectory
-from tests.replay.twin import World, spec_of
-from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, replay_of
+from acer_tf.types import Unroll
+from tests.replay.twin import World, sample, spec_of
+from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, collector_of, replay_of
 
 N = 12  # iterations before the interruption, and after it
 
@@ -38,6 +38,7 @@ class Tape:
         world = World(self.spec, 2, seed=11)
         self._first = self._scaled(world.reset())
         self._rows = [(*world.act(), self._scaled(world.step())) for _ in range(rows)]
+        self._states = np.zeros((2, 2, 0), np.float32)
 
     @staticmethod
     def _scaled(step):
@@ -46,9 +47,10 @@ class Tape:
     def player(self, replay):
         def collect(rows):
             if not replay.rows:
-                replay.start(self._first.observation, self._first.age)
-            for row in self._rows[replay.rows : replay.rows + rows]:
-                replay.append(*row)
+                replay.reset(self._first.observation, self._first.age)
+            unroll = Unroll.of_rows(self.spec, self._first, self._rows[replay.rows : replay.rows + rows], *self._states)
+            replay.append(unroll)
+            return unroll
 
         return SimpleNamespace(collect=collect, steps=0)
 
@@ -79,7 +81,7 @@ class Half:
         """Everything that the interruption must not change."""
         weights = {name: array.copy() for name, array in self.agent.arrays().items()}
         state = self.loop.state()
-        return weights | {"state": json.dumps(state), "draw": self.replay.sample().reward}
+        return weights | {"state": json.dumps(state), "draw": sample(self.replay).reward}
 
 
 def equal(a, b):
@@ -194,9 +196,12 @@ def across_a_seam(tmp_path_factory):
     """The same rows from two processes: the second one's environments start where the first one's would reset."""
     folder = tmp_path_factory.mktemp("seam")
     before, after = replay_of(2), replay_of(2, seed=1)
-    collector_of(ScriptedEnvironment([ROWS] * 2), act, before, seed=4).collect(len(ROWS))
+    first = collector_of(ScriptedEnvironment([ROWS] * 2), act, before, seed=4)
+    first.collect(len(ROWS))
     after.restore(folder, before.save(folder))
-    collector_of(ScriptedEnvironment([LATER] * 2, first=len(ROWS) + 1), act, after, seed=4).collect(len(LATER))
+    second = collector_of(ScriptedEnvironment([LATER] * 2, first=len(ROWS) + 1), act, after, seed=4)
+    second.restore(first.state())
+    second.collect(len(LATER))
     return after
 
 
@@ -213,7 +218,7 @@ STARTS = range(len(ROWS) + 1 + len(LATER) - 4 + 1)
 
 
 def gradients(agent, trajectory):
-    tensors, diagnostics, _ = agent.parameter_gradients(Trajectory.of(map(tf.constant, trajectory.arrays())))
+    tensors, diagnostics, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     return [t.numpy() for t in tensors], {name: float(value) for name, value in diagnostics.items()}
 
 

@@ -404,7 +404,7 @@ def test_an_agent_with_other_diagnostics_leaves_the_run_as_it_was(stopped, monke
     whole = (run_dir / "progress.csv").read_bytes()
     before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
     with monkeypatch.context() as patch:
-        patch.setattr(LightAgent, "prepare", lambda agent, *_: setattr(agent, "diagnostic_names", ("value", "new")))
+        patch.setattr(LightAgent, "prepare", lambda *_: ["value", "new"])
         assert script(small_settings(total_steps=900), run_dir) == 2
     assert "other diagnostics than the agent (on_policy/new, replay/new): move it away" in capsys.readouterr().err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
@@ -652,13 +652,13 @@ def test_an_extension_that_is_too_short_to_replay_says_so(light, tmp_path, capsy
 
 
 def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeypatch, capsys):
-    draws, batches = [], PrioritizedReplay.batches
+    draws, batch = [], PrioritizedReplay.batch
 
     def recorded(replay, on_policy, groups, progress):
         draws.append(progress)
-        return batches(replay, on_policy, groups, progress)
+        return batch(replay, on_policy, groups, progress)
 
-    monkeypatch.setattr(PrioritizedReplay, "batches", recorded)
+    monkeypatch.setattr(PrioritizedReplay, "batch", recorded)
     train(small_settings(replay_priority="proportional"), tmp_path / "run", quiet=True)
     assert draws[0] == 10 / 600 and draws[-1] == 1 and draws == sorted(draws)
     draws.clear()
@@ -839,7 +839,7 @@ class Rising(gymnasium.Env):
 
 def test_checkpoints_are_written_at_their_period_and_rows_have_the_rate_of_their_interval(light, tmp_path, monkeypatch):
     def iterations():
-        return sum(len(agent.noted) for agent in light)
+        return sum(len(agent.collected) for agent in light)
 
     saves, save = [], run._Run._save
 

@@ -27,7 +27,7 @@ class RankHeap(Priorities):
     sort_interval = 1_000_000  # priorities set between full sorts (the paper: 10^6 steps)
 
     def __init__(self, capacity: int, alpha: float = 1.0) -> None:
-        """An empty heap; arguments and errors are those of `Priorities`."""
+        """Makes an empty heap; arguments and errors are those of `Priorities`."""
         super().__init__(capacity, alpha)
         self._unsorted = 0  # priorities set since the last full sort
         # By place, from 1; children of place v are 2v and 2v + 1. The infinities stand for the root's parent and for
@@ -121,13 +121,7 @@ class RankHeap(Priorities):
             now, later = later, now[:0]
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        keys, items = np.array(state["priorities"], np.float64), self._checked(state["indices"])
-        if keys.shape != items.shape:
-            raise ValueError(f"indices must have the shape of priorities, {keys.shape}, got {items.shape}")
-        if len(items) > self.capacity:
-            raise ValueError(f"capacity is {self.capacity}, got {len(items)} items")
-        unsorted = int(state["unsorted"])
         self._keys[1:] = -np.inf
         self._places[:] = 0
-        self._stored, self._unsorted = len(items), unsorted
-        self._put(np.arange(1, self._stored + 1), keys, items)
+        self._stored, self._unsorted = len(state["indices"]), int(state["unsorted"])
+        self._put(np.arange(1, self._stored + 1), state["priorities"], state["indices"])

@@ -21,7 +21,7 @@ class SumTree(Priorities):
     """
 
     def __init__(self, capacity: int, alpha: float = 1.0) -> None:
-        """An empty tree; arguments and errors are those of `Priorities`."""
+        """Makes an empty tree; arguments and errors are those of `Priorities`."""
         super().__init__(capacity, alpha)
         self._priorities = np.full(capacity, np.nan)  # p; NaN: not stored
         self._stored = 0
@@ -82,11 +82,8 @@ class SumTree(Priorities):
         return nodes, self._sums.levels[0][nodes] / total
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        priorities = np.array(state["priorities"], np.float64)
-        if priorities.shape != (self.capacity,):
-            raise ValueError(f"priorities must have shape ({self.capacity},), got {priorities.shape}")
-        self._priorities = priorities
-        self._stored = int(np.count_nonzero(~np.isnan(priorities)))
+        self._priorities = np.array(state["priorities"])
+        self._stored = int(np.count_nonzero(~np.isnan(self._priorities)))
         self._sums = _Tree(self.capacity, np.add, 0.0)
         self._minima = _Tree(self.capacity, np.minimum, np.inf)
 
