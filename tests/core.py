@@ -10,8 +10,8 @@ import contextlib
 import functools
 import multiprocessing.util
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic, process_time, thread_time
 from typing import Any
 
 import pytest
@@ -27,6 +27,12 @@ _broken: list[str] | None = None
 
 def is_core(item: pytest.Item) -> bool:
     return not any(item.get_closest_marker(name) for name in MECHANISMS)
+
+
+def first_in_core(values: Iterable[Any]) -> list[Any]:
+    """Values for `parametrize`, of which the core takes the first alone, because each takes seconds to compile."""
+    first, *others = values
+    return [first, *(pytest.param(*(x if isinstance(x, tuple) else (x,)), marks=pytest.mark.slow) for x in others)]
 
 
 @contextlib.contextmanager
@@ -50,9 +56,9 @@ def at_most(seconds: float = SECONDS) -> Iterator[None]:
     when several threads work at once. A longer one is compared with a calculation made right after it, since a core may
     be slower than others, or slow just then.
     """
-    cpu, wall = time.process_time(), time.monotonic()
+    cpu, wall = process_time(), monotonic()
     yield
-    taken = min(time.process_time() - cpu, time.monotonic() - wall)
+    taken = min(process_time() - cpu, monotonic() - wall)
     if taken > seconds and taken > seconds * (slowness := max(1.0, _calculate() / _REFERENCE)):
         pytest.fail(
             f"took {taken:.1f} s, and a test of the core at most {seconds * slowness:.1f} s on this machine: make it "
@@ -101,6 +107,6 @@ def _refuse(mechanism: str, what: str) -> None:
 
 def _calculate() -> float:
     """The CPU seconds of a calculation of Python, in this thread."""
-    begun = time.thread_time()
+    begun = thread_time()
     sum(n * n for n in range(500_000))
-    return time.thread_time() - begun
+    return thread_time() - begun

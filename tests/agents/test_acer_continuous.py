@@ -39,6 +39,7 @@ def test_actions_are_drawn_around_the_mean_by_the_seed(agent):
     assert not np.array_equal(agent.act(observation, np.array([1, 3], np.int32), none)[0], action)
 
 
+@pytest.mark.slow
 def test_an_update_changes_every_weight_and_reports_finite_numbers(agent):
     before = {name: v.numpy().copy() for name, v in agent.variables().items()}
     diagnostics = agent.update(trajectory_of()).diagnostics
