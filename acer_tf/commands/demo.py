@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 from acer_tf.commands import cli, learning_curves, train
-from acer_tf.errors import CurveError, EvidenceError
-from acer_tf.reproduction.evidence import own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, own_evidence, require_folder
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.settings import make_settings
 
@@ -27,25 +26,19 @@ flag.integer("episodes", 30, "episodes per evaluation", 1, 1_000_000)
 _RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # environments, by folder
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.errors import PolicyError
     from acer_tf.policies.evaluation import evaluate
     from acer_tf.policies.policy import load_policy
 
     began = time.monotonic()
     output = Path(FLAGS.output)
-    try:
-        require_page(output)
-        require_folder(output)
-        for name in _RUNS:
-            known = own_evidence(output / name, "learning_curves")
-            # Made by the command `curves`, its records would be lost.
-            if known and not known.command.partition(" --")[0].endswith("demo"):
-                raise EvidenceError(f"--output={output}: {name} there is not this command's; choose another folder")
-    except EvidenceError as error:
-        return cli.fail(2, error)
+    require_page(output)
+    require_folder(output)
+    for name in _RUNS:
+        own_evidence(output / name, "demo")
     command = shlex.join(["python", "-m", "acer_tf", *argv])
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
     made, run_dirs = [], []
@@ -57,15 +50,13 @@ def main(argv: list[str]) -> int:
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
         run_dirs.append(run_dir)
-        try:
+        with cli.begun():
             result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
             spread = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
             text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
             print(text)
-            title = f"ACER on {env}, replay ratio 4"
-            learning_curves.show({"ACER": [run_dir]}, output / name, title=title, text=[text], command=command)
-        except (PolicyError, CurveError, EvidenceError, OSError) as error:
-            return cli.fail(1, error)
+            about = Evidence("demo", f"ACER on {env}, replay ratio 4", (text,), command)
+            learning_curves.show({"ACER": [run_dir]}, output / name, about)
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",

@@ -11,6 +11,7 @@ of all results: index.html in the folder that --page names.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -40,52 +41,43 @@ flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episo
 flag.boolean("hours", False, "also draw the curves against hours: for runs on one machine")
 flag.string("title", "", "title of the figure; by default the environments")
 flag.multi_string("text", [], "a paragraph of what it shows; may be repeated")
+flag.boolean("diagnostic", False, "the page shows it last and collapsed: of this implementation, and no result")
 flag.path("page", RESULTS, "folder of the page, written if --output lies in it")
 
 _LONGEST_LABEL = 150
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("runs", "output"))
-    output = Path(FLAGS.output)
-    page = Path(FLAGS.page)
+    output, page = Path(FLAGS.output), Path(FLAGS.page)
+    on_page = Path(os.path.realpath(page)) in Path(os.path.realpath(output)).parents
+    folders = _labelled(FLAGS.runs)
+    own_evidence(output, "curves")
+    if on_page:
+        require_page(page)
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
-    try:
-        on_page = Path(os.path.realpath(page)) in Path(os.path.realpath(output)).parents
-        folders = _labelled(FLAGS.runs)
-        own_evidence(output, "learning_curves")
-        if on_page:
-            require_page(page)
-        chosen = {"at_steps": FLAGS.at_steps, "hours": FLAGS.hours}
-        made = show(folders, output, title=FLAGS.title, text=FLAGS.text, command=command, **chosen)
-        print(markdown(made))
-        print(f"table, figure and records in {output}")
-        if on_page:
-            print(f"page: {write_page(page)}")
-    except (CurveError, EvidenceError) as error:
-        return cli.fail(2, error)
-    except OSError as error:
-        return cli.fail(1, f"--output={output}: {error}")
+    about = Evidence("curves", FLAGS.title, tuple(FLAGS.text), command, diagnostic=FLAGS.diagnostic)
+    print(markdown(show(folders, output, about, FLAGS.at_steps, hours=FLAGS.hours)))
+    print(f"table, figure and records in {output}")
+    if on_page:
+        print(f"page: {write_page(page)}")
     return 0
 
 
 def show(
     folders: Mapping[str, Sequence[Path]],
     output: Path,
-    *,
-    title: str,
-    text: Sequence[str],
-    command: str,
+    about: Evidence,
     at_steps: Sequence[int] = (),
+    *,
     hours: bool = False,
 ) -> Table:
     """Makes the evidence of runs.
 
     Args:
         folders: of the runs, by label; those already in `output`, the evidence's folder, are not copied.
-        title: by default the environments.
-        text: paragraphs.
-        command: that makes it.
+        about: the evidence without its cells, tables and figures; by default its title is the environments.
         at_steps: at which the mean of the last 100 episodes is tabulated too.
         hours: draw the curves against hours too.
 
@@ -97,32 +89,31 @@ def show(
     by_env: dict[str, dict[str, list[RunCurve]]] = {}
     for label, _, run in read:
         by_env.setdefault(run.env, {}).setdefault(label, []).append(run)
-    runs = []
-    for label, folder, run in read:
-        of = label if len(by_env) == 1 else f"{label} {run.env}"
-        runs.append((label, folder, run_folder(output, of, run.seed)))
+    one = len(by_env) == 1
+    runs = [
+        (label, of, run_folder(output, label if one else f"{label} {run.env}", run.seed)) for label, of, run in read
+    ]
     places = collections.Counter(kept for _, _, kept in runs)
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
     for label, folder, kept in runs:
         _require_same_run(kept, folder, label)
     require_folder(output)
-    title = title or ", ".join(by_env)
-    cells = []
-    for label, folder, kept in runs:
+    for _, folder, kept in runs:
         if kept.resolve() != folder.resolve():
             copy_records(folder, kept)
-        cells.append(describe(kept, kept.name, label, policy=folder / "policy"))
+    cells = [describe(kept, kept.name, label, policy=folder / "policy") for label, folder, kept in runs]
     published = {env: published_curves(env) for env in by_env}
-    made = _table(by_env, published, at_steps)
-    titles = {env: title if len(by_env) == 1 else env for env in by_env}
+    title = about.title or ", ".join(by_env)
+    titles = {env: title if one else env for env in by_env}
     caption = "Means over seeds with standard errors, each run thin"
     steps = learning_curves(by_env, published.__getitem__, titles=titles)
     drawings = {"figure": Drawing(caption + ("; dashed: published." if any(published.values()) else "."), steps)}
     if hours:
         figure = learning_curves(by_env, lambda env: (), titles=titles, axis="seconds")
         drawings["hours"] = Drawing(f"{caption}, against hours of the machine that ran them.", figure)
-    evidence = Evidence("learning_curves", title, tuple(text), command, tuple(cells))
+    made = _table(by_env, published, at_steps)
+    evidence = dataclasses.replace(about, title=title, cells=tuple(cells))
     write_report(evidence, Report({"table": made}, drawings), output)
     return made
 

@@ -29,10 +29,10 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
 
 
 def test_evidence_that_another_command_made_is_not_replaced(tmp_path, capsys):
-    write_evidence(tmp_path / "pong", Evidence("learning_curves", "", (), "python -m acer_tf curves --output=demo"))
+    write_evidence(tmp_path / "pong", Evidence("curves", "", (), "python -m acer_tf curves --output=demo"))
     before = (tmp_path / "pong" / "experiment.json").read_bytes()
     assert demo.main(["demo", f"--output={tmp_path}"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: --output={tmp_path}: pong there is not this command's")
+    assert capsys.readouterr().err.startswith(f"error: --output={tmp_path}/pong holds the evidence of curves")
     assert [path.name for path in tmp_path.iterdir()] == ["pong"]
     assert (tmp_path / "pong" / "experiment.json").read_bytes() == before
 

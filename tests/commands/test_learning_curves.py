@@ -148,7 +148,7 @@ def test_what_cannot_be_written_is_a_failure_in_a_line(tmp_path, capsys):
     (output / "table.csv").mkdir(parents=True)
     assert learning_curves.main(["learning_curves", f"--runs=label={run}", f"--output={output}"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"error: --output={output}: [Errno 21] Is a directory: '{output}/table.csv")
+    assert err.startswith(f"error: [Errno 21] Is a directory: '{output}/table.csv")
     assert err.count("\n") == 1
 
 

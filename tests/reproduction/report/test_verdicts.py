@@ -469,7 +469,7 @@ def test_scope_counts_runs_of_the_whole(tmp_path: Path) -> None:
     whole = [dataclasses.replace(cell, steps=10**9) for cell in evidence.cells]
     assert str(scope("figure4_ablation", whole)) == "5 of 45 runs, 100 % of their steps"
     assert str(scope("figure4_ablation", [])) == "none of 45 runs"
-    assert scope("learning_curves", evidence.cells) is None
+    assert scope("curves", evidence.cells) is None
     draw = dataclasses.replace(evidence.cells[0], method="ACER, draw 0")
     assert scope("figure4_ablation", [draw]) is None
 
@@ -639,7 +639,7 @@ def test_a_curve_is_judged_by_runs_of_acer_with_its_preset_in_its_environment(
 ) -> None:
     settings = {"env": "atari/Pong", "agent": "acer", "preset": "baselines", "seed": 0, "total_steps": 10}
     cell = Cell("long", "other", settings | other, steps=10)
-    write_evidence(tmp_path / "atari_pong", Evidence("learning_curves", "", (), "", (cell,)))
+    write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "", (cell,)))
     assert row(tmp_path, "OpenAI baselines, Pong", "")["verdict"] == "not run"
 
 
