@@ -24,11 +24,11 @@ def training_score(run: RunCurve, window: float) -> np.ndarray:
     Returns:
         [P] float64; NaN if no episode ended in the window.
     """
-    games = np.diff(run.games, prepend=0.0)
-    total = np.cumsum(np.where(games > 0, np.nan_to_num(run.interval_return) * games, 0.0))
+    episodes = np.diff(run.episodes, prepend=0.0)
+    total = np.cumsum(np.where(episodes > 0, np.nan_to_num(run.interval_return) * episodes, 0.0))
     # The last interval that ends before the window begins; -1 where the window reaches back to the start.
     before = np.searchsorted(run.steps, run.steps - window, side="right") - 1
-    ended = run.games - np.where(before >= 0, run.games[before], 0.0)
+    ended = run.episodes - np.where(before >= 0, run.episodes[before], 0.0)
     returns = total - np.where(before >= 0, total[before], 0.0)
     return np.divide(returns, ended, out=np.full(len(ended), np.nan), where=ended > 0)
 

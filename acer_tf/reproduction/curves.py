@@ -23,7 +23,7 @@ class RunCurve(NamedTuple):
     total_steps: int  # of the whole run
     steps: np.ndarray  # [P] agent steps at the end of each interval
     seconds: np.ndarray  # [P] of work until then
-    games: np.ndarray  # [P] episodes that had ended by then
+    episodes: np.ndarray  # [P] episodes that had ended by then
     mean_return: np.ndarray  # [P] raw, mean of the last 100 episodes; NaN before the first
     interval_return: np.ndarray  # [P] raw, mean of the episodes that ended in the interval; NaN without any
 
@@ -53,8 +53,8 @@ def read_run(folder: str | Path) -> RunCurve:
             curve = RunCurve(
                 settings["env"], settings["seed"], settings["total_steps"], *(columns[name] for name in _COLUMNS)
             )
-            if (np.diff(curve.games) < 0).any():
-                raise ValueError("its number of games decreases")
+            if (np.diff(curve.episodes) < 0).any():
+                raise ValueError("its number of episodes decreases")
             return curve
     except RecordError as error:
         raise CurveError(f"{folder} is not a readable run: {error}") from error

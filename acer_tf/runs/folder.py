@@ -212,5 +212,5 @@ def resume(
             notes.append(f"the earlier rows are kept as {set_aside(curve).name}")
         state["position"] = 0
         # A row counts the episodes up to it, and those before the file's first are not in its mean.
-        state["actor"]["games"] = len(state["actor"]["new_returns"])
+        state["actor"]["episodes"] = len(state["actor"]["new_returns"])
     return snapshot, notes

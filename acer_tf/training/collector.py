@@ -27,7 +27,7 @@ class Collector:
 
     def __init__(self, actors: Actors, replay: TrajectoryReplay, *, lagging: bool = False) -> None:
         self._actors, self._replay, self._lagging = actors, replay, lagging
-        self.steps = self.games = 0
+        self.steps = self.episodes = 0
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_EPISODES)
         self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_EPISODES)
         self._new_returns: list[float] = []
@@ -65,21 +65,21 @@ class Collector:
         return {
             "steps": self.steps,
             "rows": self._rows,
-            "games": self.games,
+            "episodes": self.episodes,
             "recent_returns": list(self.recent_returns),
             "recent_lengths": list(self.recent_lengths),
             "new_returns": list(self._new_returns),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.steps, self._rows, self.games = state["steps"], state["rows"], state["games"]
+        self.steps, self._rows, self.episodes = state["steps"], state["rows"], state["episodes"]
         self.recent_returns.extend(state["recent_returns"])
         self.recent_lengths.extend(state["recent_lengths"])
         self._new_returns.extend(state["new_returns"])
 
     def _count(self, unroll: Unroll) -> None:
         self.steps += int(unroll.mask.sum())
-        self.games += int(unroll.last.sum())
+        self.episodes += int(unroll.last.sum())
         for reward, mask, last in zip(unroll.reward.T, unroll.mask.T, unroll.last.T, strict=True):
             self._return += reward
             self._length += mask

@@ -330,7 +330,7 @@ class _Run:
             "frames": self.steps * self._agent.network.spec.frames_per_step,
             "seconds": self._logged[1],
             "steps_per_second": (self.steps - steps) / max(self._logged[1] - seconds, 1e-9),
-            "games": collector.games,
+            "episodes": collector.episodes,
             "mean_return": float(np.mean(collector.recent_returns)) if collector.recent_returns else None,
             "interval_return": float(np.mean(new_returns)) if new_returns else None,
             "mean_length": float(np.mean(collector.recent_lengths)) if collector.recent_lengths else None,

@@ -68,7 +68,7 @@ ZOO: dict[str, dict[str, Any]] = {
 PACKAGE = Path(__file__).resolve().parents[2] / "acer_tf"
 MINATAR_MAX_STEPS = 10_000
 BUFFER = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-COLUMNS = ("steps", "frames", "seconds", "steps_per_second", "games", "mean_return", "interval_return")
+COLUMNS = ("steps", "frames", "seconds", "steps_per_second", "episodes", "mean_return", "interval_return")
 
 
 class SmallNetwork(BaseFeaturesExtractor):
@@ -115,7 +115,7 @@ class Record(BaseCallback):
             return
         os.truncate(self._path, state["position"])
         self._last.extend(state["last"])
-        self._since, self._games, self._at = state["since"], state["games"], state["at"]
+        self._since, self._games, self._at = state["since"], state["episodes"], state["at"]
         self.seconds, self.resumed_at = state["row_seconds"], [*state["resumed_at"], steps]
         self._began -= state["seconds"]
 
@@ -125,7 +125,7 @@ class Record(BaseCallback):
                 "position": self._path.stat().st_size,
                 "last": list(self._last),
                 "since": self._since,
-                "games": self._games,
+                "episodes": self._games,
                 "at": self._at,
                 "row_seconds": self.seconds,
                 "seconds": time.monotonic() - self._began,

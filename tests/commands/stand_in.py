@@ -15,7 +15,7 @@ sweep = json.loads((run_dir.parents[2] / "sweep.json").read_text())
 settings = sweep["cells"][run_dir.parent.name]["settings"] | {"network": "mlp", "precision": "float32"}
 with (run_dir / "progress.csv").open("w", newline="") as file:
     writer = csv.writer(file)
-    writer.writerow(["steps", "seconds", "games", "mean_return", "interval_return"])
+    writer.writerow(["steps", "seconds", "episodes", "mean_return", "interval_return"])
     for n in range(1, 11):
         score = 0.1 * n + options.seed
         writer.writerow([n * settings["total_steps"] // 10, n, 5 * n, score, score])

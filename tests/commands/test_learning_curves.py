@@ -13,7 +13,7 @@ def write_run(folder, seed, last, env="CartPole-v1"):
         json.dumps({"format": 1, "settings": {"env": env, "seed": seed, "total_steps": 200}})
     )
     (folder / "progress.csv").write_text(
-        f"steps,seconds,games,mean_return,interval_return\n100,1800,4,1.0,1.0\n200,3600,8,{last},{last}\n"
+        f"steps,seconds,episodes,mean_return,interval_return\n100,1800,4,1.0,1.0\n200,3600,8,{last},{last}\n"
     )
     return folder
 

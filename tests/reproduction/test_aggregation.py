@@ -20,8 +20,8 @@ from acer_tf.reproduction.curves import RunCurve
 NAN = math.nan
 
 
-def curve(steps, games, interval_return, env="minatar/breakout", seed=0):
-    columns = (np.array(column, float) for column in (steps, [s / 10 for s in steps], games, steps, interval_return))
+def curve(steps, episodes, interval_return, env="minatar/breakout", seed=0):
+    columns = (np.array(column, float) for column in (steps, [s / 10 for s in steps], episodes, steps, interval_return))
     return RunCurve(env, seed, int(steps[-1]), *columns)
 
 

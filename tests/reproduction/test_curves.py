@@ -10,9 +10,9 @@ from acer_tf.reproduction.curves import RunCurve, read_run, return_at
 NAN = math.nan
 
 
-def curve(steps, games, mean_return, interval_return, env="CartPole-v1", seed=0):
+def curve(steps, episodes, mean_return, interval_return, env="CartPole-v1", seed=0):
     seconds = [step / 100 for step in steps]
-    columns = (np.array(column, float) for column in (steps, seconds, games, mean_return, interval_return))
+    columns = (np.array(column, float) for column in (steps, seconds, episodes, mean_return, interval_return))
     return RunCurve(env, seed, int(steps[-1]), *columns)
 
 
@@ -21,7 +21,7 @@ def write_run(folder, rows, env="CartPole-v1", seed=0):
     (folder / "run.json").write_text(
         json.dumps({"format": 1, "settings": {"env": env, "seed": seed, "total_steps": 300}})
     )
-    lines = ["steps,seconds,games,mean_return,interval_return", *(",".join(row) for row in rows)]
+    lines = ["steps,seconds,episodes,mean_return,interval_return", *(",".join(row) for row in rows)]
     (folder / "progress.csv").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -46,10 +46,10 @@ def test_what_is_not_a_run_is_named(tmp_path, damage):
         (folder / damage.removeprefix("no ")).unlink()
     else:
         text = {
-            "a word": "steps,seconds,games,mean_return,interval_return\nmany,1,1,2,2\n",
-            "no rows": "steps,seconds,games,mean_return,interval_return\n",
-            "a missing column": "steps,seconds,games,mean_return\n100,1,1,2\n",
-            "fewer": "steps,seconds,games,mean_return,interval_return\n100,1,2,2,2\n200,2,1,2,2\n",  # games
+            "a word": "steps,seconds,episodes,mean_return,interval_return\nmany,1,1,2,2\n",
+            "no rows": "steps,seconds,episodes,mean_return,interval_return\n",
+            "a missing column": "steps,seconds,episodes,mean_return\n100,1,1,2\n",
+            "fewer": "steps,seconds,episodes,mean_return,interval_return\n100,1,2,2,2\n200,2,1,2,2\n",  # episodes
         }[damage]
         (folder / "progress.csv").write_text(text)
     with pytest.raises(CurveError, match=str(folder)):

@@ -35,7 +35,7 @@ EVIDENCE = Evidence("tiny", "A title", ("One.", "Two."), "python -m tiny", (CELL
 def write_run(folder, *, settings=SETTINGS, rows=("100,1.5,4,2.0,2.0", "200,3.0,8,,"), **document):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"format": 1, "settings": settings, "commit": "abc", **document}))
-    lines = ["steps,seconds,games,mean_return,interval_return", *rows]
+    lines = ["steps,seconds,episodes,mean_return,interval_return", *rows]
     (folder / "progress.csv").write_text("\n".join(lines) + "\n")
     return folder
 

@@ -210,10 +210,10 @@ def check_progress(run_dir: Path, settings: Settings) -> None:
     assert crossed == intervals or crossed == [*intervals, intervals[-1]]  # the end of a run always has a row
     assert steps == sorted(set(steps))
     assert steps[-2] < settings.total_steps <= steps[-1]
-    for name in ("games", "on_policy_updates", "replay_updates", "seconds", "frames"):
+    for name in ("episodes", "on_policy_updates", "replay_updates", "seconds", "frames"):
         values = [float(row[name]) for row in rows]
         assert values == sorted(values), name
     events = EventAccumulator(str(run_dir / "tensorboard"))
     events.Reload()
-    assert [event.step for event in events.Scalars("games")] == steps
-    assert [event.value for event in events.Scalars("games")] == [float(row["games"]) for row in rows]
+    assert [event.step for event in events.Scalars("episodes")] == steps
+    assert [event.value for event in events.Scalars("episodes")] == [float(row["episodes"]) for row in rows]

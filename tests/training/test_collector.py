@@ -55,7 +55,7 @@ def test_returns_and_lengths_are_of_whole_episodes_without_masked_rows():
         collector.collect(1)
     assert list(collector.recent_returns) == [3.5, 2.5, 6.0]
     assert list(collector.recent_lengths) == [3, 4, 2]
-    assert collector.games == 3
+    assert collector.episodes == 3
     assert collector.steps == 2 * 7 - 3
     collector.collect(1)
     assert collector.steps == 2 * 8 - 3
@@ -68,7 +68,7 @@ def test_the_recent_episodes_are_the_last_hundred():
     collector.collect(299)
     assert list(collector.recent_returns) == [float(n) for n in range(50, 150)]
     assert len(collector.recent_lengths) == 100
-    assert collector.games == collector.steps == 150
+    assert collector.episodes == collector.steps == 150
     assert len(collector.take_returns()) == 150
 
 
@@ -83,7 +83,7 @@ def test_counters_are_restored_and_unfinished_episodes_are_not():
     assert list(resumed.recent_returns) == [2.0, 7.0]
     assert list(resumed.recent_lengths) == [1, 2]
     assert resumed.take_returns() == [2.0, 7.0]
-    assert (resumed.games, resumed.steps) == (2, 3 + 2)
+    assert (resumed.episodes, resumed.steps) == (2, 3 + 2)
 
 
 @pytest.mark.parametrize("end", ["", "cut", "over", "life"])

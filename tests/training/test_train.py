@@ -522,7 +522,7 @@ def test_a_damaged_curve_is_refused_and_replaced_on_request(stopped, capsys):
     (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
     assert entry["notes"][1] == "the earlier rows are kept as progress.csv.damaged-1"
     # The episodes of the rows that are lost have no weight in means over the new ones.
-    assert len(known["new_returns"]) <= int(rows_of(run_dir)[0]["games"]) < known["games"]
+    assert len(known["new_returns"]) <= int(rows_of(run_dir)[0]["episodes"]) < known["episodes"]
 
 
 def test_a_run_in_another_version_of_its_environment_is_not_continued(stopped, capsys):
@@ -865,7 +865,7 @@ def test_a_row_has_the_returns_of_its_interval_and_of_the_recent_episodes(tmp_pa
     train(small_settings(num_envs=1), tmp_path / "run", quiet=True, env=Rising, on_row=rows.append)
     assert len(rows) == 6
     for row in rows:
-        before, ended = ended, row["games"]
+        before, ended = ended, row["episodes"]
         assert row["frames"] == 4 * row["steps"] and row["mean_length"] == 5
         assert row["interval_return"] == np.mean(range(before + 1, ended + 1))
         assert row["mean_return"] == np.mean(range(max(1, ended - 99), ended + 1))

@@ -6,11 +6,11 @@ from acer_tf.reproduction.evidence import describe
 from acer_tf.reproduction.outcome import Outcome
 from acer_tf.runs.records import write_json
 
-COLUMNS = ("steps", "seconds", "games", "mean_return", "interval_return")
+COLUMNS = ("steps", "seconds", "episodes", "mean_return", "interval_return")
 
 
 def write_run(folder, settings, returns, *, finished=True):
-    """Ten games an interval, each of the return given for it; a thousand steps a second."""
+    """Ten episodes an interval, each of the return given for it; a thousand steps a second."""
     folder.mkdir(parents=True, exist_ok=True)
     interval = settings["total_steps"] // len(returns) if finished else settings["total_steps"] // 10
     write_json(

@@ -66,7 +66,7 @@ def test_the_median_needs_a_score_of_every_game(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [1.0] * 10)
     late = made.runs("replay4_trust", "atari/Pong")
-    late[0] = late[0]._replace(games=np.maximum(0.0, late[0].games - 50))  # none has ended before half of the run
+    late[0] = late[0]._replace(episodes=np.maximum(0.0, late[0].episodes - 50))  # none has ended before half of the run
     found = atari.medians(made.by_env("replay4_trust"), "steps")
     assert np.isfinite(found.values[found.points > 7e6]).all()
     assert np.isnan(found.values[found.points < 5e6]).all()
@@ -76,7 +76,7 @@ def test_a_median_without_any_score_is_an_empty_cell(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [1.0] * 10)
     for runs in made.by_env("replay4_trust").values():
-        runs[:] = [run._replace(games=0 * run.games) for run in runs]
+        runs[:] = [run._replace(episodes=0 * run.episodes) for run in runs]
     row = row_of(atari.figure1(made).tables["table"], "ACER, replay 4")
     assert (row["median"], row["cumulative maximum"]) == ("", "")
 

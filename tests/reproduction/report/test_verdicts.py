@@ -168,7 +168,7 @@ def test_ties_and_runs_without_a_score_decide_nothing(tmp_path: Path) -> None:
     assert row(tmp_path, "ACER, Figure 4", "")["verdict"] == "undecided"
     record(tmp_path, "figure3_continuous", ("control/fish",), lambda cell: 1.0)
     for path in (tmp_path / "figure3_continuous" / "runs").glob("*/progress.csv"):
-        path.write_text("steps,seconds,games,mean_return,interval_return\n100000,1,0,,\n")
+        path.write_text("steps,seconds,episodes,mean_return,interval_return\n100000,1,0,,\n")
     for text in ("leads", "with the trust region"):
         assert row(tmp_path, "ACER, Figure 3", text)["verdict"] == "undecided"
 
