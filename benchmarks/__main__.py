@@ -2,7 +2,8 @@
 
 python -m benchmarks --output=results/benchmark
 
-Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg.
+Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg (of
+the groups that have a panel there).
 
 python -m benchmarks --against=../older --output=results/benchmark/older
 
@@ -90,7 +91,7 @@ def main(argv: list[str]) -> int:
     (output / "benchmark.md").write_text(tables)
     for suffix in ("png", "svg"):
         report.draw(groups, output / f"figure.{suffix}")
-    print(f"JSON in {path}; tables and figure in {output}")
+    print(f"JSON in {path}; tables and figures in {output}")
     return 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,24 +92,25 @@ def _by_trajectories(game: str, measurements: Mapping[str, Any]) -> Iterator[str
 
 
 def draw(groups: Mapping[str, Any], path: Path) -> None:
-    """How cost grows with environments, replay ratio and replay size; panels of what was not measured stay empty.
+    """How cost grows with environments, replay ratio and replay size: a panel for each of these that was measured.
 
     Args:
-        groups: as `benchmarks.__main__` writes them.
+        groups: as `benchmarks.__main__` writes them; nothing is drawn if none of them has a panel.
         path: .png or .svg; its folder is made.
     """
-    figure, panels = plt.subplots(2, 3, figsize=(15, 7.5), constrained_layout=True)
-    (environments, memory, priorities), (ratios, samples, nothing) = panels
-    nothing.remove()
-    _draw_environments(environments, groups.get("environments", {}))
-    _draw_ratios(ratios, groups.get("atari", {}))
-    _draw_memory(memory, groups.get("replay", {}))
-    _draw_samples(samples, groups.get("replay", {}))
-    _draw_priorities(priorities, groups.get("priorities", {}))
-    for axes in figure.axes:
+    drawn = [(panel, groups[name]) for name, panel in _PANELS if name in groups]
+    if not drawn:
+        return
+    columns = min(3, len(drawn))
+    rows = math.ceil(len(drawn) / columns)
+    size = (5 * columns, 3.75 * rows)
+    figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, constrained_layout=True)
+    for axes in grid.flat[len(drawn) :]:
+        axes.remove()
+    for axes, (panel, outcome) in zip(grid.flat, drawn, strict=False):
+        panel(axes, outcome)
         axes.grid(alpha=0.25)
-        if axes.has_data():
-            axes.legend(loc="best")
+        axes.legend(loc="best")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -131,7 +133,7 @@ def _draw_environments(axes: plt.Axes, outcome: dict[str, Any]) -> None:
     axes.set(title="environments alone", xlabel="environments", ylabel="µs per step", xscale="log", yscale="log")
     axes.set_xticks(ENVIRONMENTS, [str(n) for n in ENVIRONMENTS])
     axes.minorticks_off()
-    for env_id in ("atari/Pong", "minatar/breakout") if outcome else ():
+    for env_id in ("atari/Pong", "minatar/breakout"):
         points = [outcome["measurements"][f"{env_id} × {n}"] for n in ENVIRONMENTS]
         _draw_band(axes, ENVIRONMENTS, [{k: 1e6 / m[k] for k in ("median", "low", "high")} for m in points], env_id)
 
@@ -139,7 +141,7 @@ def _draw_environments(axes: plt.Axes, outcome: dict[str, Any]) -> None:
 def _draw_ratios(axes: plt.Axes, outcome: dict[str, Any]) -> None:
     axes.set(title="whole loop, Atari Pong, 16 × 20", xlabel="replay ratio", ylabel="ms per step")
     loops = list(_loops(outcome))
-    for colour, precision in enumerate(PRECISIONS if outcome else ()):
+    for colour, precision in enumerate(PRECISIONS):
         points = [outcome["measurements"][f"loop, ratio {ratio}, {precision}"] for ratio in RATIOS]
         costs = [{k: 1e3 / m[k] for k in ("median", "low", "high")} for m in points]
         _draw_band(axes, RATIOS, costs, precision, color=f"C{colour}")
@@ -150,16 +152,15 @@ def _draw_ratios(axes: plt.Axes, outcome: dict[str, Any]) -> None:
 def _draw_memory(axes: plt.Axes, outcome: dict[str, Any]) -> None:
     axes.set(title="Atari replay in memory", xlabel="stored steps", ylabel="resident GB")
     axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
-    if outcome:
-        steps = [0, *(point["steps"] for point in outcome["facts"]["memory"])]
-        axes.plot(steps, [0, *(p["bytes"] / 1e9 for p in outcome["facts"]["memory"])], marker=".", label="measured")
-        axes.plot(steps, [n * _PIXELS / 1e9 for n in steps], linestyle="--", label="the frames alone")
+    steps = [0, *(point["steps"] for point in outcome["facts"]["memory"])]
+    axes.plot(steps, [0, *(p["bytes"] / 1e9 for p in outcome["facts"]["memory"])], marker=".", label="measured")
+    axes.plot(steps, [n * _PIXELS / 1e9 for n in steps], linestyle="--", label="the frames alone")
 
 
 def _draw_samples(axes: plt.Axes, outcome: dict[str, Any]) -> None:
     axes.set(title="sampling 16 windows of 20 Atari rows", xlabel="stored steps", ylabel="ms")
     axes.set(xscale="log", yscale="log")
-    for place in ("memory", "file", "file, out of memory") if outcome else ():
+    for place in ("memory", "file", "file, out of memory"):
         measured = {n: outcome["measurements"].get(f"sample 16 × 21, {n:,} rows, {place}") for n in REPLAY_ROWS}
         points = {16 * n: m for n, m in measured.items() if m}
         axes.set_xticks(list(points), [f"{n:,}" for n in points])
@@ -169,11 +170,20 @@ def _draw_samples(axes: plt.Axes, outcome: dict[str, Any]) -> None:
 
 def _draw_priorities(axes: plt.Axes, outcome: dict[str, Any]) -> None:
     axes.set(title="prioritized draw of 32 and their new priorities", xlabel="items", ylabel="ms", xscale="log")
-    for name in STRUCTURES if outcome else ():
+    for name in STRUCTURES:
         points = [outcome["measurements"][f"{name}, {size:,} items, batch 32"] for size in SIZES]
         _draw_band(axes, SIZES, points, name)
-    if outcome and (cpprb := outcome["measurements"].get(f"cpprb, {STORED:,} items, batch 32")):
+    if cpprb := outcome["measurements"].get(f"cpprb, {STORED:,} items, batch 32"):
         axes.plot(STORED, cpprb["median"], "x", label="cpprb (C++), proportional")
+
+
+_PANELS: tuple[tuple[str, Callable[[plt.Axes, dict[str, Any]], None]], ...] = (
+    ("environments", _draw_environments),
+    ("atari", _draw_ratios),
+    ("replay", _draw_memory),
+    ("replay", _draw_samples),
+    ("priorities", _draw_priorities),
+)
 
 
 def _draw_band(axes: plt.Axes, x: Any, points: Sequence[Mapping[str, float]], label: str, **style: Any) -> None:

@@ -74,13 +74,15 @@ def test_the_table_has_every_measurement(groups):
     assert "| environments | atari/Pong × 64 | 6,400 | 5,760 to 7,040 | steps/s |" in lines
 
 
-@pytest.mark.parametrize(
-    "left_out", [(), ("atari",), ("environments", "replay"), ("environments", "atari", "replay", "priorities")]
-)
-def test_the_figure_shows_what_was_measured(groups, left_out, tmp_path):
+@pytest.mark.parametrize(("left_out", "panels"), [((), 5), (("environments", "replay"), 2)])
+def test_the_figure_has_a_panel_for_what_was_measured(groups, left_out, panels, tmp_path):
     for name in left_out:
         del groups[name]
     report.draw(groups, tmp_path / "new" / "figure.svg")
     text = (tmp_path / "new" / "figure.svg").read_text()
-    assert text.count('id="axes_') == 5
-    assert text.count('id="legend_') == 5 - len(left_out) - ("replay" in left_out)
+    assert text.count('id="axes_') == text.count('id="legend_') == panels
+
+
+def test_nothing_is_drawn_of_groups_without_a_panel(groups, tmp_path):
+    report.draw({"recurrent": groups["recurrent"]}, tmp_path / "figure.svg")
+    assert not (tmp_path / "figure.svg").exists()
