@@ -2,8 +2,8 @@
 
 python -m benchmarks --output=results/benchmark
 
-Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg (of
-the groups that have a panel there).
+Prints the tables, and writes them as benchmark.md, with benchmark.json (every repetition), figure.png and figure.svg.
+The figure has a panel for each group that is drawn.
 
 python -m benchmarks --against=../older --output=results/benchmark/older
 

@@ -101,7 +101,7 @@ def draw(groups: Mapping[str, Any], path: Path) -> None:
     drawn = [(panel, groups[name]) for name, panel in _PANELS if name in groups]
     if not drawn:
         return
-    columns = min(3, len(drawn))
+    columns = math.ceil(math.sqrt(len(drawn)))
     rows = math.ceil(len(drawn) / columns)
     size = (5 * columns, 3.75 * rows)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, constrained_layout=True)
