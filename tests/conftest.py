@@ -74,10 +74,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         DURATIONS.write_text(json.dumps(long, indent=0) + "\n")
 
 
-def _enforced(item: pytest.Item) -> bool:
-    return core.is_core(item) and item.config.getoption("markexpr") == "core"
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     if core.is_core(item):
         item.add_marker("core")
@@ -85,14 +81,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    with core.rules_of_the_core(apply=_enforced(item)):
+    with core.rules_of_the_core(apply=core.is_core(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """The time of fixtures does not count: what several tests share is made in the first of them."""
-    if not _enforced(item):
+    if not core.is_core(item):
         return (yield)
     with core.rules_of_the_core(), core.at_most():
         return (yield)

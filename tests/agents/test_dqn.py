@@ -125,6 +125,7 @@ def test_one_step_is_centred_rmsprop_on_that_gradient():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_weights_of_one_equal_no_weights():
     agents = [agent_of(), agent_of()]
     reports = [agents[0].update(transitions()), agents[1].update(transitions(), np.ones(BATCH, np.float32))]

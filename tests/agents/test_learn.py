@@ -10,6 +10,7 @@ from acer_tf.networks.discrete import Network
 from acer_tf.types import Batch, EnvironmentSpec
 from tests import oracles
 
+pytestmark = pytest.mark.slow
 BATCH, ROWS = 2, 6
 FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
 IMAGES = EnvironmentSpec((5, 5, 2), "bool", stack=1, num_actions=3)
