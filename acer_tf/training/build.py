@@ -135,37 +135,31 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     """
     if file is None:
         require_memory(settings, spec, resources.available_memory())
-    sizes = spec, settings.num_envs, replay_rows(settings, spec), settings.window_length
-    seed = derive_seed(settings, "replay")
-    try:
-        if _replay_class(settings) is TrajectoryReplay:
-            return TrajectoryReplay(
-                *sizes,
-                seed,
-                segments_only=settings.replay_segments_only,
-                state_size=_state_size(settings),
-                burn_in=_burn_in(settings),
-                file=file,
-            )
-        uniform = settings.replay_priority == "uniform"
-        return PrioritizedReplay(
-            *sizes,
-            seed,
-            batch_size=settings.replay_batch or settings.trajectories_per_update or settings.num_envs,
-            priority="rank" if settings.replay_priority == "rank" else "proportional",
+    rows, seed = replay_rows(settings, spec), derive_seed(settings, "replay")
+    uniform = settings.replay_priority == "uniform"
+    options: dict[str, Any]
+    if _replay_class(settings) is TrajectoryReplay:
+        options = {"segments_only": settings.replay_segments_only, **_recurrent_sizes(settings)}
+    else:
+        options = {
+            "batch_size": settings.replay_batch or settings.trajectories_per_update or settings.num_envs,
+            "priority": "rank" if settings.replay_priority == "rank" else "proportional",
             # With α = 0 the draws are uniform and their weights 1, whatever β is.
-            priority_exponent=(0, 0) if uniform else (settings.priority_exponent, settings.priority_exponent_final),
-            importance_exponent=(settings.importance_exponent, settings.importance_exponent_final),
-            priority_epsilon=settings.priority_epsilon,
-            normalize_by_batch=settings.weights_by_batch,
-            file=file,
+            "priority_exponent": (0, 0) if uniform else (settings.priority_exponent, settings.priority_exponent_final),
+            "importance_exponent": (settings.importance_exponent, settings.importance_exponent_final),
+            "priority_epsilon": settings.priority_epsilon,
+            "normalize_by_batch": settings.weights_by_batch,
+        }
+    try:
+        return _replay_class(settings)(
+            spec, settings.num_envs, rows, settings.window_length, seed, file=file, **options
         )
     except OSError as error:
         if file is None:
             raise
-        needed = replay_bytes(settings, spec, replay_rows(settings, spec))
+        needed = resources.in_bytes(replay_bytes(settings, spec, rows))
         raise SettingsError(
-            f"--replay_file={file}: {error.strerror}; must name a new file where {resources.in_bytes(needed)} are free"
+            f"--replay_file={file}: {error.strerror}; must name a new file where {needed} are free"
         ) from error
 
 
@@ -193,7 +187,7 @@ def make_actor(
         factory=factory,
     )
     seed = derive_seed(settings, f"actions {group}" if group else "actions")
-    return Actor(env, act, seed, _state_size(settings), truncates)
+    return Actor(env, act, seed, _recurrent_sizes(settings)["state_size"], truncates)
 
 
 def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) -> LocalActors:
@@ -231,8 +225,10 @@ def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
 
 def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> int:
     """Bytes of a replay of `capacity` rows per environment."""
-    sizes = {"unroll_length": settings.window_length, "state_size": _state_size(settings)}
-    return TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity, **sizes)
+    state_size = _recurrent_sizes(settings)["state_size"]
+    return TrajectoryReplay.required_bytes(
+        spec, settings.num_envs, capacity, unroll_length=settings.window_length, state_size=state_size
+    )
 
 
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
@@ -258,7 +254,7 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
     replay = _replay_class(settings)
-    return replay.least_capacity(spec, settings.window_length, _state_size(settings), _burn_in(settings))
+    return replay.least_capacity(spec, settings.window_length, **_recurrent_sizes(settings))
 
 
 def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
@@ -266,10 +262,7 @@ def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
     return TrajectoryReplay if uniform and not settings.rule.transitions else PrioritizedReplay
 
 
-def _state_size(settings: Settings) -> int:
-    return RecurrentNetwork.state_size if settings.recurrent else 0
-
-
-def _burn_in(settings: Settings) -> int:
-    """Rows before each replayed window; 0 without replay."""
-    return settings.burn_in if settings.replay_ratio > 0 else 0
+def _recurrent_sizes(settings: Settings) -> dict[str, int]:
+    """U, and the rows of burn-in before each replayed window: 0 without replay."""
+    state_size = RecurrentNetwork.state_size if settings.recurrent else 0
+    return {"state_size": state_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}
