@@ -10,7 +10,7 @@ Figure 3 end at -10 and -23.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,11 @@ from acer_tf.envs.families import CONTROL_TASKS
 
 
 class Task:
-    """A task on a whole `Batch` of N simulations, whose state it reads, and writes at the start of episodes."""
+    """A task on a whole `Batch` of N simulations, whose state it reads, and writes at the start of episodes.
+
+    Attributes:
+        random: N generators, which draw the starts.
+    """
 
     suite: str  # name of its model in dm_control's suite
     observation_size: int
@@ -48,9 +52,14 @@ class Task:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
+        self.random: list[np.random.Generator] = []
         self.qpos, self.qvel = batch.bind("qpos"), batch.bind("qvel")  # views [N, nq], [N, nv]
 
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
+    def draw(self, which: np.ndarray, one: Callable[[np.random.Generator], Any]) -> np.ndarray:
+        """[M, ...]: `one` called with the generator of each simulation of `which` [M]."""
+        return np.stack([one(self.random[i]) for i in which])
+
+    def start(self, which: np.ndarray) -> None:
         """Sets positions and velocities of simulations `which` [M], now at the model's defaults, for a new episode."""
         raise NotImplementedError
 
@@ -82,11 +91,6 @@ class FreeBody(Task):
     def _local(self, vector: np.ndarray) -> np.ndarray:
         """World vectors [N, 3] in the torso's frame."""
         return np.einsum("nij,ni->nj", self._torso, vector)
-
-
-def draw(random: Sequence[np.random.Generator], one: Callable[[np.random.Generator], Any]) -> np.ndarray:
-    """[M, ...]: `one` called with each generator."""
-    return np.stack([one(generator) for generator in random])
 
 
 def orientation(random: np.random.Generator) -> np.ndarray:
@@ -126,8 +130,8 @@ class CartpoleSwingup(Task):
         spec.joint("slider").range = [-1.2, 1.2]
         return spec
 
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
-        self.qpos[which, 1] = draw(random, lambda r: r.uniform(-np.pi, np.pi))
+    def start(self, which: np.ndarray) -> None:
+        self.qpos[which, 1] = self.draw(which, lambda r: r.uniform(-np.pi, np.pi))
 
     def observation(self) -> np.ndarray:
         (x, angle), (speed, turning) = self.qpos.T, self.qvel.T
@@ -163,12 +167,12 @@ class Reacher3(Task):
         super().__init__(batch)
         self._target = batch.bind("mocap_pos")[:, 0]
         self._tip = batch.bind("site_xpos")[:, batch.model.site("tip").id]
-        self._low, self._high = batch.model.jnt_range.T.copy()
-        self._low[0], self._high[0] = -np.pi, np.pi
 
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
-        self.qpos[which] = draw(random, lambda r: r.uniform(self._low, self._high))
-        direction, distance = draw(random, lambda r: r.uniform([-np.pi, 0.05], [np.pi, 0.25])).T
+    def start(self, which: np.ndarray) -> None:
+        low, high = self.batch.model.jnt_range.T.copy()
+        low[0], high[0] = -np.pi, np.pi
+        self.qpos[which] = self.draw(which, lambda r: r.uniform(low, high))
+        direction, distance = self.draw(which, lambda r: r.uniform([-np.pi, 0.05], [np.pi, 0.25])).T
         self._target[which, :2] = np.column_stack([distance * np.cos(direction), distance * np.sin(direction)])
 
     def _to_target(self) -> np.ndarray:
@@ -194,15 +198,12 @@ class Cheetah(Task):
     suite = "cheetah"
     observation_size = 17
 
-    def __init__(self, batch: Batch) -> None:
-        super().__init__(batch)
-        model = batch.model
-        self._low, self._high = np.where(model.jnt_limited, model.jnt_range.T, [[-np.inf], [np.inf]])
-
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
-        noise = draw(random, lambda r: r.uniform(-0.1, 0.1, self.qpos.shape[1]))
-        self.qpos[which] = np.clip(self.qpos[which] + noise, self._low, self._high)
-        self.qvel[which] = draw(random, lambda r: r.normal(0, 0.1, self.qvel.shape[1]))
+    def start(self, which: np.ndarray) -> None:
+        model = self.batch.model
+        low, high = np.where(model.jnt_limited, model.jnt_range.T, [[-np.inf], [np.inf]])
+        noise = self.draw(which, lambda r: r.uniform(-0.1, 0.1, model.nq))
+        self.qpos[which] = np.clip(self.qpos[which] + noise, low, high)
+        self.qvel[which] = self.draw(which, lambda r: r.normal(0, 0.1, model.nv))
 
     def observation(self) -> np.ndarray:
         return np.column_stack([self.qpos[:, 1:], self.qvel])
@@ -241,10 +242,10 @@ class Fish(FreeBody):
         self._target = batch.bind("mocap_pos")[:, 0]
         self._mouth = batch.bind("geom_xpos")[:, batch.model.geom("mouth").id]
 
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
-        self.qpos[which, 3:7] = draw(random, orientation)
-        self.qpos[which, 7:] = draw(random, lambda r: r.uniform(-0.2, 0.2, self.qpos.shape[1] - 7))
-        self._target[which] = draw(random, lambda r: r.uniform([-0.4, -0.4, 0.1], [0.4, 0.4, 0.3]))
+    def start(self, which: np.ndarray) -> None:
+        self.qpos[which, 3:7] = self.draw(which, orientation)
+        self.qpos[which, 7:] = self.draw(which, lambda r: r.uniform(-0.2, 0.2, self.qpos.shape[1] - 7))
+        self._target[which] = self.draw(which, lambda r: r.uniform([-0.4, -0.4, 0.1], [0.4, 0.4, 0.3]))
 
     def _to_target(self) -> np.ndarray:
         return self._target - self._mouth
@@ -277,9 +278,9 @@ class Walker2d(Task):
         super().__init__(batch)
         self._bodies = batch.bind("xmat")[:, 1:]
 
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
+    def start(self, which: np.ndarray) -> None:
         size = self.qpos.shape[1]
-        noise = draw(random, lambda r: r.uniform(-0.005, 0.005, 2 * size))
+        noise = self.draw(which, lambda r: r.uniform(-0.005, 0.005, 2 * size))
         self.qpos[which], self.qvel[which] = noise[:, :size], noise[:, size:]
 
     def _posture(self) -> tuple[np.ndarray, np.ndarray]:
@@ -337,15 +338,13 @@ class Humanoid(FreeBody):
         self._head = batch.bind("xpos")[:, batch.model.body("head").id]
         self._sensors = batch.bind("sensordata")  # positions 24, velocities 12, the centre of mass's velocity 3
         self._contacts = batch.bind("ncon")
-        self._low, self._high = batch.model.jnt_range[1:].T
 
-    def start(self, which: np.ndarray, random: Sequence[np.random.Generator]) -> None:
-        generators = dict(zip(which.tolist(), random, strict=True))
+    def start(self, which: np.ndarray) -> None:
+        low, high = self.batch.model.jnt_range[1:].T
         touching = which
         while touching.size:
-            drawing = [generators[i] for i in touching.tolist()]
-            self.qpos[touching, 3:7] = draw(drawing, orientation)
-            self.qpos[touching, 7:] = draw(drawing, lambda r: r.uniform(self._low, self._high))
+            self.qpos[touching, 3:7] = self.draw(touching, orientation)
+            self.qpos[touching, 7:] = self.draw(touching, lambda r: r.uniform(low, high))
             self.batch.forward(touching, stage=mujoco.mjtStage.mjSTAGE_POS.value)
             touching = touching[self._contacts[touching].reshape(-1) > 0]
         self.batch.step(which, nstep=300)  # 1.5 s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from typing import Any
 
 import dm_control.suite
 import gymnasium
@@ -32,27 +33,16 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int,
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
-    return make_gymnasium(
-        env_id,
-        num_envs,
-        seeds,
-        threads=threads,
-        render=render,
-        wrap=_flat,
-        steps_per_second=_steps_per_second,
-        view=_view,
-    )
+    return make_gymnasium(env_id, num_envs, seeds, threads=threads, render=render, wrap=_wrapped, view=_view)
 
 
-def _flat(env: gymnasium.Env) -> gymnasium.Env:
-    physics = env.unwrapped.physics  # type: ignore[attr-defined]
+def _wrapped(env: gymnasium.Env) -> gymnasium.Env:
+    task: Any = env.unwrapped
     # quadruped-escape would make an OpenGL context at each episode's start, to upload the new terrain.
-    physics.__class__ = type("Physics", (type(physics),), {"contexts": None})
-    return FlattenObservation(env)
-
-
-def _steps_per_second(env: gymnasium.Env) -> float:
-    return 1 / env.unwrapped.control_timestep()  # type: ignore[attr-defined]
+    task.physics.__class__ = type("Physics", (type(task.physics),), {"contexts": None})
+    flat = FlattenObservation(env)
+    flat.metadata = {**env.metadata, "render_fps": 1 / task.control_timestep()}
+    return flat
 
 
 def _view(env: gymnasium.Env) -> View:

@@ -36,12 +36,6 @@ def gymnasium_view(env: gymnasium.Env) -> View | None:
     return View(data, camera, renderer.height, renderer.width)
 
 
-def _render_fps(env: gymnasium.Env) -> float | None:
-    """What the environment declares: gymnasium's simulations say how often they step in a second."""
-    rate = (env.metadata or {}).get("render_fps")
-    return float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None
-
-
 def make_gymnasium(
     env_id: str,
     num_envs: int,
@@ -52,7 +46,6 @@ def make_gymnasium(
     factory: EnvFactory | None = None,
     max_episode_steps: int | None = None,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
-    steps_per_second: Callable[[gymnasium.Env], float | None] = _render_fps,
     view: Look = gymnasium_view,
 ) -> VectorEnvironment:
     """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
@@ -60,7 +53,6 @@ def make_gymnasium(
     Args:
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: wraps each environment.
-        steps_per_second: reads `VectorEnvironment.steps_per_second` from one environment; by default its render_fps.
         view: what a picture shows of one environment; None where it renders itself.
 
     Raises:
@@ -89,13 +81,15 @@ def make_gymnasium(
         if render:
             with blamed(env_id, "when it was rendered"), _installed(f"rendering {env_id}"):
                 _check_render(env_id, trial, view)
-        rate = steps_per_second(trial)
+        # Gymnasium's simulations declare so how often they step in a second.
+        rate = (trial.metadata or {}).get("render_fps")
     finally:
         with blamed(env_id, "in close()"):
             trial.close()
     with blamed(env_id, "when it was made"):
         vector = _Vector(env_id, [make_first, *[make_one] * (num_envs - 1)], view)
-    return VectorEnvironment(vector, seeds, steps_per_second=rate)
+    known = isinstance(rate, int | float) and 0 < rate < np.inf
+    return VectorEnvironment(vector, seeds, steps_per_second=float(rate) if known else None)
 
 
 def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -> gymnasium.Env:

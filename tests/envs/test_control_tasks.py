@@ -33,7 +33,8 @@ def make(name, num=3, seed=0):
 def start(task, seed=0):
     num = task.batch.nsim
     task.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE.value)
-    task.start(np.arange(num), [np.random.default_rng((seed, i)) for i in range(num)])
+    task.random = [np.random.default_rng((seed, i)) for i in range(num)]
+    task.start(np.arange(num))
     task.batch.forward(stage=VELOCITY)
 
 
@@ -142,7 +143,8 @@ def test_a_start_depends_only_on_its_generator(name):
     whole = task.observation()
     which = np.array([1, 3])
     task.batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
-    task.start(which, [np.random.default_rng((0, i)) for i in which])
+    task.random = [np.random.default_rng((0, i)) for i in range(4)]
+    task.start(which)
     task.batch.forward(which, stage=VELOCITY)
     np.testing.assert_array_equal(task.observation(), whole)
 
