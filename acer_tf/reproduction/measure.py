@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import statistics
 import tempfile
@@ -52,37 +53,31 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
         replay_poisson=settings.replay_ratio % 1 > 0,  # a whole ratio needs no draws to average over
         learning_rate=1e-9,  # nothing may diverge
     )
+    cell = Cell.asked("", short)
+    command = (*PROGRAM, *flags_of(short), f"--threads={threads}", "--checkpoint_minutes=1e6")
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as opened:
         attempts = []
-        for copy in range(copies):
-            run_dir = Path(name, f"run{copy}")
-            command = (
-                *PROGRAM,
-                *flags_of(short),
-                f"--threads={threads}",
-                "--checkpoint_minutes=1e6",
-                f"--run_dir={run_dir}",
-            )
-            attempt = Attempt(
-                Cell.asked("", short), command, Path.cwd(), run_dir, Path(name, f"log{copy}"), 0, *[_ENOUGH] * 3
-            )
+        for place in (Path(name, str(copy)) for copy in range(copies)):
+            in_place = (*command, f"--run_dir={place}/run")
+            attempt = Attempt(cell, in_place, Path.cwd(), place / "run", place / "log", 0, *[_ENOUGH] * 3)
             attempts.append(opened.enter_context(contextlib.closing(attempt)))
-        began = None
-        while began is None or time.monotonic() < began + _SECONDS:
+        # All compile first, so that they are timed together.
+        end, rows = math.inf, [0] * copies
+        while time.monotonic() < end:
             for attempt in attempts:
-                if end := attempt.poll():
-                    raise SweepError(
-                        f"the speed of {settings.agent} on {settings.env} cannot be measured: {end.reason}"
-                    )
-            # All compile first, so that they are timed together.
-            if began is None and all(_of_run(attempt.run_dir, settings) for attempt in attempts):
-                began = time.monotonic()
+                if ended := attempt.poll():
+                    what = f"the speed of {settings.agent} on {settings.env}"
+                    raise SweepError(f"{what} cannot be measured: {ended.reason}")
+            if end == math.inf and all(_of_run(attempt.run_dir, settings) for attempt in attempts):
+                end = time.monotonic() + _SECONDS
+                rows = [len(read_progress(attempt.run_dir)["steps"]) for attempt in attempts]
             time.sleep(0.2)
         for attempt in attempts:
             attempt.stop()
         while not all(attempt.poll() for attempt in attempts):
             time.sleep(0.2)
-        found = [run for attempt in attempts if (run := _of_run(attempt.run_dir, settings))]
+        runs = zip(attempts, rows, strict=True)
+        found = [run for attempt, row in runs if (run := _of_run(attempt.run_dir, settings, row - 1))]
     return Measured(*map(statistics.median_high, zip(*found, strict=True)))
 
 
@@ -96,17 +91,21 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
-    """What the rows of a run and its newest checkpoint say so far; None if these are too few."""
+def _of_run(run_dir: Path, settings: Settings, since: int = 0) -> Measured | None:
+    """What a run's rows and its newest checkpoint say so far, the pace with replay by rows from `since` on.
+
+    None if these are too few.
+    """
     rows, replays = read_progress(run_dir), settings.replay_ratio > 0
     # The first row of each part has what happens once.
     first = int(np.searchsorted(rows["replay_updates"], 1)) if rows and replays else 1
-    if not rows or len(rows["steps"]) < first + 3:
+    if not rows or len(rows["steps"]) < max(first, since) + 2:
         return None
 
     def pace(*part: int) -> float:
         return float(np.diff(rows["seconds"][[*part]])[0] / np.diff(rows["steps"][[*part]])[0])
 
+    after = pace(max(first, since), -1)
     checkpoints = run_dir / "checkpoints"
     size = bytes_in(checkpoints / max(Checkpoints(checkpoints).saved()))
-    return Measured(pace(0, first - 1) if replays else pace(first, -1), pace(first, -1), size)
+    return Measured(pace(0, first - 1) if replays else after, after, size)

@@ -18,14 +18,13 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.sweep.cells import require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.reproduction.sweep.launcher import memory_of, resolved
+from acer_tf.reproduction.sweep.launcher import Needs, needs_of
 from acer_tf.reproduction.sweep.local import LocalLauncher
 from acer_tf.runs.checkpoint import KEPT
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.record import settings_document
 from acer_tf.training import build
 from acer_tf.training.device import find_device
-from acer_tf.types import EnvironmentSpec
 
 START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells
 _ROW_BYTES = 1_700  # a row of progress.csv and its TensorBoard event
@@ -82,27 +81,26 @@ def plan(
     load, cores, threads = os.getloadavg()[0], resources.available_cores(), LocalLauncher(processes, threads).threads
     folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
     asked = [dataclasses.replace(folder.cell, settings=settings_document(folder.settings())) for folder in folders]
-    kinds: dict[Any, list[tuple[CellFolder, Settings, EnvironmentSpec]]] = collections.defaultdict(list)
-    for folder, (settings, spec) in zip(folders, resolved(asked, find_device()), strict=True):
+    kinds: dict[Any, list[tuple[CellFolder, Needs]]] = collections.defaultdict(list)
+    for folder, needs in zip(folders, needs_of(asked, find_device()), strict=True):
         if not folder.finished:
-            kinds[kind_of(settings)].append((folder, settings, spec))
+            kinds[kind_of(needs.settings)].append((folder, needs))
     available = resources.available_memory()
     copies = max(1, min(processes, sum(map(len, kinds.values())), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"
     rest: dict[str, Rest] = {}
     rates = []
     for number, kind in enumerate(kinds.values(), 1):
-        model = kind[0][1]
+        model = kind[0][1].settings
         what = (
             f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.network}, "
             f"{model.precision}, replay ratio {model.replay_ratio:g}"
         )
-        methods = "; ".join(dict.fromkeys(folder.cell.method for folder, *_ in kind))
+        methods = "; ".join(dict.fromkeys(folder.cell.method for folder, _ in kind))
         say(f"measuring {number} of {len(kinds)}: {methods}: {what} ...")
         found = measure(model, threads, copies)
-        for folder, settings, spec in kind:
-            rest[folder.cell.name] = rest_of(folder, settings, spec, found, checkpoint_minutes)
-        others = len({settings.env for _, settings, _ in kind}) - 1
+        rest |= {folder.cell.name: rest_of(folder, needs, found, checkpoint_minutes) for folder, needs in kind}
+        others = len({folder.cell.env for folder, _ in kind}) - 1
         differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
     steps, left = sum(cell.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
@@ -156,10 +154,9 @@ def kind_of(settings: Settings) -> tuple[Any, ...]:
     )
 
 
-def rest_of(
-    folder: CellFolder, settings: Settings, spec: EnvironmentSpec, found: Measured, checkpoint_minutes: float
-) -> Rest:
-    """What an unfinished cell with these resolved settings still needs, by the measurements of its kind."""
+def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minutes: float) -> Rest:
+    """What an unfinished cell still needs, by the measurements of its kind."""
+    settings, spec, memory = needs
     total, num_envs, done = settings.total_steps, settings.num_envs, folder.latest()[0]
     steps = max(0, total - done)
     replay_start = settings.replay_start * num_envs if settings.replay_ratio else total
@@ -179,7 +176,7 @@ def rest_of(
         stepping=before * found.before + (steps - before) * found.after,
         kept=kept - min(bytes_in(folder.run_dir), kept + passing),
         passing=passing,
-        memory=memory_of(settings, spec),
+        memory=memory,
     )
 
 

@@ -16,6 +16,7 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.measure import Measured, bytes_in, measured
 from acer_tf.reproduction.plan import START_SECONDS, kind_of, makespan, plan, rest_of
 from acer_tf.reproduction.sweep.folder import CellFolder
+from acer_tf.reproduction.sweep.launcher import needs_of
 from acer_tf.settings import make_settings
 from acer_tf.training.device import Device
 from acer_tf.training.resolve import resolve
@@ -73,9 +74,7 @@ def leave(sweep_dir, cell, steps, *, finished=False):
 
 def rest(folder, found=FOUND, **given):
     one = cell(**given)
-    spec = envs.spec(one.train_settings.env)
-    folder = CellFolder(folder / "cells" / one.name, one)
-    return rest_of(folder, resolve(one.train_settings, spec), spec, found, checkpoint_minutes=10.0)
+    return rest_of(CellFolder(folder / "cells" / one.name, one), *needs_of([one]), found, checkpoint_minutes=10.0)
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import CheckpointError, RecordError, RunFolderError, SweepError
 from acer_tf.files import is_damage, missing_parts, read_json, set_aside
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.sweep.attempt import AttemptEnd
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
-from acer_tf.runs.provenance import now
 from acer_tf.runs.records import read_progress, read_record, write_json
 from acer_tf.settings import Settings
 from acer_tf.settings.record import differences, settings_from
@@ -92,21 +89,9 @@ class CellFolder:
             set_aside(path)
             return []
 
-    def record_start(self, command: Sequence[str]) -> int:
-        """Records a new attempt; returns its number, from 1."""
-        entries = self.attempts()
-        self._write_attempts([*entries, {"command": list(command), "started": now()}])
-        return len(entries) + 1
-
-    def record_end(self, number: int, end: AttemptEnd) -> None:
-        entries = self.attempts()
-        if number <= len(entries):
-            entries[number - 1] |= {"ended": now(), **dataclasses.asdict(end)}
-        self._write_attempts(entries)
-
-    def _write_attempts(self, entries: list[dict[str, Any]]) -> None:
+    def write_attempts(self, entries: Sequence[Mapping[str, Any]]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "attempts.json", {"format": FORMAT, "cell": self.cell.label, "attempts": entries})
+        write_json(self.path / "attempts.json", {"format": FORMAT, "cell": self.cell.label, "attempts": [*entries]})
 
     def _damage(self) -> str | None:
         path, curve, checkpoints = (self.run_dir / name for name in ("run.json", "progress.csv", "checkpoints"))

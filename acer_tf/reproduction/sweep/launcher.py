@@ -1,10 +1,10 @@
-"""The interface of launchers, and the settings and memory that a cell needs on this machine."""
+"""The interface of launchers, and what a cell needs of a machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acer_tf import envs
 from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
@@ -47,14 +47,22 @@ class Launcher(Protocol):
         """Kills all processes that still run."""
 
 
-def resolved(cells: Sequence[Cell], device: Device = CPU) -> list[tuple[Settings, EnvironmentSpec]]:
-    """Each cell's settings, resolved for a device of this machine, and its environment's spec.
+class Needs(NamedTuple):
+    """What a run needs of a machine."""
+
+    settings: Settings  # resolved
+    spec: EnvironmentSpec
+    memory: int  # bytes, replay included
+
+
+def needs_of(cells: Sequence[Cell], device: Device = CPU) -> list[Needs]:
+    """What each cell needs on a device of this machine.
 
     Raises:
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
-    from acer_tf.training.build import require_effect
+    from acer_tf.training.build import replay_bytes, replay_rows, require_effect
     from acer_tf.training.resolve import resolve
 
     specs: dict[tuple[str, str], EnvironmentSpec] = {}
@@ -63,18 +71,11 @@ def resolved(cells: Sequence[Cell], device: Device = CPU) -> list[tuple[Settings
         settings = cell.train_settings
         key = settings.env, settings.atari_preset
         try:
-            if key not in specs:
-                specs[key] = envs.spec(settings.env, atari_preset=settings.atari_preset)
-            settings = resolve(settings, specs[key], device=device)
-            require_effect(settings, specs[key])
-            found.append((settings, specs[key]))
+            spec = specs[key] = specs.get(key) or envs.spec(settings.env, atari_preset=settings.atari_preset)
+            settings = resolve(settings, spec, device=device)
+            require_effect(settings, spec)
         except (InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
+        memory = PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))
+        found.append(Needs(settings, spec, memory))
     return found
-
-
-def memory_of(settings: Settings, spec: EnvironmentSpec) -> int:
-    """Bytes of memory that a run with resolved `settings` needs, replay included."""
-    from acer_tf.training.build import replay_bytes, replay_rows  # see resolved
-
-    return PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))

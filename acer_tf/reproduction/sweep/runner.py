@@ -9,13 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from acer_tf.reproduction.sweep.cells import flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder, SweepFolder
-from acer_tf.reproduction.sweep.launcher import Launcher, memory_of, resolved
+from acer_tf.reproduction.sweep.launcher import Launcher, needs_of
 from acer_tf.reproduction.sweep.progress import State, SweepProgress, table_of_missing
+from acer_tf.runs.provenance import now
 from acer_tf.runs.signals import StopRequest
 
 # Losing a node does not count as a retry of the cell. But a cell that crashes its node each time must be given up.
@@ -77,7 +79,7 @@ def run_sweep(
     with contextlib.ExitStack() as opened:
         opened.callback(launcher.close)
         require_distinct(cells)
-        memory = {cell.name: memory_of(*run) for cell, run in zip(cells, resolved(cells), strict=True)}
+        memory = {cell.name: needs.memory for cell, needs in zip(cells, needs_of(cells), strict=True)}
         open_cells = [c for c in cells if not CellFolder(sweep_dir / "cells" / c.name, c).finished]
         if open_cells:
             actors = max(cell.train_settings.actors for cell in open_cells)
@@ -112,7 +114,7 @@ class _Place:
     folder: CellFolder
     memory: int
     attempt: Attempt | None = None  # under way
-    number: int = 0  # of that attempt
+    entries: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of attempts.json, that attempt's the last
     over: State | None = None  # "finished" or "failed"
     reason: str = ""  # why it is not finished
     ends: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # of attempts, by kind
@@ -182,8 +184,9 @@ class _Sweep:
         if settings.actors and self.launcher.ray_address:
             command += (f"--ray_address={self.launcher.ray_address}",)
         with _own_folder(place):
-            place.number = folder.record_start(command)
-            log = folder.path / "logs" / f"attempt-{place.number}"
+            place.entries = [*folder.attempts(), {"command": command, "started": now()}]
+            folder.write_attempts(place.entries)
+            log = folder.path / "logs" / f"attempt-{len(place.entries)}"
             limits = self.stall_seconds, STOP_SECONDS, LOCK_SECONDS
             place.attempt = Attempt(folder.cell, command, self.cwd, folder.run_dir, log, place.memory, *limits)
         if place.attempt:
@@ -195,7 +198,8 @@ class _Sweep:
             end = dataclasses.replace(end, kind="lost", reason="stopped by another process")
         if end.kind == "ended" and not folder.finished:
             end = dataclasses.replace(end, kind="failed", reason="ended without an error, but not finished")
-        folder.record_end(place.number, end)
+        place.entries[-1] |= {"ended": now(), **dataclasses.asdict(end)}
+        folder.write_attempts(place.entries)
         place.ends[end.kind] += 1
         if end.kind == "ended":
             place.over, place.reason = "finished", ""

@@ -102,11 +102,12 @@ def test_a_cell_that_another_process_stopped_begins_again(sweep):
 
 
 def test_a_full_disk_is_reported_without_waiting_for_what_has_ended(sweep, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full_at_the_end(folder, entries):
+        if "ended" in entries[-1]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(runner, "STOP_SECONDS", 1000.0)  # which nothing here waits for
-    monkeypatch.setattr(CellFolder, "record_end", full)
+    monkeypatch.setattr(CellFolder, "write_attempts", full_at_the_end)
     launcher = Loses("lost", "lost")
     monkeypatch.setattr(launcher, "_processes", 2)
     monkeypatch.setattr(LocalLauncher, "room", lambda self, _: 2)
@@ -115,7 +116,7 @@ def test_a_full_disk_is_reported_without_waiting_for_what_has_ended(sweep, monke
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("method", ["set_aside_damaged", "record_start"])
+@pytest.mark.parametrize("method", ["set_aside_damaged", "write_attempts"])
 def test_a_cell_whose_folder_is_another_users_stops_no_other(method, sweep, monkeypatch, capsys):
     usual = getattr(CellFolder, method)
 
