@@ -119,7 +119,7 @@ def show(
 
 
 def run_folder(output: Path, label: str, seed: int) -> Path:
-    """Where the evidence in `output` keeps a run."""
+    """The folder in which the evidence in `output` keeps a run."""
     name = "".join(c if c.isalnum() else "_" for c in label.lower())
     return output / "runs" / f"{name}-seed{seed}"
 
@@ -129,7 +129,7 @@ def _table(
     published: Mapping[str, Sequence[PublishedCurve]],
     at_steps: Sequence[int],
 ) -> Table:
-    """Rows of runs, of means and interquartile means of equally long ones, and of published curves at `at_steps`."""
+    """Tabulates runs, means and interquartile means of equally long ones, and published curves at `at_steps`."""
     head = ["environment", "setting", "seed", "steps", "hours", *(f"return at {step:,}" for step in at_steps)]
     head.append("return, last 10 % of training")
     rows: list[list[str]] = []

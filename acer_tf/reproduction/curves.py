@@ -64,6 +64,6 @@ def read_run(folder: str | Path) -> RunCurve:
 
 
 def return_at(run: RunCurve, steps: float) -> float:
-    """Mean return of the last 100 episodes at the first log row at or after `steps`; NaN if there is no such row."""
+    """The mean return of the last 100 episodes at the first row at or after `steps`; NaN if there is no such row."""
     reached = np.flatnonzero(run.steps >= steps)
     return float(run.mean_return[reached[0]]) if len(reached) else float("nan")

@@ -13,7 +13,7 @@ Rows = list[dict[str, str]]
 
 
 def read_table(name: str, **wanted: str) -> Rows:
-    """The rows of data/`name` with the `wanted` cells, by column.
+    """Reads the rows of data/`name` that have the `wanted` cells, by column.
 
     "#" lines above the names of the columns state protocol and source.
     """
@@ -23,7 +23,7 @@ def read_table(name: str, **wanted: str) -> Rows:
 
 
 def grouped(rows: Rows, *columns: str) -> dict[tuple[str, ...], Rows]:
-    """The rows by their cells in `columns`, in the order of the file."""
+    """Groups rows by their cells in `columns`, in the order of the file."""
     found: dict[tuple[str, ...], Rows] = {}
     for row in rows:
         found.setdefault(tuple(row[column] for column in columns), []).append(row)
@@ -31,12 +31,12 @@ def grouped(rows: Rows, *columns: str) -> dict[tuple[str, ...], Rows]:
 
 
 def numbers(rows: Rows, columns: Sequence[str]) -> list[np.ndarray]:
-    """Each of `columns` as [P] float64."""
+    """Converts each of `columns` to [P] float64."""
     return [np.array([float(row[column]) for row in rows]) for column in columns]
 
 
 def between(x: float, points: np.ndarray, values: np.ndarray) -> float:
-    """Linear interpolation at `x`; NaN outside `points`, but the last value up to 1 % after, where runs end."""
+    """Interpolates linearly at `x`; NaN outside `points`, but the last value up to 1 % after them, where runs end."""
     if points[-1] < x <= 1.01 * points[-1]:
         return float(values[-1])
     return float(np.interp(x, points, values, left=np.nan, right=np.nan))

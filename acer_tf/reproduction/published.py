@@ -31,7 +31,7 @@ _MUJOCO = (
 
 
 class PublishedCurve(NamedTuple):
-    """Return against agent steps (not frames)."""
+    """A published curve: return against agent steps (not frames)."""
 
     method: str
     label: str  # the method and its source

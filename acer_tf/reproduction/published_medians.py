@@ -16,7 +16,7 @@ from acer_tf.reproduction.data_files import between, grouped, numbers, read_tabl
 
 
 class MedianByFrames(NamedTuple):
-    """Median over games against emulator frames (not agent steps)."""
+    """A curve of the median over games against emulator frames (not agent steps)."""
 
     frames: np.ndarray  # [P] float64
     median: np.ndarray  # [P] float64
@@ -29,7 +29,7 @@ class MedianByFrames(NamedTuple):
 
 
 class MedianByHours(NamedTuple):
-    """Median over games against hours of wall-clock time."""
+    """A curve of the median over games against hours of wall-clock time."""
 
     hours: np.ndarray  # [P] float64
     median: np.ndarray  # [P] float64
@@ -40,7 +40,7 @@ class MedianByHours(NamedTuple):
 
 
 class Figure1Method(NamedTuple):
-    """What a curve of the ACER paper's Figure 1 shows."""
+    """The method that a curve of the ACER paper's Figure 1 shows."""
 
     agent: str  # "ACER", "DQN" or "Prioritized Double DQN"
     replay_ratio: int | None = None  # of ACER: 0, 1, 4 or 8; 0 without trust region is the paper's A3C

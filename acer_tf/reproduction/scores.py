@@ -21,7 +21,7 @@ _FILES: dict[Protocol, str] = {
 
 
 class AtariReference(NamedTuple):
-    """Mean scores of whole games (see the data files)."""
+    """The mean scores of random play and of a human in whole games (see the data files)."""
 
     random: float
     human: float

@@ -36,7 +36,7 @@ class Band(NamedTuple):
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
-    """Mean of the middle half of all scores.
+    """The mean of the middle half of all scores.
 
     Args:
         scores: [runs] of one task, or [runs, tasks] of several, normalised.
@@ -48,12 +48,12 @@ def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
 
 
 def median(scores: Sequence[Any] | np.ndarray) -> Estimate:
-    """Median over tasks of the mean over runs. Arguments and errors as for `interquartile_mean`."""
+    """The median over tasks of the mean over runs. Arguments and errors as for `interquartile_mean`."""
     return _estimate((_checked(scores),), metrics.aggregate_median)
 
 
 def interquartile_mean_curve(scores: np.ndarray) -> Band:
-    """`interquartile_mean` at each of G points, each with its own resamples, as in rliable.
+    """The `interquartile_mean` at each of G points, each with its own resamples, as in rliable.
 
     Args:
         scores: [runs, tasks, G].
@@ -89,7 +89,7 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
 
 
 def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """Mean, and standard error of the mean; NaN with fewer than two scores."""
+    """The mean, and its standard error, which is NaN with fewer than two scores."""
     values = np.asarray(scores, float)
     error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
     return (float(values.mean()) if len(values) else np.nan), float(error)
@@ -115,7 +115,7 @@ def _bootstrap(values: Any, metric: Callable[..., np.ndarray], resamples: int) -
 
 
 def _checked(scores: Any) -> np.ndarray:
-    """[runs, tasks, ...] float64, rliable's shape."""
+    """Brings scores into the shape of rliable: [runs, tasks, ...] float64."""
     values = np.asarray(scores, float)
     if not (values.size and np.isfinite(values).all()):
         raise ValueError(f"expected one finite score per run, got {values.tolist()}")

@@ -1,4 +1,4 @@
-"""Parts of figures: panels, bands, learning curves of runs and published ones."""
+"""The parts that figures share: panels, bands, learning curves of runs and published ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 
 
 def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 3.3) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` axes in rows of `columns`."""
+    """Makes a figure of `count` axes in rows of `columns`."""
     columns = min(columns, max(count, 1))
     rows = max(1, -(-count // columns))
     size = (max(7.5, width * columns), max(4.5, height * rows)) if count == 1 else (width * columns, height * rows)
@@ -65,7 +65,7 @@ def learning_curves(
     unit: str = "seeds",
     axis: Axis = "steps",
 ) -> Figure:
-    """A panel per environment: each group's mean ± standard error over its runs, which are thin; published ones dashed.
+    """Draws a panel per environment: each group's mean ± standard error over its runs, which are thin; published: dashed.
 
     Args:
         by_env: label to runs, by environment. A label has one colour in all panels.
@@ -101,7 +101,7 @@ def _draw_runs(
     names: Mapping[str, str],
     axis: Axis,
 ) -> None:
-    """One panel of `learning_curves`; `names` are the legend's, by label."""
+    """Draws one panel of `learning_curves`; `names` are those in the legend, by label."""
     longest = max((_x(run, axis)[-1] for runs in groups.values() for run in runs), default=0.0)
     others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
     for curve in published:
@@ -129,7 +129,7 @@ def _draw_runs(
 def dots(
     games: Sequence[str], ours: Mapping[str, Mapping[str, float]], published: Mapping[str, Mapping[str, float]]
 ) -> Figure:
-    """Scores by game, ours filled, published hollow, on an axis that is linear around 0 and logarithmic beyond."""
+    """Draws scores by game, ours filled, published hollow; the axis is linear around 0 and logarithmic beyond."""
     figure, (axes,) = panels(1)
     figure.set_size_inches(8.0, max(3.5, 1.2 + 0.22 * len(games)))
     for count, (label, scores) in enumerate([*ours.items(), *published.items()]):
@@ -153,14 +153,14 @@ def dots(
 
 
 def dress(axes: Axes, axis: Axis = "steps") -> None:
-    """Grid, and thousands and millions of steps as 10 k and 10 M."""
+    """Adds a grid, and writes thousands and millions of steps as 10 k and 10 M."""
     if axis == "steps":
         axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
     axes.grid(alpha=0.25)
 
 
 def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below all panels, each label once, in up to three columns: as many as fit into the figure."""
+    """Adds one legend below all panels, each label once, in up to three columns: as many as fit into the figure."""
     found = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     for columns in (3, 2, 1) if found else ():
         legend = figure.legend(
@@ -183,7 +183,7 @@ def _counted(label: str, counts: Sequence[int], unit: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Matplotlib does not take for a formula."""
+    """Escapes text that Matplotlib would take for a formula."""
     return text.replace("$", r"\$")
 
 

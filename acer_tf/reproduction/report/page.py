@@ -127,7 +127,7 @@ class _Shown:
 
 
 def _section(folder: Path, shown: _Shown) -> dict[str, Any]:
-    """One folder on the page; if there is an error, only that, its title and its path are shown."""
+    """The content of one folder's section; if there is an error, only that, its title and its path are shown."""
     path = folder.relative_to(shown.results).as_posix()
     section = {"anchor": shown.href(folder), "path": path, "title": path, "place": (len(EXPERIMENTS), 0), "cells": []}
     if not shown.has(folder / "experiment.json"):
@@ -253,7 +253,7 @@ def _cell(cell: Cell, folder: Path, shown: _Shown) -> dict[str, Any]:
 
 
 def _curves(evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, list[dict[str, Any]]]:
-    """By task, a curve per method with the range over its runs; the published ones come last, with 0 runs.
+    """The curves by task: one per method with the range over its runs, then the published ones, with 0 runs.
 
     The draws of a search are one method's runs.
     """

@@ -158,7 +158,7 @@ class Attempt:
 
 
 def _progress_of(run_dir: Path) -> list[object]:
-    """Changes when the run gets on."""
+    """A value that changes when the run makes progress."""
     found: list[object] = []
     for path in (run_dir / "progress.csv", run_dir / "checkpoints", run_dir / "run.json"):
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ _UNUSABLE_SECONDS = 300.0
 
 
 class ClusterLauncher:
-    """The part of a launcher that is the same on every cluster.
+    """Base of the launchers of clusters, with what is the same on each.
 
     Args:
         threads: of each run; its task takes as many cores.
@@ -48,14 +48,14 @@ class ClusterLauncher:
             self._probe.unlink(missing_ok=True)
 
     def _placed(self, attempt: Attempt) -> Attempt:
-        """On the CPU unless cells have GPUs: a task without one may see those of its node all the same."""
+        """Puts an attempt on the CPU unless cells have GPUs: else a task may see those of its node all the same."""
         if not self._gpus:
             attempt.command += ("--device=cpu",)
         return attempt
 
 
 def run_task(attempt: Attempt, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:
-    """One attempt, on the node that the cluster chose; `asked` says when it must write a checkpoint and stop."""
+    """Runs an attempt on the node that the cluster chose; `asked` says when it must write a checkpoint and stop."""
     # Also here: the node may have joined since the sweep began. Its file systems may follow later.
     given_up = time.monotonic() + _UNUSABLE_SECONDS
     while complained := complaint(probe, needs):
@@ -71,7 +71,7 @@ def run_task(attempt: Attempt, probe: Path, needs: tuple[str, str], asked: Calla
 
 
 def noted_signals(*numbers: signal.Signals) -> list[int]:
-    """A list to which each of these signals that this process receives from now on is added."""
+    """Returns a list that grows by each of these signals that this process receives from now on."""
     noted: list[int] = []
     for number in numbers:
         signal.signal(number, lambda received, _: noted.append(received))
@@ -79,7 +79,7 @@ def noted_signals(*numbers: signal.Signals) -> list[int]:
 
 
 def complaint(probe: Path, needs: tuple[str, ...]) -> str:
-    """Why this node cannot use the folder of `probe`; empty if it can."""
+    """Says why this node cannot use the folder of `probe`; empty if it can."""
     try:
         seen = probe.read_text() == probe.name
     except OSError:

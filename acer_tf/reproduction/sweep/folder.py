@@ -1,4 +1,4 @@
-"""The folder of a sweep, and those of its cells.
+"""The folder of a sweep, and the folders of its cells.
 
 <sweep_dir>/sweep.json                 the name and the cells
 <sweep_dir>/lock                       held by the sweep that uses the folder
@@ -120,7 +120,7 @@ class CellFolder:
 
 
 class SweepFolder:
-    """Exclusive use of a sweep's folder, until `close` or the end of the process.
+    """Holds a sweep's folder for this process alone, until `close` or the end of the process.
 
     Args:
         path: created if it does not exist.
@@ -156,7 +156,7 @@ class SweepFolder:
 
 
 def _recorded_cells(folder: Path, experiment: str) -> dict[str, Any] | None:
-    """The cells in sweep.json; None if that is damaged. Raises SweepError if the folder holds something else."""
+    """Reads the cells in sweep.json; None if that is damaged. Raises SweepError if the folder holds something else."""
     path = folder / "sweep.json"
     try:
         document = read_json(path)

@@ -1,4 +1,4 @@
-"""Cells as processes on this machine."""
+"""Runs cells as processes on this machine."""
 
 from __future__ import annotations
 

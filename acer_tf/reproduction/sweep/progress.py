@@ -1,4 +1,4 @@
-"""What a sweep says: a line of progress now and then, and at the end which cells are missing."""
+"""The lines that a sweep prints: its progress now and then, and at the end which cells are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = 4  # cells in a line of progress
 
 
 class SweepProgress:
-    """Steps, rate and time left of all cells."""
+    """Follows steps, rate and time left of all cells."""
 
     def __init__(self, cells: Sequence[CellFolder]) -> None:
         self._cells = cells
@@ -24,7 +24,7 @@ class SweepProgress:
         self._seen: collections.deque[tuple[float, int]] = collections.deque()
 
     def line(self, states: Mapping[str, State]) -> str:
-        """Counts of cells by state, steps, rate, time left, and the running cells' mean returns; `states` by name."""
+        """One line: cells by state, steps, rate, time left, and the mean returns of running cells; `states` by name."""
         returns, left, total = [], 0, 0
         for folder in self._cells:
             name, whole = folder.cell.name, folder.cell.total_steps
@@ -66,7 +66,7 @@ class SweepProgress:
 def table_of_missing(
     cells: Sequence[CellFolder], states: Mapping[str, State], reasons: Mapping[str, str], otherwise: str
 ) -> list[str]:
-    """The cells that are not finished, and why: lines; without a reason of its own, a cell has that of `otherwise`."""
+    """Lists the cells that are not finished, and why; a cell without a reason of its own has that of `otherwise`."""
     rows = [("cell", "state", "steps", "reason")]
     for folder in cells:
         if (state := states[folder.cell.name]) != "finished":

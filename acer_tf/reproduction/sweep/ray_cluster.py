@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster whose nodes share the sweep's folder.
+"""Runs cells as tasks of a Ray cluster whose nodes share the sweep's folder.
 
 Ray decides where a task runs. The sweep, not Ray, retries: a task whose node is lost is reported as lost, and the next
 attempt resumes from the last checkpoint on any node. The run folder's lock keeps the two apart if the lost one is still
@@ -21,7 +21,7 @@ _PROBE_SECONDS = 120.0
 
 
 class RayLauncher(ClusterLauncher):
-    """Each cell is a task; Ray runs as many at a time as the cluster can hold.
+    """Makes each cell a task of Ray, which runs as many at a time as the cluster can hold.
 
     Args:
         address: of the cluster: "local" to start one that only this machine can reach, "auto" for that which it belongs
@@ -118,12 +118,12 @@ class RayLauncher(ClusterLauncher):
 
 
 def _resources(amounts: Mapping[str, float]) -> str:
-    """As text: "4 cores, 0.5 GPUs, 3.0 GB"; without GPUs if there are none."""
+    """Writes amounts as text: "4 cores, 0.5 GPUs, 3.0 GB", without GPUs if there are none."""
     gpus = f"{amounts['GPU']:g} GPUs, " if amounts.get("GPU") else ""
     return f"{amounts.get('CPU', 0):.0f} cores, {gpus}{amounts.get('memory', 0) / 1e9:.1f} GB"
 
 
 def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
-    """The task. ray.cancel sends SIGINT, which a node that was started in the background of a script ignores."""
+    """Runs an attempt as a task. It must listen to SIGINT, which ray.cancel sends and background processes ignore."""
     noted = noted_signals(signal.SIGINT)
     return run_task(attempt, probe, needs, lambda: bool(noted))

@@ -130,7 +130,7 @@ class _Place:
 
 @dataclasses.dataclass
 class _Sweep:
-    """The cells of a sweep in this process, and what moves them from state to state."""
+    """Holds the cells of a sweep in this process, and moves them from state to state."""
 
     places: dict[str, _Place]
     launcher: Launcher
@@ -172,7 +172,7 @@ class _Sweep:
             raise
 
     def _next(self) -> _Place | None:
-        """The first cell of those with the fewest attempts that waits."""
+        """The next cell to start: of those that wait, the first with the fewest attempts."""
         return min((p for p in self.places.values() if p.waits), key=lambda p: p.ends.total(), default=None)
 
     def _start(self, place: _Place) -> None:
@@ -223,7 +223,7 @@ class _Sweep:
 
 @contextlib.contextmanager
 def _own_folder(place: _Place) -> Iterator[None]:
-    """Within it, a folder that this user may not read or write makes its cell fail, and stops no other."""
+    """A context in which a folder that this user may not read or write makes its cell fail, and stops no other."""
     try:
         yield
     except PermissionError as error:

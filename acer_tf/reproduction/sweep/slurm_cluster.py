@@ -1,4 +1,4 @@
-"""Cells as tasks of Slurm arrays, submitted by submitit, on nodes that share the sweep's folder.
+"""Runs cells as tasks of Slurm arrays, submitted by submitit, on nodes that share the sweep's folder.
 
 A task that nears its time limit asks its run for a checkpoint and requeues itself; Slurm requeues those of lost nodes
 and those that give way to other jobs. Both remain the same attempt. A task that Slurm drops without a result is
@@ -39,7 +39,7 @@ _ARRAY_TASKS = 500  # at first; the least MaxArraySize in use is Slurm's default
 
 
 class SlurmLauncher(ClusterLauncher):
-    """Each cell is a task; Slurm runs as many at a time as the cluster and its rules admit.
+    """Makes each cell a task of Slurm, which runs as many at a time as the cluster and its rules admit.
 
     Args:
         partition: of the cluster; None for its default.
@@ -134,7 +134,7 @@ class SlurmLauncher(ClusterLauncher):
         return {**self._options, "mem": f"{_MEMORY_MIB * math.ceil(memory / 2**20 / _MEMORY_MIB)}M"}
 
     def _submit(self) -> list[tuple[str, AttemptEnd]]:
-        """Submits an array of those that wait and need as much memory as the first; returns the ends of lost ones."""
+        """Submits an array of attempts that need as much memory as the first; returns the end of one that is lost."""
         options = self._options_of(self._waiting[0].memory)
         attempts = [a for a in self._waiting if self._options_of(a.memory) == options][: self._most_tasks]
         delay = attempts[0].stop_seconds + _REQUEUE_SECONDS
@@ -157,9 +157,9 @@ class SlurmLauncher(ClusterLauncher):
         return []
 
     def _refuse(self, attempts: Sequence[Attempt], said: str) -> list[tuple[str, AttemptEnd]]:
-        """What sbatch refuses waits: for a smaller array, which may keep to a limit on tasks, or for the end of a task.
+        """Lets refused attempts wait for a smaller array, which may keep to a limit on tasks, or for the end of a task.
 
-        An attempt that is refused while there is no other task is lost.
+        An attempt that is refused by itself, while there is no other task, is lost: returns its end.
         """
         if len(attempts) == 1 and not self._tasks:
             self._waiting.remove(attempts[0])
@@ -171,7 +171,7 @@ class SlurmLauncher(ClusterLauncher):
         return []
 
     def _gone(self, now: float) -> set[str]:
-        """Tasks that two lists in a row do not have: a file system may show a result later than its task's end."""
+        """Finds tasks that two lists in a row lack: a file system may show a result later than its task's end."""
         if now - self._listed < (_LOOK_SECONDS if self._stopping else _LIST_SECONDS):
             return set()
         self._listed = now
@@ -194,7 +194,7 @@ def _outcome(task: Any) -> AttemptEnd:
 
 
 def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
-    """The task. It ends without a result where Slurm will start it again, or may."""
+    """Runs an attempt as a task, which ends without a result where Slurm will start it again, or may."""
     noted = noted_signals(signal.SIGUSR2, signal.SIGTERM)
     starts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
     _keep_logs(attempt.log, starts)
@@ -219,7 +219,7 @@ def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
 
 
 def _keep_logs(log: Path, requeue: int) -> None:
-    """Renames what the attempt has written before that requeue; the next start would overwrite it."""
+    """Renames the logs that an attempt wrote before this requeue; the next start would overwrite them."""
     for suffix in (".out", ".err"):
         if log.with_suffix(suffix).exists():
             log.with_suffix(suffix).rename(log.with_suffix(f".requeue-{requeue}{suffix}"))
