@@ -26,6 +26,12 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     records = progress.read_bytes()
     assert demo.main(["demo", *arguments]) == 0
     assert progress.read_bytes() == records
+    # A policy that cannot be read is a failure in a line.
+    (tmp_path / "minatar_breakout/runs/acer-seed0/policy/metadata.json").write_text("{}")
+    capsys.readouterr()
+    assert demo.main(["demo", *arguments]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and "metadata.json" in err and "Traceback" not in err
 
 
 def test_evidence_that_another_command_made_is_not_replaced(tmp_path, capsys):
@@ -45,14 +51,3 @@ def test_numbers_that_a_run_or_an_evaluation_refuses_are_refused_before_anything
         demo.main(["demo", f"--output={tmp_path / 'demo'}", flag])
     assert ended.value.code == 2 and flag.partition("=")[2] in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()
-
-
-@pytest.mark.training
-def test_a_policy_that_cannot_be_read_is_a_failure_in_a_line(tmp_path, capsys):
-    arguments = ["demo", f"--output={tmp_path}", "--minatar_steps=400", "--pong_steps=400", "--episodes=1"]
-    assert demo.main(arguments) == 0
-    capsys.readouterr()
-    (tmp_path / "minatar_breakout/runs/acer-seed0/policy/metadata.json").write_text("{}")
-    assert demo.main(arguments) == 1
-    err = capsys.readouterr().err
-    assert err.startswith("error: ") and "metadata.json" in err and "Traceback" not in err

@@ -19,7 +19,7 @@ from acer_tf.training.build import make_agent, make_replay
 from acer_tf.training.resolve import resolve
 from acer_tf.training.train import train
 from acer_tf.types import EnvironmentSpec
-from tests.training.scripted import rows_of
+from tests.training.scripted import rows_of, timeless
 
 ATARI = EnvironmentSpec((4, 84, 84), "uint8", 4, num_actions=18, frames_per_step=4)
 
@@ -36,9 +36,9 @@ def acer(**given):
 
 @pytest.mark.training
 @pytest.mark.parametrize("preset", RULES["dqn"].presets)
-def test_every_preset_trains_evaluates_and_exports(preset, tmp_path):
-    policy = load_policy(train(dqn(preset), tmp_path / "run", quiet=True))
-    rows = rows_of(tmp_path / "run")
+def test_every_preset_trains_evaluates_and_exports(preset, trained):
+    run_dir = trained(dqn(preset))
+    policy, rows = load_policy(run_dir / "policy"), rows_of(run_dir)
     assert rows[0]["replay/td_error"] == "" and float(rows[-1]["replay/td_error"]) > 0
     # One for every four rows from the 200th on, including masked rows.
     assert int(rows[-1]["replay_updates"]) == (int(rows[-1]["stored_rows"]) - 200) // 4 + 1
@@ -60,14 +60,9 @@ def test_one_update_per_four_steps_whatever_the_number_of_environments(tmp_path)
 
 
 @pytest.mark.training
-def test_the_same_seed_gives_the_same_run(tmp_path):
-    for name in ("a", "b"):
-        train(dqn(), tmp_path / name, quiet=True, threads=1)
-    a, b = (
-        [{k: v for k, v in row.items() if k not in ("seconds", "steps_per_second")} for row in rows_of(tmp_path / n)]
-        for n in ("a", "b")
-    )
-    assert a == b
+def test_the_same_seed_gives_the_same_run(trained, tmp_path):
+    train(dqn(), tmp_path / "again", quiet=True)
+    assert timeless(trained(dqn())) == timeless(tmp_path / "again")
 
 
 @pytest.mark.training
