@@ -212,7 +212,7 @@ def _learning(
             name = f"loop, ratio 4, {precision}, {trajectories} trajectories per update"
             workloads[name] = loop(precision, 4, trajectories)
     measurements = interleaved(workloads, repetitions)
-    model = agents["float32"].network.model
+    model = agents["float32"].network
     facts: dict[str, Any] = {
         "threads": threads,
         "operations_per_step": {str(r): step_operations(model, _UNROLL_LENGTH, r) for r in RATIOS},

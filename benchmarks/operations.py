@@ -14,7 +14,9 @@ def layer_operations(model: keras.Model) -> list[int]:
     """Operations per row of each layer that has a kernel, in the order of the layers."""
     counts = []
     for layer in model.layers:
-        if hasattr(layer, "kernel"):
+        if isinstance(layer, keras.Model):
+            counts += layer_operations(layer)
+        elif hasattr(layer, "kernel"):
             positions = math.prod(layer.output.shape[1:-1])  # of a convolution; a dense layer has one
             counts.append(2 * positions * math.prod(layer.kernel.shape))
     return counts

@@ -64,7 +64,7 @@ def test_the_rule_is_v_trace(inside):
     import my_rules
     import optree
 
-    from acer_tf.agents.optimizer import rmsprop
+    from acer_tf.agents.optimizer import RMSProp
     from acer_tf.networks.discrete import Network
     from acer_tf.settings import make_settings
     from acer_tf.types import EnvironmentSpec, Trajectory
@@ -72,11 +72,11 @@ def test_the_rule_is_v_trace(inside):
     spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
     networks = [Network(spec, architecture="mlp", seed=1) for _ in range(2)]
     for network in networks:
-        for i, variable in enumerate(network.model.trainable_variables):
+        for i, variable in enumerate(network.trainable_variables):
             variable.assign(0.4 * np.random.default_rng(i).normal(size=variable.shape))
     given = {"trust_region_delta": np.inf, "gamma": 0.9, "entropy_weight": 0.03, "critic_weight": 0.7}
     settings = make_settings(env="CartPole-v1", agent="my_rules:VTrace", preset="classic", **given)
-    optimizer = rmsprop(networks[0].model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
+    optimizer = RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
     agent = my_rules.VTrace(*networks, optimizer, settings)
     rng = np.random.default_rng(0)
     B, T = 5, 7
@@ -97,7 +97,7 @@ def test_the_rule_is_v_trace(inside):
 
     observation = tf.constant(trajectory.observation)
     with tf.GradientTape() as tape:
-        pi, q = (tf.reshape(x, (B, T + 1, 3)) for x in networks[0].model(tf.reshape(observation, (-1, 4))))
+        pi, q = (tf.reshape(x, (B, T + 1, 3)) for x in networks[0](tf.reshape(observation, (-1, 4))))
         chosen = tf.gather(pi[:, :-1], trajectory.action, batch_dims=2)
         value = tf.reduce_sum(tf.stop_gradient(pi) * q, axis=-1)
         p, v = chosen.numpy(), value.numpy()
@@ -117,7 +117,7 @@ def test_the_rule_is_v_trace(inside):
         entropy = -tf.reduce_sum(pi[:, :-1] * tf.math.log(pi[:, :-1]), axis=-1)
         loss = 0.7 * 0.5 * (target[:, :-1] - value[:, :-1]) ** 2 - advantage * tf.math.log(chosen) - 0.03 * entropy
         loss = tf.reduce_mean(tf.boolean_mask(loss, mask))
-    for ours, theirs in zip(gradients, tape.gradient(loss, networks[0].model.trainable_variables), strict=True):
+    for ours, theirs in zip(gradients, tape.gradient(loss, networks[0].trainable_variables), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
 

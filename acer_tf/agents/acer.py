@@ -21,7 +21,7 @@ from acer_tf.types import Trajectory
 
 
 class Acer(Agent[Network]):
-    """ACER on a `Network` or a `RecurrentNetwork`; on-policy and replayed trajectories are treated alike."""
+    """ACER on a `Network`, recurrent or not; on-policy and replayed trajectories are treated alike."""
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """One backward pass, from −z* in φ and the critic's error in Q(x_t, a_t) (§3.3).
@@ -33,14 +33,14 @@ class Acer(Agent[Network]):
         rows = trajectory.mask.shape[1] + 1
         average = None
         if self.settings.trust_region:
-            average = self.average(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
+            average = self.average.windows(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
         inputs = self.network.burn_in(planes, trajectory.memory, rows)
         with tf.GradientTape() as tape:
-            probabilities, q = self.network(*inputs)
+            probabilities, q = self.network.windows(*inputs)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
         outputs = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
-        return outputs.backward(tape, [phi, q_taken], self.network.model)
+        return outputs.backward(tape, [phi, q_taken], self.network)
 
     def output_gradients(
         self,

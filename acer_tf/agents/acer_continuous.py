@@ -18,7 +18,7 @@ from acer_tf.agents.agent import (
 )
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
-from acer_tf.networks.discrete import ContinuousNetwork
+from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
@@ -39,9 +39,9 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.noise_seed, update]), 2)
-        average = self.average(trajectory.observation[:, :-1])[0] if h.trust_region else None
+        average = self.average.windows(trajectory.observation[:, :-1])[0] if h.trust_region else None
         with tf.GradientTape() as tape:
-            mean, values, state = self.network(trajectory.observation)
+            mean, values, state = self.network.windows(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
             policy = Gaussian(phi, self.network.policy_std)
             drawn = policy.sample(seeds[0])
@@ -53,7 +53,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
                 q = equations.dueling_q(value, q, of_actions[..., 2:])
                 q_drawn = equations.dueling_q(value, q_drawn, of_actions[..., 2:])
         outputs = fused(self.output_gradients)(trajectory, phi, values, q, drawn, q_drawn, average, weight)
-        return outputs.backward(tape, [phi, value, q], self.network.model)
+        return outputs.backward(tape, [phi, value, q], self.network)
 
     def output_gradients(
         self,

@@ -10,7 +10,7 @@ from acer_tf import equations
 from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, UnmaskedRows, actor_critic_diagnostics, projected
 from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
-from acer_tf.networks.discrete import ContinuousNetwork
+from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
 
@@ -25,12 +25,12 @@ class ActorCritic(Agent[ContinuousNetwork]):
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
         trust_region = self.settings.trust_region
-        average = self.average(trajectory.observation[:, :-1])[0] if trust_region else None
+        average = self.average.windows(trajectory.observation[:, :-1])[0] if trust_region else None
         with tf.GradientTape() as tape:
-            mean, values, _ = self.network(trajectory.observation)
+            mean, values, _ = self.network.windows(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
         outputs = fused(self.output_gradients)(trajectory, phi, values, average, weight)
-        return outputs.backward(tape, [phi, value], self.network.model)
+        return outputs.backward(tape, [phi, value], self.network)
 
     def output_gradients(
         self,

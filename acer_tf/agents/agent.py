@@ -15,8 +15,9 @@ import tensorflow as tf
 from acer_tf import equations
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.errors import Mismatch
-from acer_tf.networks.averaging import copy_weights, update_average
-from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.networks.averaging import update_average
+from acer_tf.networks.building import PolicyNetwork
+from acer_tf.networks.torsos import torso_of
 from acer_tf.settings import Settings
 from acer_tf.types import Batch, Trajectory
 
@@ -139,7 +140,7 @@ def actor_critic_diagnostics(
     }
 
 
-N = TypeVar("N", bound=Network | ContinuousNetwork)
+N = TypeVar("N", bound=PolicyNetwork)
 
 
 class Agent(Generic[N]):
@@ -150,7 +151,8 @@ class Agent(Generic[N]):
     Args:
         network: holds θ.
         average: a network of the same architecture for θ_a, which starts as a copy of θ.
-        optimizer: built for `network.model`; see `agents.optimizer.rmsprop`.
+        optimizer: any of Keras's, such as `agents.optimizer.RMSProp`; it is built for θ at once, so that it can be
+            restored.
         settings: the resolved settings of the run.
     """
 
@@ -159,13 +161,15 @@ class Agent(Generic[N]):
         self.average = average
         self.optimizer = optimizer
         self.settings = settings
-        copy_weights(network.model, average.model)
-        self._act = Compiled(self.choose, network.torso.acting)
+        average.set_weights(network.get_weights())
+        optimizer.build(network.trainable_variables)
+        torso = torso_of(network.architecture)
+        self._act = Compiled(self.choose, torso.acting)
         # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
-        updates = network.torso.updates
-        self._learn = Compiled(self._updates, "serial" if network.state_size and updates == "xla" else updates)
+        serial = network.state_size and torso.updates == "xla"
+        self._learn = Compiled(self._updates, "serial" if serial else torso.updates)
         normalization = network.normalization
-        self._normalize = None if normalization is None else Compiled(normalization.note, "xla")
+        self._normalize = None if normalization is None else Compiled(normalization.update, "xla")
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
@@ -229,8 +233,8 @@ class Agent(Generic[N]):
     def variables(self) -> dict[str, keras.Variable]:
         """All variables that training changes, by name, for checkpoints."""
         groups = {
-            "online": self.network.model.weights,
-            "average": self.average.model.weights,
+            "online": self.network.weights,
+            "average": self.average.weights,
             "optimizer": self.optimizer.variables,
         }
         return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
@@ -260,7 +264,7 @@ class Agent(Generic[N]):
         return tf.clip_by_value(reward, -bound, bound)
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
-        """The gradient of the loss in every trainable variable of `network.model`, before clipping.
+        """The gradient of the loss in every trainable variable of `network`, before clipping.
 
         Args:
             trajectory: [B, T, ...] tensors.
@@ -299,9 +303,9 @@ class Agent(Generic[N]):
         """Updates θ and θ_a by gradients of the global norm `norm`, which are clipped."""
         if math.isfinite(self.settings.max_gradient_norm):
             gradients, _ = tf.clip_by_global_norm(gradients, self.settings.max_gradient_norm, use_norm=norm)
-        self.optimizer.apply(gradients, self.network.model.trainable_variables)
+        self.optimizer.apply(gradients, self.network.trainable_variables)
         if self.settings.trust_region:
-            update_average(self.average.model, self.network.model, self.settings.update_average_decay)
+            update_average(self.average, self.network, self.settings.update_average_decay)
 
 
 def _unnumbered(name: str) -> str:

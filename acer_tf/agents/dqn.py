@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from acer_tf import equations
 from acer_tf.agents.agent import Agent, ParameterGradients, UnmaskedRows
-from acer_tf.networks.averaging import copy_weights
 from acer_tf.networks.discrete import Network
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
@@ -42,17 +41,17 @@ class Dqn(Agent[Network]):
         assert self.network.exploration is not None  # see network_options
         self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
         if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
-            copy_weights(self.network.model, self.target.model)
+            self.target.set_weights(self.network.get_weights())
         self._steps = steps
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
         now, following = planes[:, :1], planes[:, 1:]
-        next_values = self.target(following)[1][:, 0]
-        next_choice = self.network(following)[1][:, 0] if h.double_q else next_values
+        next_values = self.target.windows(following)[1][:, 0]
+        next_choice = self.network.windows(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:
-            q = tf.gather(self.network(now)[1], trajectory.action, batch_dims=2)
+            q = tf.gather(self.network.windows(now)[1], trajectory.action, batch_dims=2)
         delta = equations.q_learning_error(
             q[:, 0],
             self.clipped(trajectory.reward[:, 0]),
@@ -64,7 +63,7 @@ class Dqn(Agent[Network]):
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
         rows = UnmaskedRows(trajectory.mask, h.reduction, weight)
         output_gradients = rows.weighted(-h.critic_weight * clipped[:, None])
-        gradients = tape.gradient(q, self.network.model.trainable_variables, output_gradients=output_gradients)
+        gradients = tape.gradient(q, self.network.trainable_variables, output_gradients=output_gradients)
         error = delta[:, None]
         diagnostics = {
             "value": rows.mean(q),

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
-import tensorflow as tf
 
 
-def rmsprop(
-    model: keras.Model,
-    *,
-    learning_rate: float,
-    decay: float,
-    epsilon: float,
-    initial_accumulator: float,
-    centered: bool = False,
-) -> keras.optimizers.RMSprop:
-    """RMSProp for `model`: v ← decay·v + (1 − decay)·g², θ ← θ − learning_rate·g / √(v + ε), ε inside the root.
+@keras.saving.register_keras_serializable(package="acer_tf")
+class RMSProp(keras.optimizers.RMSprop):
+    """Keras's RMSProp with an initial mean square: v ← rho·v + (1 − rho)·g², θ ← θ − learning_rate·g / √(v + epsilon).
 
-    The initial v matters for the first steps. With decay 0.99 and a small ε, the first step moves a weight by about
+    The initial v matters for the first steps. With rho 0.99 and a small epsilon, the first step moves a weight by about
     10·learning_rate from v = 0 (Keras, Torch), whatever g is, and by learning_rate·g from v = 1 (TensorFlow 1, OpenAI
     baselines).
 
     Args:
-        model: its trainable variables are optimised; slots are made at once, so that they can be restored.
+        learning_rate: as in `keras.optimizers.RMSprop`, like the other arguments. With `centered` the square of the
+            gradient's running mean is subtracted from v under the root (DQN).
         initial_accumulator: v before the first step.
-        centered: whether the square of the gradient's running mean is subtracted from v under the root (DQN).
     """
-    # By default Keras numbers the optimizers of a process, and a checkpoint's variables would not be found by name.
-    optimizer = keras.optimizers.RMSprop(learning_rate, rho=decay, epsilon=epsilon, centered=centered, name="rmsprop")
-    optimizer.build(model.trainable_variables)
-    for slot in optimizer.variables:
-        if slot.path.endswith("_velocity"):
-            slot.assign(tf.fill(slot.shape, initial_accumulator))
-    return optimizer
+
+    def __init__(
+        self, learning_rate: float = 0.001, *, initial_accumulator: float = 0.0, name: str = "rmsprop", **options: Any
+    ) -> None:
+        super().__init__(learning_rate, name=name, **options)
+        self.initial_accumulator = initial_accumulator
+
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
+    ) -> Any:
+        if name == "velocity":
+            initializer = keras.initializers.Constant(self.initial_accumulator)
+        return super().add_variable_from_reference(reference_variable, name, initializer)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "initial_accumulator": self.initial_accumulator}

@@ -5,15 +5,6 @@ from __future__ import annotations
 import keras
 
 
-def copy_weights(source: keras.Model, target: keras.Model) -> None:
-    """θ_target ← θ_source, for two models of the same architecture.
-
-    Raises:
-        ValueError: the models' variables differ in number or shape.
-    """
-    target.set_weights(source.get_weights())
-
-
 def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
     """θ_a ← α θ_a + (1 − α) θ, in place, for every trainable variable (§3.3 and Algorithm 2).
 

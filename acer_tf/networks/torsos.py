@@ -1,6 +1,6 @@
 """The torsos that `--network` names, one line each: from observations to features, before the heads.
 
-A torso is built with `networks.Layers`, so nothing here imports TensorFlow. Users name their own `Torso` as
+A torso is built with `building.Layers`, so nothing here imports TensorFlow. Users name their own `Torso` as
 `--network=module:NAME`.
 """
 
@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple, get_args
 from acer_tf.references import imported, is_reference
 from acer_tf.types import EnvironmentSpec
 
-Layers = Any  # networks.Layers, which this must not import
+Layers = Any  # building.Layers, which this must not import
 Execution = Literal["xla", "serial", "parallel"]  # see agents.compiled
 
 # Side of the patches in which the torso "nature" reads frames: its first layer, 8x8 kernels at stride 4, is a 2x2
 # convolution at stride 1 over these patches.
 PATCH = 4
+LSTM_UNITS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Torso:
     """Turns observations into features.
 
     Attributes:
-        build: from `networks.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
+        build: from `building.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
             observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
         continuous: whether it is the default of environments with continuous actions; `ContinuousNetwork` has its own
@@ -115,6 +116,11 @@ class Architecture(NamedTuple):
 
     torso: str  # of `TORSOS`, or "module:NAME" of a user's torso
     recurrent: bool = False  # whether an LSTM of 256 units follows the torso
+
+    @property
+    def state_size(self) -> int:
+        """U, the length of the recurrent state: h and c of the LSTM."""
+        return 2 * LSTM_UNITS if self.recurrent else 0
 
 
 ARCHITECTURES: dict[str, Architecture] = {name: Architecture(name) for name in TORSOS} | {

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from acer_tf.envs import ATARI_PRESETS, family_of
 from acer_tf.errors import PolicyFolderError
 from acer_tf.files import POLICY_METADATA, remove_empty, sync
-from acer_tf.networks.averaging import copy_weights
-from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.networks.building import PolicyNetwork
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
 from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
 from acer_tf.types import EnvironmentSpec
 
@@ -30,7 +32,7 @@ _OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "asset
 _PATIENCE_SECONDS = 120.0  # for another export into the same folder, which takes seconds
 
 
-def export_policy(network: Network | ContinuousNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
+def export_policy(network: PolicyNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:
     """Writes `network` as a policy that computes in float32, whatever its training precision.
 
     An existing policy in `directory` is replaced by rename once the new one is complete: a reader finds the old one,
@@ -53,7 +55,7 @@ def export_policy(network: Network | ContinuousNetwork, directory: Path, metadat
 
 
 @contextlib.contextmanager
-def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork, Mapping[str, Any]], None]]:
+def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str, Any]], None]]:
     """Exclusive use of a policy's folder; yields a function that exports a network with its metadata to it.
 
     Processes of this machine wait for each other. Whoever reads the checkpoint in this context therefore never
@@ -83,17 +85,13 @@ def exporting(directory: Path) -> Iterator[Callable[[Network | ContinuousNetwork
         yield lambda network, metadata: _export(network, metadata, directory, work)
 
 
-def _export(network: Network | ContinuousNetwork, metadata: Mapping[str, Any], directory: Path, work: Path) -> None:
+def _export(network: PolicyNetwork, metadata: Mapping[str, Any], directory: Path, work: Path) -> None:
     document = _document(network, metadata)
     new = work / "new"
     try:
         new.mkdir()
         (new / POLICY_METADATA).write_text(document, encoding="utf-8")
-        module = _module(network)
-        signatures = {SIGNATURE: module.act}
-        if network.state_size:
-            signatures[INITIAL_STATE] = module.initial_state
-        tf.saved_model.save(module, str(new), signatures=signatures)
+        _archive(network).write_out(str(new), verbose=False)
     except tf.errors.OpError as error:
         raise OSError(f"policy not written to {directory}: {error.message}") from error
     for path in (*new.rglob("*"), new):
@@ -137,7 +135,7 @@ def _clear(work: Path, directory: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any]) -> str:
+def _document(network: PolicyNetwork, metadata: Mapping[str, Any]) -> str:
     if missing := [name for name in GIVEN if name not in metadata]:
         raise ValueError(f"the policy's metadata lacks {missing}")
     preset, values = metadata["atari_preset"], None
@@ -161,35 +159,29 @@ def _document(network: Network | ContinuousNetwork, metadata: Mapping[str, Any])
         raise ValueError(f"the policy's metadata cannot be written as JSON: {error}") from error
 
 
-def _module(network: Network | ContinuousNetwork) -> tf.Module:
-    answer, weights = _continuous(network) if isinstance(network, ContinuousNetwork) else _discrete(network)
-    size = network.state_size
-    module = tf.Module()
-    # Only the variables: a module that also holds the Keras model stores the weights twice.
-    module.weights = [variable.value for variable in weights]
-    signature = input_signature(network.spec, size)
+def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
+    # A float32 copy, so that it runs the same on machines without fast bfloat16.
+    copy = network.in_float32()
+    answer = _discrete(copy) if isinstance(copy, Network) else _continuous(copy)
+    signature = input_signature(network.spec, network.state_size)
 
     def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
-        checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
-        return answer(*checked)
+        return answer(*(tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)))
 
-    module.act = tf.function(act, input_signature=signature, autograph=False)
-    if size:
-
-        def initial_state(count: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"state": tf.zeros([count, size])}
-
-        module.initial_state = tf.function(initial_state, input_signature=[tf.TensorSpec([], tf.int32, name="count")])
-    return module
+    archive = keras.export.ExportArchive()  # stores the variables that its endpoints read, each once
+    archive.add_endpoint(SIGNATURE, act, signature)
+    if size := network.state_size:
+        count = [tf.TensorSpec([], tf.int32, name="count")]
+        archive.add_endpoint(INITIAL_STATE, lambda count: {"state": tf.zeros([count, size])}, count)
+    return archive
 
 
-def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
-    """The function of the policy's signature, and the weights that it reads."""
-    # A float32 copy, so that it runs the same on machines without fast bfloat16.
-    twin, start = network.twin(), network.spec.action_start
-    if twin.exploration is not None:
-        twin.exploration.epsilon.assign(network.evaluation_epsilon)
+def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
+    """The function of the policy's signature."""
+    start = network.spec.action_start
+    if network.exploration is not None:
+        network.exploration.epsilon.assign(network.evaluation_epsilon)
 
     def act(observation: tf.Tensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         if state is not None:
@@ -197,7 +189,7 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
             tf.debugging.assert_equal(
                 tf.shape(observation)[0], tf.shape(state)[0], "expected as many states as observations"
             )
-        probabilities, q, next_state = twin.observe(observation, state)
+        probabilities, q, next_state = network(observation, state)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
         # global seed of the training process, and every user would see the same sequence of actions.
         action = tf.raw_ops.Multinomial(
@@ -211,27 +203,11 @@ def _discrete(network: Network) -> tuple[Callable[..., dict[str, tf.Tensor]], li
         }
         return answers if state is None else {**answers, "state": next_state}
 
-    return act, twin.model.weights
+    return act
 
 
-def _bounds(spec: EnvironmentSpec) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest action [d] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
-    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
-    inner = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
-    return np.where(low < spec.action_low, inner[0], low), np.where(high > spec.action_high, inner[1], high)
-
-
-def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], list[Any]]:
-    spec = network.spec
-    twin = ContinuousNetwork(
-        spec,
-        critic="none",
-        shared_torso=network.shared_torso,
-        policy_std=network.policy_std,
-        normalize=network.normalization is not None,
-    )
-    copy_weights(network.state, twin.state)
-    low, high = (tf.constant(bound) for bound in _bounds(spec))
+def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor]]:
+    low, high = (tf.constant(bound) for bound in _bounds(network.spec))
 
     def scaled(action: tf.Tensor) -> tf.Tensor:
         # Again afterwards, since rounding may leave the bounds.
@@ -239,11 +215,18 @@ def _continuous(network: ContinuousNetwork) -> tuple[Callable[..., dict[str, tf.
         return tf.clip_by_value(low + scale * (high - low), low, high)
 
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
-        mean, value, _ = twin(observation)
-        std = tf.fill(tf.shape(mean), tf.constant(twin.policy_std, tf.float32))
+        mean, value, _ = network.windows(observation)
+        std = tf.fill(tf.shape(mean), tf.constant(network.policy_std, tf.float32))
         # Seeds 0 as in `_discrete`.
         noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)
         action = scaled(mean + std * noise)
         return {"action": action, "greedy_action": scaled(mean), "mean": mean, "std": std, "value": value}
 
-    return act, twin.state.weights
+    return act
+
+
+def _bounds(spec: EnvironmentSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest action [d] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
+    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+    inner = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
+    return np.where(low < spec.action_low, inner[0], low), np.where(high > spec.action_high, inner[1], high)

@@ -85,7 +85,7 @@ def _plain(policy: Policy) -> Any:
 
 
 def _transposed_words(graph: tf.Graph) -> list[tuple[tf.Tensor, list[int], tf.Tensor]]:
-    """Where four pixels are moved as one 32-bit word (`networks._patches`), which ONNX cannot express.
+    """Where four pixels are moved as one 32-bit word (`networks.layers.Planes`), which ONNX cannot express.
 
     Of each bitcast, transpose, bitcast: its input, the axes of the same transposition without words, and its result.
     """

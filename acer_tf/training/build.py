@@ -11,11 +11,13 @@ import numpy as np
 from acer_tf import envs, resources
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.dqn import Dqn
-from acer_tf.agents.optimizer import rmsprop
+from acer_tf.agents.optimizer import RMSProp
 from acer_tf.errors import SettingsError
-from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.networks.building import PolicyNetwork
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
-from acer_tf.networks.recurrent import RecurrentNetwork
+from acer_tf.networks.torsos import architecture_of
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
@@ -69,7 +71,7 @@ def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:
 
 def make_network(
     settings: Settings, spec: EnvironmentSpec, normalization: RunningNormalization | None = None
-) -> Network | ContinuousNetwork:
+) -> PolicyNetwork:
     """The network of resolved `settings`, newly initialized; it may share another's `normalization` of observations.
 
     Raises:
@@ -94,7 +96,7 @@ def make_network(
             "normalization": normalization,
         }
     else:
-        kind = RecurrentNetwork if settings.recurrent else Network
+        kind = Network
         options["architecture"] = settings.network
     try:
         inspect.signature(kind).bind(spec, **options)
@@ -116,10 +118,9 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
     """A new agent of resolved `settings`, with its average policy network and optimizer."""
     network = make_network(settings, spec)
     average = make_network(settings, spec, network.normalization)
-    optimizer = rmsprop(
-        network.model,
-        learning_rate=settings.update_learning_rate,
-        decay=settings.update_rmsprop_decay,
+    optimizer = RMSProp(
+        settings.update_learning_rate,
+        rho=settings.update_rmsprop_decay,
         epsilon=settings.rmsprop_epsilon,
         initial_accumulator=settings.rmsprop_initial_accumulator,
         centered=settings.rmsprop_centered,
@@ -264,5 +265,5 @@ def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
 
 def _recurrent_sizes(settings: Settings) -> dict[str, int]:
     """U, and the rows of burn-in before each replayed window: 0 without replay."""
-    state_size = RecurrentNetwork.state_size if settings.recurrent else 0
+    state_size = architecture_of(settings.network).state_size
     return {"state_size": state_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}

@@ -77,7 +77,7 @@ class RayActors:
 
     def begin(self, request: Request) -> None:
         self._request = request
-        weights = [np.asarray(weight.value) for weight in self._agent.network.model.weights]
+        weights = [np.asarray(weight.value) for weight in self._agent.network.weights]
         try:
             with self._failures():
                 self._weights = self._ray.put(weights)
@@ -206,7 +206,7 @@ class _Remote:
     def unroll(self, weights: list[np.ndarray], request: Request) -> Unroll:
         if self._error is not None:
             raise self._error
-        for variable, weight in zip(self._agent.network.model.weights, weights, strict=True):
+        for variable, weight in zip(self._agent.network.weights, weights, strict=True):
             variable.assign(weight)
         self._agent.schedule(request.scheduled)
         return self._actor.unroll(request)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from acer_tf.agents.acer import Acer
-from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.agents.optimizer import RMSProp
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
 from acer_tf.settings import make_settings
 from acer_tf.types import EnvironmentSpec
 
@@ -34,9 +35,9 @@ def make_agent():
     def make(make_network=lambda: Network(SPEC, architecture="mlp"), *, seed=0, scale=0.4, **given):
         rng = np.random.default_rng(seed)
         network, average = make_network(), make_network()
-        optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
+        optimizer = RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
         agent = Acer(network, average, optimizer, settings_of(Acer, **given))
-        for model in (network.model, average.model):
+        for model in (network, average):
             for variable in model.trainable_variables:
                 variable.assign(scale * rng.normal(size=variable.shape))
         return agent
@@ -56,9 +57,9 @@ def make_continuous():
         options = {"critic": critic, "shared_torso": shared_torso}
         network = ContinuousNetwork(spec, **options)
         average = ContinuousNetwork(spec, **options, normalization=network.normalization)
-        optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-2, initial_accumulator=1.0)
+        optimizer = RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
         agent = kind(network, average, optimizer, settings_of(kind, **given))
-        for model in (network.model, average.model):
+        for model in (network, average):
             for variable in model.trainable_variables:
                 # So that the units of wide layers do not all saturate.
                 variable.assign(scale * rng.normal(size=variable.shape) / max(1.0, variable.shape[0] / 16) ** 0.5)

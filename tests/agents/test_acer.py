@@ -27,7 +27,7 @@ def tensors(trajectory):
 
 def gradients_of(agent, trajectory):
     gradients, _, _ = agent.parameter_gradients(tensors(trajectory))
-    return {v.path: g.numpy() for v, g in zip(agent.network.model.trainable_variables, gradients, strict=True)}
+    return {v.path: g.numpy() for v, g in zip(agent.network.trainable_variables, gradients, strict=True)}
 
 
 def outputs_of(seed, trajectory):
@@ -129,7 +129,7 @@ def test_rewards_are_clipped_for_learning_only_as_told(make_agent):
 @pytest.mark.parametrize("delta", [0.3, np.inf])
 def test_each_loss_changes_only_the_torso_and_its_own_head(make_agent, delta):
     agent, trajectory = make_agent(trust_region_delta=delta), trajectory_of()
-    averages = weights(agent.average.model)
+    averages = weights(agent.average)
     policy_only = gradients_of(with_settings(agent, critic_weight=0.0), trajectory)
     both = gradients_of(with_settings(agent, critic_weight=2.0), trajectory)
     for path in both:
@@ -142,7 +142,7 @@ def test_each_loss_changes_only_the_torso_and_its_own_head(make_agent, delta):
             np.testing.assert_array_equal(policy_only[path], 0.0)
         else:
             assert np.abs(policy_only[path]).max() > 1e-3, path
-    assert_equal_weights(weights(agent.average.model), averages)
+    assert_equal_weights(weights(agent.average), averages)
 
 
 # ---- the entropy and the trust region
@@ -229,31 +229,31 @@ def test_a_step_is_rmsprop_on_the_clipped_gradient_and_the_average_follows(make_
     gradients = list(gradients_of(make_agent(), trajectory).values())
     norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in gradients))
     agent = make_agent(average_decay=0.9, max_gradient_norm=bound * norm)
-    theta, average = weights(agent.network.model), weights(agent.average.model)
+    theta, average = weights(agent.network), weights(agent.average)
     assert agent.update(trajectory).diagnostics["gradient_norm"] == pytest.approx(norm, rel=1e-4)
-    moved = weights(agent.network.model)
+    moved = weights(agent.network)
     for before, after, g in zip(theta, moved, gradients, strict=True):
         g = min(1.0, bound) * g
         step = 1e-3 * g / np.sqrt(0.9 + 0.1 * g**2 + 1e-2)
         np.testing.assert_allclose(after - before, -step, rtol=1e-2, atol=2e-7)
-    for before, after, online in zip(average, weights(agent.average.model), moved, strict=True):
+    for before, after, online in zip(average, weights(agent.average), moved, strict=True):
         np.testing.assert_allclose(after, 0.9 * before + 0.1 * online, rtol=1e-5, atol=1e-7)
 
 
 def test_the_average_starts_as_a_copy_that_the_optimizer_does_not_change(make_agent):
     made = make_agent()
     agent = Acer(made.network, made.average, made.optimizer, made.settings)
-    assert_equal_weights(weights(agent.average.model), weights(agent.network.model))
+    assert_equal_weights(weights(agent.average), weights(agent.network))
     slots = [v for v in agent.optimizer.variables if v.path.endswith("_velocity")]
-    assert len(slots) == len(agent.network.model.trainable_variables)
-    assert not {id(v) for v in agent.average.model.variables} & {id(v) for v in agent.network.model.variables}
+    assert len(slots) == len(agent.network.trainable_variables)
+    assert not {id(v) for v in agent.average.variables} & {id(v) for v in agent.network.variables}
 
 
 def test_the_average_stays_the_same_without_a_trust_region(make_agent):
     agent = make_agent(trust_region_delta=np.inf)
-    before = weights(agent.average.model)
+    before = weights(agent.average)
     diagnostics = agent.update(trajectory_of()).diagnostics
-    assert_equal_weights(weights(agent.average.model), before)
+    assert_equal_weights(weights(agent.average), before)
     assert not {"kl_average", "k_norm", "k_dot_g", "trust_region_active"} & set(diagnostics)
 
 
@@ -267,7 +267,7 @@ def test_repeated_updates_stay_finite_lower_the_critic_loss_and_compile_once(mak
         assert np.isfinite(list(diagnostics.values())).all()
         losses.append(diagnostics["critic_loss"])
     assert losses[-1] < 0.7 * losses[0]
-    assert all(np.isfinite(w).all() for model in (agent.network, agent.average) for w in weights(model.model))
+    assert all(np.isfinite(w).all() for model in (agent.network, agent.average) for w in weights(model))
     agent.update(trajectory_of(seed=1))
     assert agent._learn.trace_count == 1
 
@@ -285,7 +285,7 @@ def test_acting_follows_the_seed_and_compiles_once(make_agent):
     assert (action != other).any()
     assert agent._act.trace_count == 1
     assert (action.dtype, action.shape, probabilities.dtype) == (np.int32, (64,), np.float32)
-    np.testing.assert_allclose(probabilities, agent.network.observe(tf.constant(observation))[0], rtol=1e-5)
+    np.testing.assert_allclose(probabilities, agent.network(tf.constant(observation))[0], rtol=1e-5)
     assert probabilities.std() > 0.1
     agent.update(trajectory_of())
     _, moved, _ = agent.act(observation, np.array([1, 2], np.int32), none)
@@ -317,7 +317,7 @@ def test_frames_before_the_episode_change_nothing_and_stacks_learn_in_either_pre
 def test_every_variable_has_its_own_name_and_the_next_agent_of_the_process_the_same_ones(make_agent):
     agent = make_agent()
     variables = agent.variables()
-    models = [*agent.network.model.variables, *agent.average.model.variables, *agent.optimizer.variables]
+    models = [*agent.network.variables, *agent.average.variables, *agent.optimizer.variables]
     assert {id(v) for v in variables.values()} == {id(v) for v in models}
     assert len(variables) == len(models)
     assert {name.split("/")[0] for name in variables} == {"online", "average", "optimizer"}

@@ -6,14 +6,13 @@ float64 finite differences of everything, on a linear-softmax model.
 
 import itertools
 
-import keras
 import numpy as np
 import optree
 import pytest
 import tensorflow as tf
 
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import TORSOS
+from acer_tf.networks.torsos import Torso
 from acer_tf.types import EnvironmentSpec
 from tests import oracles
 
@@ -21,14 +20,12 @@ ACTIONS, SIZE = 3, 4
 SPEC = EnvironmentSpec((SIZE,), "float32", stack=1, num_actions=ACTIONS)
 
 
-class LinearNetwork(Network):
-    """softmax(x W + b) and x W' + b'."""
+LINEAR = Torso(lambda layers, x: layers.flat(x), lambda spec: True)
 
-    def __init__(self):
-        self.spec, self.architecture, self.torso = SPEC, "mlp", TORSOS["mlp"]
-        x = keras.Input((SIZE,))
-        logits = keras.layers.Dense(ACTIONS, name="policy")(x)
-        self.model = keras.Model(x, (keras.layers.Softmax()(logits), keras.layers.Dense(ACTIONS, name="q")(x)))
+
+def linear_network():
+    """softmax(x W + b) and x W' + b'."""
+    return Network(SPEC, architecture=f"{__name__}:LINEAR")
 
 
 def per_state(probabilities, q, trajectory, h):
@@ -78,7 +75,7 @@ def mlp(weights, observation):
 def gradients_by_autodiff(agent, trajectory):
     h = agent.settings
     online, average = (
-        [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
+        [tf.constant(v.numpy(), tf.float64) for v in network.trainable_variables]
         for network in (agent.network, agent.average)
     )
     observation = tf.constant(trajectory.observation, tf.float64)
@@ -141,7 +138,7 @@ def test_gradient_equals_autodiff_of_the_surrogate(make_agent, delta, inside, re
     trajectory = oracles.random_trajectory(np.random.default_rng(1), 8, 12, ACTIONS, SIZE)
     gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     for variable, ours, expected in zip(
-        agent.network.model.trainable_variables, gradients, gradients_by_autodiff(agent, trajectory), strict=True
+        agent.network.trainable_variables, gradients, gradients_by_autodiff(agent, trajectory), strict=True
     ):
         expected = expected.numpy()
         np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=2e-5 * np.abs(expected).max(), err_msg=variable.path)
@@ -158,7 +155,7 @@ def linear(parameters, observation):
 def gradients_by_finite_differences(agent, trajectory):
     h = agent.settings
     flat, flat_average = (
-        np.concatenate([v.numpy().ravel() for v in network.model.trainable_variables]).astype(np.float64)
+        np.concatenate([v.numpy().ravel() for v in network.trainable_variables]).astype(np.float64)
         for network in (agent.network, agent.average)
     )
     observation = trajectory.observation.astype(np.float64)
@@ -204,7 +201,7 @@ def gradients_by_finite_differences(agent, trajectory):
 @pytest.mark.parametrize(("delta", "inside", "reduction", "c"), [case for case in CASES if case[3] != 0.5])
 def test_gradient_equals_finite_differences(make_agent, delta, inside, reduction, c):
     agent = make_agent(
-        LinearNetwork,
+        linear_network,
         scale=0.8,
         gamma=0.9,
         importance_truncation=c if np.isinf(c) else 2.0,

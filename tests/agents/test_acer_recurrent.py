@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.acer import Acer
-from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import LSTM_UNITS as UNITS
 from acer_tf.types import EnvironmentSpec, RecurrentContext, Trajectory
 from tests import oracles
 from tests.agents.test_acer_gradients import check_data, per_state, weight_of
@@ -17,7 +18,7 @@ SPEC = EnvironmentSpec((SIZE,), "float32", stack=1, num_actions=ACTIONS)
 
 
 def make_network():
-    return RecurrentNetwork(SPEC, architecture="mlp_lstm")
+    return Network(SPEC, architecture="mlp_lstm")
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def make_recurrent(make_agent):
     def make(**given):
         agent = make_agent(make_network, scale=0.4, **given)
         for network in (agent.network, agent.average):
-            for variable in network.model.trainable_variables:
+            for variable in network.trainable_variables:
                 # So that the units of wide layers do not all saturate.
                 variable.assign(variable / max(1.0, variable.shape[0] / 16) ** 0.5 if variable.ndim > 1 else variable)
         return agent
@@ -85,7 +86,7 @@ def gradients_by_autodiff(agent, trajectory):
     """Of the surrogate loss with constant z and critic's targets: the sums of Eqs. 6, 9 and 12 over unmasked rows."""
     h = agent.settings
     online, average = (
-        [tf.constant(v.numpy(), tf.float64) for v in network.model.trainable_variables]
+        [tf.constant(v.numpy(), tf.float64) for v in network.trainable_variables]
         for network in (agent.network, agent.average)
     )
     with tf.GradientTape() as tape:
@@ -124,7 +125,7 @@ def test_gradient_equals_autodiff_of_the_sums(make_recurrent, burn_in, delta, re
     assert not trajectory.memory.carry[:, burn_in + 1 :].all()
     expected = gradients_by_autodiff(agent, trajectory)
     for variable, ours, wanted in zip(
-        agent.network.model.trainable_variables, gradients_of(agent, trajectory), expected, strict=True
+        agent.network.trainable_variables, gradients_of(agent, trajectory), expected, strict=True
     ):
         wanted = wanted.numpy()
         assert wanted.any()
@@ -140,14 +141,14 @@ def test_burn_in_rows_have_no_gradient_and_update_each_networks_state_by_its_own
         state = trajectory.memory.state
         for row in range(5):
             state = np.where(trajectory.memory.carry[:, row, None], state, np.float32(0))
-            state = network.observe(tf.constant(trajectory.observation[:, row]), tf.constant(state))[2].numpy()
+            state = network(tf.constant(trajectory.observation[:, row]), tf.constant(state))[2].numpy()
         reached.append(state)
     assert np.abs(reached[0] - reached[1]).max() > 0.1
     short = trajectory._replace(observation=trajectory.observation[:, 5:], age=trajectory.age[:, 5:])
     carry = trajectory.memory.carry[:, 5:]
     # The average network gets another state.
     split = Acer(agent.network, make_network(), agent.optimizer, agent.settings)
-    split.average.model.set_weights(agent.average.model.get_weights())
+    split.average.set_weights(agent.average.get_weights())
     burn_in = split.average.burn_in
     split.average.burn_in = lambda planes, memory, rows: burn_in(
         planes, RecurrentContext(reached[1], memory.carry), rows
@@ -192,7 +193,7 @@ def test_acting_carries_the_state(make_recurrent):
     observation = np.random.default_rng(0).normal(size=[16, SIZE]).astype(np.float32)
     seed, zeros = np.array([1, 2], np.int32), np.zeros((16, STATE), np.float32)
     action, first, state = agent.act(observation, seed, zeros)
-    expected, _, after = agent.network.observe(tf.constant(observation), tf.constant(zeros))
+    expected, _, after = agent.network(tf.constant(observation), tf.constant(zeros))
     np.testing.assert_allclose(first, expected, rtol=1e-5)
     np.testing.assert_allclose(state, after, rtol=1e-4, atol=1e-6)
     assert (action.dtype, state.dtype, state.shape) == (np.int32, np.float32, (16, STATE))
@@ -203,5 +204,5 @@ def test_acting_carries_the_state(make_recurrent):
 
 def test_every_variable_has_its_own_name(make_recurrent):
     agent = make_recurrent()
-    models = [*agent.network.model.weights, *agent.average.model.weights, *agent.optimizer.variables]
+    models = [*agent.network.weights, *agent.average.weights, *agent.optimizer.variables]
     assert len(agent.variables()) == len(models)

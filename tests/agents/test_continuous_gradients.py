@@ -75,7 +75,7 @@ def projected(phi, average, objective, delta):
 def check(agent, trajectory, expected):
     gradients, diagnostics, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     assert np.isfinite([d.numpy() for d in diagnostics.values()]).all()
-    for variable, ours in zip(agent.network.model.trainable_variables, gradients, strict=True):
+    for variable, ours in zip(agent.network.trainable_variables, gradients, strict=True):
         theirs = expected["/".join(variable.path.split("/")[-2:])].numpy()
         np.testing.assert_allclose(
             ours, theirs, rtol=2e-3, atol=5e-5 * max(np.abs(theirs).max(), 1e-2), err_msg=variable.path
@@ -112,14 +112,14 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
     )
     trajectory = trajectory_of()
     m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
-    w, observation = weights_of(agent.network.model), tf.constant(trajectory.observation, tf.float64)
+    w, observation = weights_of(agent.network), tf.constant(trajectory.observation, tf.float64)
     phi, values, _ = (x.numpy() for x in network(w, observation))
     phi, value = phi[:, :-1], values[:, :-1]
-    average = network(weights_of(agent.average.model), observation)[0].numpy()[:, :-1]
+    average = network(weights_of(agent.average), observation)[0].numpy()[:, :-1]
 
     # The agent's draws, which are data here.
     seeds = tf.random.experimental.stateless_split(tf.constant([0, 0]), 2)
-    policy = Gaussian(agent.network(tf.constant(trajectory.observation))[0][:, :-1], STD)
+    policy = Gaussian(agent.network.windows(tf.constant(trajectory.observation))[0][:, :-1], STD)
     drawn = policy.sample(seeds[0]).numpy().astype(np.float64)
     samples = list(policy.sample(seeds[1], 3).numpy().astype(np.float64)) if dueling else []
     actions = tf.constant(np.stack([a, drawn, *samples], axis=2))
@@ -178,10 +178,10 @@ def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, w
     )
     trajectory = trajectory_of(seed=3)
     m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
-    w, observation = weights_of(agent.network.model), tf.constant(trajectory.observation, tf.float64)
+    w, observation = weights_of(agent.network), tf.constant(trajectory.observation, tf.float64)
     phi, values, _ = (x.numpy() for x in network(w, observation))
     phi, value = phi[:, :-1], values[:, :-1]
-    average = network(weights_of(agent.average.model), observation)[0].numpy()[:, :-1]
+    average = network(weights_of(agent.average), observation)[0].numpy()[:, :-1]
     rho = np.exp(oracles.gaussian_log_density(a, phi, STD) - oracles.gaussian_log_density(a, mu, STD))
     weight = oracles.trajectory_weight(rho, trajectory.discount, m, 2.0) if weights else np.ones_like(rho)
     assert not weights or ((weight[m] == 2.0).any() and (weight[m] < 1).any())
@@ -215,7 +215,7 @@ def acer(make_continuous, **given):
 def by_part(agent, trajectory):
     """Gradients of the kernels of the "policy", "value" and "critic" heads; that of A's bias is 0, but for rounding."""
     gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
-    paths = [v.path.split("/")[-2:] for v in agent.network.model.trainable_variables]
+    paths = [v.path.split("/")[-2:] for v in agent.network.trainable_variables]
     named = {layer: g.numpy() for (layer, name), g in zip(paths, gradients, strict=True) if name == "kernel"}
     return {"policy": named["mean"], "value": named["value"], "critic": named["critic"]}
 
@@ -234,8 +234,8 @@ def test_without_the_dueling_network_the_error_of_v_depends_on_the_separate_crit
     agent = acer(make_continuous, dueling=False, trust_region_delta=np.inf)
     before = by_part(agent, trajectory)
     # V's error is ρ (Q_ret − V), where Q_ret depends on Q.
-    assert "critic_torso" in {v.path.split("/")[-2] for v in agent.network.model.trainable_variables}
-    for variable in agent.network.model.trainable_variables:
+    assert "critic_torso" in {v.path.split("/")[-2] for v in agent.network.trainable_variables}
+    for variable in agent.network.trainable_variables:
         if variable.path.split("/")[-2].startswith("critic"):
             variable.assign(np.zeros(variable.shape))
     assert not np.array_equal(by_part(agent, trajectory)["value"], before["value"])

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.dqn import Dqn
-from acer_tf.agents.optimizer import rmsprop
+from acer_tf.agents.optimizer import RMSProp
 from acer_tf.networks.discrete import Network
 from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.agents.conftest import settings_of
@@ -22,13 +22,11 @@ def agent_of(spec=SPEC, seed=0, shared_bias=True, **given):
     networks = [
         Network(spec, architecture=architecture, policy="epsilon_greedy", shared_bias=shared_bias) for _ in range(2)
     ]
-    optimizer = rmsprop(
-        networks[0].model, learning_rate=1e-2, decay=0.9, epsilon=1e-3, initial_accumulator=0.0, centered=True
-    )
+    optimizer = RMSProp(1e-2, rho=0.9, epsilon=1e-3, initial_accumulator=0.0, centered=True)
     given = {"max_gradient_norm": np.inf} | given
     agent = Dqn(*networks, optimizer, settings_of(Dqn, **given))
     for network in networks:
-        for variable in network.model.trainable_variables:
+        for variable in network.trainable_variables:
             variable.assign(0.4 * rng.normal(size=variable.shape) / max(1.0, np.prod(variable.shape[:-1]) / 20) ** 0.5)
     return agent
 
@@ -68,8 +66,8 @@ def stacks(t):
 def delta_of(agent, t, *, double, gamma=0.99, clip=np.inf):
     """Schaul et al. 2016, Algorithm 1, line 11, for one transition at a time."""
     shown = tf.constant(stacks(t))
-    q = agent.network.observe(shown[:, 0])[1].numpy()
-    online, target = (n.observe(shown[:, 1])[1].numpy() for n in (agent.network, agent.average))
+    q = agent.network(shown[:, 0])[1].numpy()
+    online, target = (n(shown[:, 1])[1].numpy() for n in (agent.network, agent.average))
     delta = np.zeros(BATCH)
     for b in range(BATCH):
         best = np.argmax((online if double else target)[b])
@@ -89,13 +87,13 @@ def test_the_gradient_is_that_of_the_huber_loss(spec, double, error_clip):
     gradients, _, errors = agent.parameter_gradients(optree.tree_map(tf.constant, t), tf.constant(weight))
     np.testing.assert_allclose(errors, np.abs(delta), rtol=1e-4, atol=1e-5)
     with tf.GradientTape() as tape:
-        q = tf.gather(agent.network.observe(tf.constant(stacks(t)[:, 0]))[1], t.action[:, 0], batch_dims=1)
+        q = tf.gather(agent.network(tf.constant(stacks(t)[:, 0]))[1], t.action[:, 0], batch_dims=1)
         error = tf.stop_gradient(q + delta.astype(np.float32)) - q
         size = tf.abs(error)
         bound = min(error_clip, 1e6)  # infinity times 0 is NaN
         loss = tf.where(size < bound, 0.5 * error**2, bound * size - 0.5 * bound**2)
         loss = 0.7 * tf.reduce_mean(weight * loss)
-    expected = tape.gradient(loss, agent.network.model.trainable_variables)
+    expected = tape.gradient(loss, agent.network.trainable_variables)
     for got, want in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-5)
 
@@ -111,17 +109,17 @@ def test_double_dqn_changes_the_choice_of_the_next_action():
 
 def test_one_step_is_centred_rmsprop_on_that_gradient():
     agent, t = agent_of(), transitions()
-    variables = agent.network.model.trainable_variables
+    variables = agent.network.trainable_variables
     before = [v.numpy() for v in variables]
     gradients = [g.numpy() for g in agent.parameter_gradients(optree.tree_map(tf.constant, t))[0]]
-    target = agent.average.model.get_weights()
+    target = agent.average.get_weights()
     agent.update(t)
     for variable, start, g in zip(variables, before, gradients, strict=True):
         mean, square = 0.1 * g, 0.1 * g**2
         np.testing.assert_allclose(
             variable.numpy(), start - 1e-2 * g / np.sqrt(square - mean**2 + 1e-3), rtol=1e-4, atol=1e-6
         )
-    for a, b in zip(agent.average.model.get_weights(), target, strict=True):
+    for a, b in zip(agent.average.get_weights(), target, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -130,7 +128,7 @@ def test_weights_of_one_equal_no_weights():
     agents = [agent_of(), agent_of()]
     reports = [agents[0].update(transitions()), agents[1].update(transitions(), np.ones(BATCH, np.float32))]
     assert reports[0].diagnostics == reports[1].diagnostics
-    for a, b in zip(*(agent.network.model.get_weights() for agent in agents), strict=True):
+    for a, b in zip(*(agent.network.get_weights() for agent in agents), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -150,7 +148,7 @@ def test_the_target_network_is_a_copy_every_period():
     agent = agent_of(target_period=100)
 
     def copied():
-        pairs = zip(agent.network.model.trainable_variables, agent.average.model.trainable_variables, strict=True)
+        pairs = zip(agent.network.trainable_variables, agent.average.trainable_variables, strict=True)
         return all(np.array_equal(a, b) for a, b in pairs)
 
     for steps, copies in [(0, False), (4, False), (99, False), (100, True), (104, True)]:
@@ -162,7 +160,7 @@ def test_the_target_network_is_a_copy_every_period():
         assert copied() == copies, steps
     resumed = agent_of(target_period=100)
     resumed.schedule(250)  # the first call never copies: the target network was restored
-    pairs = zip(resumed.network.model.trainable_variables, resumed.average.model.trainable_variables, strict=True)
+    pairs = zip(resumed.network.trainable_variables, resumed.average.trainable_variables, strict=True)
     assert not all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -170,7 +168,7 @@ def test_epsilon_falls_from_1_after_the_start_and_then_stays_constant():
     agent = agent_of(exploration_final=0.1, exploration_steps=1000, replay_start=500)
     for steps, epsilon in [(0, 1.0), (500, 1.0), (1000, 0.55), (1500, 0.1), (9999, 0.1)]:
         agent.schedule(steps)
-        probabilities, q, _ = (x.numpy() for x in agent.network.observe(tf.constant(transitions().observation[:, 0])))
+        probabilities, q, _ = (x.numpy() for x in agent.network(tf.constant(transitions().observation[:, 0])))
         np.testing.assert_allclose(probabilities.min(axis=1), epsilon / 3, rtol=1e-5)
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
         if epsilon < 1:
@@ -189,7 +187,7 @@ def test_actions_follow_the_probabilities():
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_top_layer_has_one_bias_or_one_per_action(shared):
     network = Network(SPEC, architecture="mlp", policy="epsilon_greedy", shared_bias=shared)
-    biases = [v for v in network.model.trainable_variables if v.path.endswith("bias")]
+    biases = [v for v in network.trainable_variables if v.path.endswith("bias")]
     assert sum(int(np.prod(v.shape)) for v in biases) == 64 + 64 + (1 if shared else 3)
 
 

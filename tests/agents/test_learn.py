@@ -80,7 +80,7 @@ def test_updates_in_one_call_equal_updates_in_separate_calls(pair):
     assert int(together.optimizer.iterations.numpy()) == done
     moved = max(
         np.abs(a - b).max()
-        for a, b in zip(*(n.model.get_weights() for n in (together.network, pair[1].average)), strict=True)
+        for a, b in zip(*(n.get_weights() for n in (together.network, pair[1].average)), strict=True)
     )
     assert moved > 1e-2, "the updates changed the weights"
 

@@ -20,7 +20,7 @@ NATURE = [
 
 @pytest.fixture(scope="module")
 def nature():
-    return Network(PONG, architecture="nature").model
+    return Network(PONG, architecture="nature")
 
 
 def test_the_nature_network_s_operations_are_those_counted_by_hand(nature):

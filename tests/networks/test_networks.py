@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from acer_tf.agents.optimizer import rmsprop
-from acer_tf.networks import discrete as networks
-from acer_tf.networks import torsos
-from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.agents.optimizer import RMSProp
+from acer_tf.networks import building, torsos
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
 from acer_tf.networks.torsos import default_network, require_channels_last
 from acer_tf.types import EnvironmentSpec
@@ -48,7 +48,7 @@ def stacked(frames, age, stack):
 
 def reference(network, observation):
     """(probabilities, Q) of [N, *observation_shape], from the network's weights and ordinary float32 operations."""
-    w = {v.path: tf.constant(v.numpy()) for v in network.model.trainable_variables}
+    w = {v.path: tf.constant(v.numpy()) for v in network.trainable_variables}
     x = tf.cast(observation, tf.float32) / (255.0 if observation.dtype == np.uint8 else 1.0)
     if network.architecture in ("nature", "image"):
         x = tf.transpose(x, [0, 2, 3, 1]) if network.architecture == "nature" else x
@@ -69,7 +69,7 @@ def reference(network, observation):
 
 def enlarge_policy_head(network):
     """Makes the policy far from uniform, so that an error in it shows."""
-    head = network.model.get_layer("policy")
+    head = network.heads.get_layer("policy")
     head.kernel.assign(100 * head.kernel)
 
 
@@ -81,7 +81,7 @@ def test_network_equals_ordinary_layers(architecture, initialization):
     enlarge_policy_head(network)
     observation = frames_of(np.random.default_rng(0), spec, 3, spec.stack)
     observation = observation if spec.stack > 1 else observation[:, 0]
-    probabilities, q, _ = network.observe(tf.constant(observation))
+    probabilities, q, _ = network(tf.constant(observation))
     expected_probabilities, expected_q = reference(network, observation)
     assert expected_probabilities.std() > 0.01
     np.testing.assert_allclose(probabilities, expected_probabilities, rtol=1e-4, atol=1e-6)
@@ -96,7 +96,7 @@ def test_patch_convolution_equals_8x8_at_stride_4(precision, rtol, shape, stack)
     spec = EnvironmentSpec((stack, *shape) if stack > 1 else shape, "uint8", stack, num_actions=2)
     network = Network(spec, architecture="nature", initialization="fan_in", precision=precision)
     frames = frames_of(np.random.default_rng(0), spec, 2, stack)
-    layer = network.model.get_layer("conv1")
+    layer = network.torso.get_layer("conv1")
     assert layer.kernel.shape == (8, 8, stack, 32)
     age = np.full([2, 1], stack - 1, np.uint8)
     result = tf.cast(layer(network.planes(tf.constant(frames), tf.constant(age))[:, 0]), tf.float32)
@@ -131,11 +131,11 @@ def test_acting_and_training_see_the_same(architecture):
     rows = 5
     frames = frames_of(rng, spec, 2, spec.stack - 1 + rows)
     age = rng.integers(spec.stack, size=[2, rows]).astype(np.uint8)
-    probabilities, q = network(network.planes(tf.constant(frames), tf.constant(age)))
+    probabilities, q = network.windows(network.planes(tf.constant(frames), tf.constant(age)))
     assert probabilities.shape == q.shape == (2, rows, spec.num_actions)
     shown = stacked(frames, age, spec.stack) if spec.stack > 1 else frames
     for t in range(rows):
-        acting = network.observe(tf.constant(shown[:, t]))
+        acting = network(tf.constant(shown[:, t]))
         np.testing.assert_allclose(probabilities[:, t], acting[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(q[:, t], acting[1], rtol=1e-4, atol=1e-5)
 
@@ -145,10 +145,10 @@ def test_the_batch_size_may_be_unknown_when_compiling():
 
     @tf.function(input_signature=[tf.TensorSpec([None, 6, 84, 84], tf.uint8), tf.TensorSpec([None, 3], tf.uint8)])
     def forward(frames, age):
-        return network(network.planes(frames, age))
+        return network.windows(network.planes(frames, age))
 
     frames, age = frames_of(np.random.default_rng(0), ATARI, 2, 6), np.full([2, 3], 3, np.uint8)
-    for result, expected in zip(forward(frames, age), network(network.planes(frames, age)), strict=True):
+    for result, expected in zip(forward(frames, age), network.windows(network.planes(frames, age)), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -158,7 +158,7 @@ def test_bool_reads_as_0_and_1_and_uint8_as_pixels(architecture):
     on = np.random.default_rng(0).integers(2, size=[2, *shape]).astype(bool)
     shown = {"bool": on, "float32": on.astype(np.float32), "uint8": on.astype(np.uint8) * 255}
     outputs = [
-        Network(EnvironmentSpec(shape, dtype, 1, 3), architecture=architecture, seed=1).observe(tf.constant(x))
+        Network(EnvironmentSpec(shape, dtype, 1, 3), architecture=architecture, seed=1)(tf.constant(x))
         for dtype, x in shown.items()
     ]
     for probabilities, q, _ in outputs[1:]:
@@ -169,10 +169,13 @@ def test_bool_reads_as_0_and_1_and_uint8_as_pixels(architecture):
 # ---- initialization
 
 
+def layers_with_weights(network):
+    return [layer for layer in (*network.torso.layers, *network.heads.layers) if layer.weights]
+
+
 @pytest.mark.parametrize("architecture", SPECS)
 def test_orthogonal_kernels_have_the_gain_of_their_layer(architecture):
-    model = Network(SPECS[architecture], architecture=architecture, initialization="orthogonal").model
-    layers = [layer for layer in model.layers if layer.weights]
+    layers = layers_with_weights(Network(SPECS[architecture], architecture=architecture, initialization="orthogonal"))
     assert len(layers) == {"nature": 6, "image": 6, "small": 4, "mlp": 4}[architecture]
     for layer in layers:
         kernel = layer.kernel.numpy().reshape(-1, layer.kernel.shape[-1])
@@ -192,8 +195,8 @@ FAN_IN = {
 
 @pytest.mark.parametrize("architecture", SPECS)
 def test_fan_in_weights_and_biases_are_uniform_within_their_bound(architecture):
-    model = Network(SPECS[architecture], architecture=architecture, initialization="fan_in").model
-    layers = {layer.name: layer for layer in model.layers if layer.weights}
+    network = Network(SPECS[architecture], architecture=architecture, initialization="fan_in")
+    layers = {layer.name: layer for layer in layers_with_weights(network)}
     assert set(layers) == set(FAN_IN[architecture])
     for name, fan_in in FAN_IN[architecture].items():
         for weights in (layers[name].kernel.numpy(), layers[name].bias.numpy()):
@@ -209,7 +212,7 @@ def test_fan_in_weights_and_biases_are_uniform_within_their_bound(architecture):
 def test_the_seed_decides_the_weights_and_no_two_layers_share_theirs(initialization):
     def weights(seed):
         network = Network(SPECS["mlp"], architecture="mlp", initialization=initialization, seed=seed)
-        return {v.path: v.numpy() for v in network.model.trainable_variables}
+        return {v.path: v.numpy() for v in network.trainable_variables}
 
     first, again, other = weights(3), weights(3), weights(4)
     for path, value in first.items():
@@ -230,17 +233,18 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
     network = Network(spec, architecture=architecture, precision="bfloat16")
     assert keras.config.dtype_policy().name == before == "float32"
     enlarge_policy_head(network)
-    assert {v.dtype for v in network.model.variables} == {"float32"}
-    optimizer = rmsprop(network.model, learning_rate=1e-3, decay=0.9, epsilon=1e-5, initial_accumulator=1.0)
+    assert {v.dtype for v in network.variables} == {"float32"}
+    optimizer = RMSProp()
+    optimizer.build(network.trainable_variables)
     assert {v.dtype for v in optimizer.variables if v.path.endswith("_velocity")} == {"float32"}
-    for layer in network.model.layers:
+    for layer in (*network.torso.layers, *network.heads.layers):
         if layer.name in ("policy", "q", "probabilities"):
             assert layer.compute_dtype == "float32"
         elif layer.weights:
             assert layer.compute_dtype == "bfloat16"
     observation = frames_of(np.random.default_rng(0), spec, 4, spec.stack)
     observation = observation if spec.stack > 1 else observation[:, 0]
-    probabilities, q, _ = network.observe(tf.constant(observation))
+    probabilities, q, _ = network(tf.constant(observation))
     assert probabilities.dtype == q.dtype == tf.float32
     np.testing.assert_allclose(np.sum(probabilities, axis=-1), 1.0, rtol=1e-6)
     expected_probabilities, expected_q = reference(network, observation)
@@ -300,7 +304,7 @@ def test_gray_images_have_one_channel():
     gray, rgb = (EnvironmentSpec(shape, "float32", 1, 2) for shape in ((36, 40), (36, 40, 1)))
     shown = np.random.default_rng(0).random((2, 36, 40), np.float32)
     one, other = (Network(spec, architecture="image", seed=1) for spec in (gray, rgb))
-    np.testing.assert_array_equal(one.observe(shown)[1], other.observe(shown[..., None])[1])
+    np.testing.assert_array_equal(one(shown)[1], other(shown[..., None])[1])
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (4, 84, 84), (1, 96, 120), (7, 10, 10)])
@@ -332,9 +336,9 @@ def test_a_users_torso_reads_stacked_frames_as_planes_with_the_frames_last(monke
     planes = network.planes(tf.constant(frames), tf.constant(age)).numpy()
     shown = stacked(frames, age, 4)
     np.testing.assert_array_equal(planes, shown.transpose(0, 1, 3, 4, 2))
-    probabilities, q = network(tf.constant(planes))
+    probabilities, q = network.windows(tf.constant(planes))
     for t in range(5):
-        acting = network.observe(tf.constant(shown[:, t]))
+        acting = network(tf.constant(shown[:, t]))
         np.testing.assert_allclose(probabilities[:, t], acting[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(q[:, t], acting[1], rtol=1e-4, atol=1e-5)
 
@@ -349,10 +353,10 @@ def test_a_torso_may_be_deep(initialization, monkeypatch):
     monkeypatch.setitem(torsos.TORSOS, "deep", torsos.Torso(build, lambda spec: True))
     monkeypatch.setitem(torsos.ARCHITECTURES, "deep", torsos.Architecture("deep"))
     network = Network(SPECS["mlp"], architecture="deep", initialization=initialization)
-    assert len({v.numpy().tobytes() for v in network.model.trainable_variables if "kernel" in v.path}) == 32
+    assert len({v.numpy().tobytes() for v in network.trainable_variables if "kernel" in v.path}) == 32
     # Records of earlier versions, which drew 32 seeds, keep their initial weights.
     seeds = np.random.SeedSequence(5)
-    np.testing.assert_array_equal(seeds.generate_state(32), seeds.generate_state(networks._MOST_SEEDS)[:32])
+    np.testing.assert_array_equal(seeds.generate_state(32), seeds.generate_state(building._MOST_SEEDS)[:32])
 
 
 def test_normalized_observations_are_clipped_at_ten_standard_deviations():
@@ -383,7 +387,7 @@ def test_what_keras_was_told_elsewhere_changes_no_network(architecture, another_
 def test_what_keras_was_told_elsewhere_changes_no_continuous_network(critic, normalize, request):
     def answers():
         network = ContinuousNetwork(ARM, critic=critic, normalize=normalize)
-        return network.model([states, actions] if critic != "none" else states)
+        return network(states, actions if critic != "none" else None)
 
     rng = np.random.default_rng(0)
     states = tf.constant(rng.normal(size=(5, 6)), tf.float32)
@@ -402,12 +406,12 @@ ARM = EnvironmentSpec((6,), "float32", 1, 0, action_low=(-1.0, -1.0), action_hig
 def test_a_policy_with_its_own_torso_has_no_weight_in_common_with_the_critic(critic):
     network = ContinuousNetwork(ARM, critic=critic, shared_torso=False)
     with tf.GradientTape(persistent=True) as tape:
-        policy, *rest = network.model([tf.ones([2, 6]), tf.ones([2, 3, 2])] if critic != "none" else tf.ones([2, 6]))
+        policy, *rest = network(tf.ones([2, 6]), tf.ones([2, 3, 2]) if critic != "none" else None)
         outputs = {"policy": tf.reduce_sum(policy), "critic": tf.add_n([tf.reduce_sum(x) for x in rest])}
     moved = {
         name: {
             variable.path.split("/")[-2]
-            for variable in network.model.trainable_variables
+            for variable in network.trainable_variables
             if tape.gradient(output, variable) is not None
         }
         for name, output in outputs.items()
@@ -419,7 +423,7 @@ def test_a_policy_with_its_own_torso_has_no_weight_in_common_with_the_critic(cri
 @pytest.mark.parametrize("shared_torso", [True, False])
 @pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
 def test_orthogonal_kernels_of_continuous_networks_have_the_gain_of_their_layer(critic, shared_torso):
-    for variable in ContinuousNetwork(ARM, critic=critic, shared_torso=shared_torso).model.trainable_variables:
+    for variable in ContinuousNetwork(ARM, critic=critic, shared_torso=shared_torso).trainable_variables:
         *_, layer, kind = variable.path.split("/")
         if kind == "kernel":
             kernel = variable.numpy()

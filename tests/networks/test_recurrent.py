@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import Lstm
-from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
+from acer_tf.networks.torsos import LSTM_UNITS as UNITS
 from acer_tf.types import EnvironmentSpec, RecurrentContext
 from tests.networks.test_networks import SPECS, frames_of, stacked
 
@@ -14,8 +14,8 @@ RECURRENT = {f"{architecture}_lstm": spec for architecture, spec in SPECS.items(
 
 
 def lstm_of(units, size, rng):
-    layer = Lstm(units, "zeros", "zeros")
-    layer.build((None, None, size), None, None)
+    layer = Lstm(units)
+    layer.build((None, None, size))
     layer.set_weights([rng.normal(scale=0.5, size=w.shape).astype(np.float32) for w in layer.get_weights()])
     return layer
 
@@ -67,8 +67,8 @@ def test_no_row_reads_what_was_before_a_reset():
 def test_a_window_equals_acting_row_by_row(architecture):
     spec = RECURRENT[architecture]
     rng = np.random.default_rng(0)
-    network = RecurrentNetwork(spec, architecture=architecture)
-    head = network._top.get_layer("policy")
+    network = Network(spec, architecture=architecture)
+    head = network.heads.get_layer("policy")
     head.kernel.assign(100 * head.kernel)  # so that an error in the policy shows
     batch, rows = 3, 9
     frames = frames_of(rng, spec, batch, spec.stack - 1 + rows)
@@ -77,12 +77,12 @@ def test_a_window_equals_acting_row_by_row(architecture):
     carry[0, 4] = carry[1, 1] = carry[1, 8] = False
     first = rng.normal(size=(batch, network.state_size)).astype(np.float32)
     planes = network.planes(tf.constant(frames), tf.constant(age))
-    probabilities, q = network(planes, RecurrentContext(tf.constant(first), tf.constant(carry)))
+    probabilities, q = network.windows(planes, RecurrentContext(tf.constant(first), tf.constant(carry)))
     shown = stacked(frames, age, spec.stack) if spec.stack > 1 else frames
     state, spread = first, []
     for row in range(rows):
         state = np.where(carry[:, row, None], state, np.float32(0))
-        alone, q_alone, state = (t.numpy() for t in network.observe(tf.constant(shown[:, row]), tf.constant(state)))
+        alone, q_alone, state = (t.numpy() for t in network(tf.constant(shown[:, row]), tf.constant(state)))
         np.testing.assert_allclose(probabilities[:, row], alone, atol=1e-5)
         np.testing.assert_allclose(q[:, row], q_alone, atol=1e-5)
         spread.append(alone)
@@ -96,16 +96,16 @@ def test_a_window_equals_acting_row_by_row(architecture):
 @pytest.mark.parametrize("cut", [1, 4])
 def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
     spec, rng = RECURRENT[architecture], np.random.default_rng(0)
-    network = RecurrentNetwork(spec, architecture=architecture)
+    network = Network(spec, architecture=architecture)
     carry = np.ones((2, 7), bool)
     carry[0, 2] = carry[1, cut] = False
     memory = RecurrentContext(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
     age = np.minimum(np.arange(7), spec.stack - 1)[None].repeat(2, 0).astype(np.uint8)
     planes = network.planes(tf.constant(frames_of(rng, spec, 2, spec.stack - 1 + 7)), tf.constant(age))
-    whole = network(planes, memory)
+    whole = network.windows(planes, memory)
     inputs = network.burn_in(planes, memory, 7 - cut)
     assert inputs[0].shape[1] == inputs[1].carry.shape[1] == 7 - cut
-    for ours, expected in zip(network(*inputs), whole, strict=True):
+    for ours, expected in zip(network.windows(*inputs), whole, strict=True):
         np.testing.assert_allclose(ours, expected[:, cut:], atol=1e-6)
     untouched, same = network.burn_in(planes, memory, 7)
     assert same.state is memory.state
@@ -114,8 +114,8 @@ def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
 
 @pytest.mark.parametrize("initialization", ["orthogonal", "fan_in"])
 def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initialization):
-    network = RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
-    kernel, recurrent, bias = network._lstm.get_weights()
+    network = Network(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    kernel, recurrent, bias = network.lstm.get_weights()
     np.testing.assert_array_equal(bias.reshape(4, UNITS).T, np.tile([0, 1, 0, 0], (UNITS, 1)))
     np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(UNITS), atol=1e-5)
     assert kernel.shape == (64, 4 * UNITS)
@@ -123,31 +123,24 @@ def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initi
         np.testing.assert_allclose(kernel @ kernel.T, np.eye(64), atol=1e-5)
     else:
         assert 0.9 / 8 < np.abs(kernel).max() <= 1 / 8
-    same = RecurrentNetwork(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
-    assert all(np.array_equal(a, b) for a, b in zip(network.model.get_weights(), same.model.get_weights(), strict=True))
+    same = Network(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(network.get_weights(), same.get_weights(), strict=True))
 
 
 def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
     spec = RECURRENT["nature_lstm"]
-    network = RecurrentNetwork(spec, architecture="nature_lstm", precision="bfloat16")
-    paths = [v.path for v in network.model.weights]
+    network = Network(spec, architecture="nature_lstm", precision="bfloat16")
+    paths = [v.path for v in network.weights]
     assert len(set(paths)) == len(paths) == 8 + 3 + 4
-    assert {v.dtype for v in network.model.weights} == {"float32"}
-    assert network.torso.acting == "serial"
-    twin = network.twin()
+    assert {v.dtype for v in network.weights} == {"float32"}
+    twin = network.in_float32()
     observation = tf.constant(frames_of(np.random.default_rng(0), spec, 2, 4))
     state = tf.zeros([2, network.state_size])
-    for ours, exact in zip(network.observe(observation, state), twin.observe(observation, state), strict=True):
+    for ours, exact in zip(network(observation, state), twin(observation, state), strict=True):
         assert ours.dtype == tf.float32  # the state is float32 even if the torso computes in bfloat16
         np.testing.assert_allclose(ours, exact, atol=0.05)
 
 
 def test_observations_that_a_torso_cannot_read_are_refused():
     with pytest.raises(ValueError, match=r"network 'nature_lstm' cannot read .* take mlp_lstm"):
-        RecurrentNetwork(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
-
-
-def test_an_architecture_of_the_other_class_is_refused():
-    for kind, architecture in ((Network, "mlp_lstm"), (RecurrentNetwork, "mlp")):
-        with pytest.raises(ValueError, match=f"^{kind.__name__} does not support network '{architecture}'$"):
-            kind(RECURRENT["mlp_lstm"], architecture=architecture)
+        Network(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")

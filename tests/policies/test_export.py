@@ -17,7 +17,8 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.errors import PolicyFolderError
-from acer_tf.networks.discrete import ContinuousNetwork, Network
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import export
 from acer_tf.policies.export import export_policy, exporting
@@ -49,7 +50,7 @@ def make_observations(env: str, count: int) -> np.ndarray:
 
 def set_policy(network: Network, probabilities: list[float]) -> None:
     """Makes the policy the same in every state."""
-    head = network.model.get_layer("policy")
+    head = network.heads.get_layer("policy")
     head.kernel.assign(tf.zeros_like(head.kernel))
     with np.errstate(divide="ignore"):
         head.bias.assign(np.log(np.array(probabilities, np.float32)))
@@ -86,7 +87,7 @@ def test_it_computes_what_the_network_does_for_any_batch_size(exported: dict[str
     assert policy.spec == network.spec
     for count in (1, 3, 17):
         observation = make_observations(env, count)
-        probabilities, q, _ = (tensor.numpy() for tensor in network.observe(tf.constant(observation)))
+        probabilities, q, _ = (tensor.numpy() for tensor in network(tf.constant(observation)))
         np.testing.assert_allclose(policy.probabilities(observation), probabilities, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(policy.q(observation), q, rtol=1e-4, atol=1e-5)
         greedy = policy(observation, greedy=True)
@@ -98,11 +99,11 @@ def test_it_computes_what_the_network_does_for_any_batch_size(exported: dict[str
 @pytest.mark.parametrize("env", SPECS)
 def test_a_network_trained_in_bfloat16_is_exported_in_float32(tmp_path: Path, env: str) -> None:
     trained, twin = make_network(env, precision="bfloat16"), make_network(env, precision="float32")
-    twin.model.set_weights(trained.model.get_weights())
+    twin.set_weights(trained.get_weights())
     export_policy(trained, tmp_path / "policy", make_metadata(env))
     policy, observation = load_policy(tmp_path / "policy"), make_observations(env, 8)
-    np.testing.assert_allclose(policy.q(observation), twin.observe(tf.constant(observation))[1], rtol=1e-4, atol=1e-5)
-    assert np.abs(policy.q(observation) - trained.observe(tf.constant(observation))[1]).max() > 1e-4
+    np.testing.assert_allclose(policy.q(observation), twin(tf.constant(observation))[1], rtol=1e-4, atol=1e-5)
+    assert np.abs(policy.q(observation) - trained(tf.constant(observation))[1]).max() > 1e-4
     assert policy.q(observation).dtype == policy.probabilities(observation).dtype == np.float32
 
 
@@ -141,11 +142,8 @@ def test_actions_stay_within_bounds_that_rounding_would_leave() -> None:
     spec = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-math.pi, -1.0), action_high=(0.1, 0.7))
     network = ContinuousNetwork(spec, critic="none")
     for value in (-100.0, 100.0):
-        for variable in network.state.trainable_variables:
-            if variable.path == "mean/bias":
-                variable.assign(tf.fill(variable.shape, value))
-        act, _ = export._continuous(network)
-        answers = act(tf.zeros((4, 3)))
+        network.of_state.get_layer("mean").bias.assign([value] * 3)
+        answers = export._continuous(network)(tf.zeros((4, 3)))
         assert (np.abs(answers["mean"]) > 50).all()
         for name in ("action", "greedy_action"):
             assert (answers[name].numpy().astype(float) >= spec.action_low).all()
@@ -153,7 +151,7 @@ def test_actions_stay_within_bounds_that_rounding_would_leave() -> None:
 
 
 def test_the_weights_are_stored_once(exported: dict[str, Path]) -> None:
-    weights = sum(4 * int(np.prod(v.shape)) for v in make_network("atari/Pong").model.variables)
+    weights = sum(4 * int(np.prod(v.shape)) for v in make_network("atari/Pong").variables)
     stored = sum(path.stat().st_size for path in exported["atari/Pong"].rglob("*") if path.is_file())
     assert weights < stored < 1.02 * weights
 

@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.errors import FormatError
-from acer_tf.networks.discrete import ContinuousNetwork, Network
-from acer_tf.networks.recurrent import RecurrentNetwork
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
 from acer_tf.policies import formats
 from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert, require_convertible
@@ -151,8 +151,8 @@ KINDS: dict[str, tuple[EnvironmentSpec, Callable[[EnvironmentSpec], Network | Co
     "image": (SPECS["image"], lambda spec: Network(spec, architecture="image")),
     "mlp": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp")),
     "dqn": (SPECS["mlp"], dqn),
-    "mlp_lstm": (SPECS["mlp"], lambda spec: RecurrentNetwork(spec, architecture="mlp_lstm")),
-    "nature_lstm": (FRAMES, lambda spec: RecurrentNetwork(spec, architecture="nature_lstm")),
+    "mlp_lstm": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp_lstm")),
+    "nature_lstm": (FRAMES, lambda spec: Network(spec, architecture="nature_lstm")),
     "continuous": (ARM, lambda spec: ContinuousNetwork(spec, critic="dueling")),
 }
 
@@ -162,11 +162,11 @@ def exported(kind: str, folder: Path) -> Policy:
     spec, make = KINDS[kind]
     network, rng = make(spec), np.random.default_rng(1)
     heads = tuple(f"{head}/kernel" for head in ("policy", "mean", "q", "value"))
-    for variable in network.model.trainable_variables:
+    for variable in network.trainable_variables:
         if variable.path.endswith(heads):
             variable.assign(rng.normal(scale=0.1, size=variable.shape))
     if network.normalization is not None:
-        network.normalization.note(tf.constant(rng.normal(2.0, 3.0, (100, 6)), tf.float32))
+        network.normalization.update(tf.constant(rng.normal(2.0, 3.0, (100, 6)), tf.float32))
     export_policy(network, folder, make_metadata("Any-v0"))
     return load_policy(folder)
 

@@ -227,14 +227,14 @@ def test_the_agent_is_made_of_the_settings():
     optimizer = agent.optimizer
     assert (float(optimizer.learning_rate), optimizer.rho, optimizer.epsilon) == (pytest.approx(0.01), 0.9, 0.2)
     slots = [v for v in optimizer.variables if v.path.endswith("_velocity")]
-    assert len(slots) == len(agent.network.model.trainable_variables)
+    assert len(slots) == len(agent.network.trainable_variables)
     assert all((np.asarray(slot) == 0.5).all() for slot in slots)
     assert agent.settings == settings
-    weights, average = agent.network.model.get_weights(), agent.average.model.get_weights()
+    weights, average = agent.network.get_weights(), agent.average.get_weights()
     assert all(np.array_equal(a, b) for a, b in zip(weights, average, strict=True))
-    again = build.make_network(settings, CARTPOLE).model.get_weights()
+    again = build.make_network(settings, CARTPOLE).get_weights()
     assert all(np.array_equal(a, b) for a, b in zip(weights, again, strict=True))
-    other = build.make_network(dataclasses.replace(settings, seed=1), CARTPOLE).model.get_weights()
+    other = build.make_network(dataclasses.replace(settings, seed=1), CARTPOLE).get_weights()
     assert not any(np.array_equal(a, b) for a, b in zip(weights, other, strict=True) if a.any())
 
 

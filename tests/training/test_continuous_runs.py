@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
-from acer_tf.networks.discrete import ContinuousNetwork
+from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.policies.export import export_policy
 from acer_tf.policies.policy import Policy, load_policy
@@ -35,12 +35,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("exported") / "policy"
     network = ContinuousNetwork(envs.spec(PENDULUM), critic="dueling", policy_std=0.5, seed=3)
     observation = np.random.default_rng(0).normal(5.0, 3.0, [100, 3]).astype(np.float32)
-    network.normalization.note(observation)
+    network.normalization.update(observation)
     # Means from far below to far above the bounds.
-    network.state.get_layer("mean").kernel.assign_add(tf.random.stateless_normal([256, 1], [0, 1], stddev=0.2))
+    network.of_state.get_layer("mean").kernel.assign_add(tf.random.stateless_normal([256, 1], [0, 1], stddev=0.2))
     given = {"agent": "acer_continuous", "preset": "paper_continuous", "steps": 10, "commit": None, "versions": {}}
     export_policy(network, directory, {"env": PENDULUM, "atari_preset": None, **given})
-    answer, policy = network(tf.constant(observation)), load_policy(directory)
+    answer, policy = network.of_state(observation), load_policy(directory)
     np.testing.assert_allclose(policy.answer(observation)["mean"], answer[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(policy.answer(observation)["value"], answer[1], rtol=1e-4, atol=1e-5)
     return directory

@@ -119,7 +119,7 @@ def test_weights_of_1_do_not_change_acer_s_update_by_a_bit():
     for _ in range(3):
         a, b = plain.update(trajectory), weighted.update(trajectory, np.ones(4, np.float32))
         assert a.diagnostics == b.diagnostics and np.array_equal(a.errors, b.errors)
-    for x, y in zip(plain.network.model.get_weights(), weighted.network.model.get_weights(), strict=True):
+    for x, y in zip(plain.network.get_weights(), weighted.network.get_weights(), strict=True):
         np.testing.assert_array_equal(x, y)
 
 

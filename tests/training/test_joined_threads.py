@@ -52,11 +52,11 @@ def changes(group, reduction="threads"):
     agent = agent_of(group, reduction)
     trajectories = optree.tree_map(lambda x: x.reshape(-1, group, *x.shape[1:]), windows())
     batch = Batch(trajectories, np.ones((WINDOWS // group, group), np.float32))
-    for variable in agent.average.model.trainable_variables:
+    for variable in agent.average.trainable_variables:
         variable.assign(np.random.default_rng(1).normal(size=variable.shape))
     at_first = {name: variable.numpy() for name, variable in agent.variables().items()}
     learning_rate = float(agent.optimizer.learning_rate.numpy())
-    models, found = (agent.network.model, agent.average.model), []
+    models, found = (agent.network, agent.average), []
     for step in STEPS:
         for name, variable in agent.variables().items():
             variable.assign(at_first[name])

@@ -18,7 +18,7 @@ import tensorflow as tf
 from acer_tf import envs
 from acer_tf.errors import CheckpointError, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.recurrent import UNITS, RecurrentNetwork
+from acer_tf.networks.torsos import LSTM_UNITS as UNITS
 from acer_tf.policies import evaluation
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.policies.export import export_policy
@@ -111,7 +111,7 @@ def test_what_acting_recorded_is_what_the_update_computes(burn_in: int) -> None:
     settings = settings_of(burn_in=burn_in, num_envs=3)
     env = envs.make(settings.env, 3, 0)
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
-    head = agent.network._top.get_layer("policy")
+    head = agent.network.heads.get_layer("policy")
     head.kernel.assign(1000 * head.kernel)
     collector = collector_of(env, agent.act, replay, seed=0)
     for _ in range(12):
@@ -122,7 +122,7 @@ def test_what_acting_recorded_is_what_the_update_computes(burn_in: int) -> None:
     assert any(cleared.any() for cleared in inner)
     for window in windows:
         planes = agent.network.planes(tf.constant(window.observation), tf.constant(window.age))
-        probabilities, _ = agent.network(*agent.network.burn_in(planes, window.memory, 6))
+        probabilities, _ = agent.network.windows(*agent.network.burn_in(planes, window.memory, 6))
         np.testing.assert_allclose(probabilities[:, :-1], window.behaviour, atol=1e-5)
     assert windows[1].behaviour.std() > 0.01
 
@@ -214,25 +214,25 @@ def test_each_environment_has_its_updates_from_its_state(tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecurrentNetwork, Path]:
-    network = RecurrentNetwork(envs.spec("CartPole-v1"), architecture="mlp_lstm", seed=1)
-    head = network._top.get_layer("policy")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, Path]:
+    network = Network(envs.spec("CartPole-v1"), architecture="mlp_lstm", seed=1)
+    head = network.heads.get_layer("policy")
     head.kernel.assign(100 * head.kernel)
     directory = tmp_path_factory.mktemp("recurrent") / "policy"
     export_policy(network, directory, make_metadata("CartPole-v1"))
     return network, directory
 
 
-def games_by(network: RecurrentNetwork, observations: np.ndarray) -> list[np.ndarray]:
+def games_by(network: Network, observations: np.ndarray) -> list[np.ndarray]:
     """φ [N, A] of rows [R, N, 4] of one episode each."""
     state, found = tf.zeros([observations.shape[1], SIZE]), []
     for observation in observations:
-        probabilities, _, state = network.observe(tf.constant(observation), state)
+        probabilities, _, state = network(tf.constant(observation), state)
         found.append(probabilities.numpy())
     return found
 
 
-def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple[RecurrentNetwork, Path]) -> None:
+def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple[Network, Path]) -> None:
     network, directory = exported
     policy = load_policy(directory)
     assert policy.metadata["state_size"] == policy.state_size == SIZE
@@ -247,7 +247,7 @@ def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple
         assert set(answer) == {"action", "greedy_action", "probabilities", "q", "state"}
 
 
-def test_a_missing_or_misshapen_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
+def test_a_missing_or_misshapen_state_is_refused(exported: tuple[Network, Path]) -> None:
     policy, observation = load_policy(exported[1]), np.zeros((2, 4), np.float32)
     for call in (policy, policy.answer, policy.probabilities, policy.q):
         with pytest.raises(ValueError, match=r"expected its state of shape \(2, 512\), got none; `initial_state`"):
@@ -257,7 +257,7 @@ def test_a_missing_or_misshapen_state_is_refused(exported: tuple[RecurrentNetwor
 
 
 def test_a_policy_whose_metadata_do_not_match_its_state_is_refused(
-    exported: tuple[RecurrentNetwork, Path], tmp_path: Path
+    exported: tuple[Network, Path], tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(exported[1], tmp_path / "policy"))
     metadata = json.loads((copy / "metadata.json").read_text())
@@ -266,7 +266,7 @@ def test_a_policy_whose_metadata_do_not_match_its_state_is_refused(
         load_policy(copy)
 
 
-def test_a_policy_without_its_initial_state_is_refused(exported: tuple[RecurrentNetwork, Path]) -> None:
+def test_a_policy_without_its_initial_state_is_refused(exported: tuple[Network, Path]) -> None:
     class WithoutFirstState:
         signatures = {"serving_default": tf.saved_model.load(str(exported[1])).signatures["serving_default"]}
 
@@ -277,7 +277,7 @@ def test_a_policy_without_its_initial_state_is_refused(exported: tuple[Recurrent
 
 @pytest.mark.parametrize(("observations", "states"), [(1, 3), (3, 1)])
 def test_a_raw_client_needs_as_many_states_as_observations(
-    observations: int, states: int, exported: tuple[RecurrentNetwork, Path]
+    observations: int, states: int, exported: tuple[Network, Path]
 ) -> None:
     signature = tf.saved_model.load(str(exported[1])).signatures["serving_default"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="expected as many states as observations"):
@@ -311,7 +311,7 @@ np.save(sys.argv[3], found)
 
 
 @pytest.mark.process
-def test_tensorflow_alone_runs_an_episode_with_it(exported: tuple[RecurrentNetwork, Path], tmp_path: Path) -> None:
+def test_tensorflow_alone_runs_an_episode_with_it(exported: tuple[Network, Path], tmp_path: Path) -> None:
     network, directory = exported
     observations = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)
     np.save(tmp_path / "rows.npy", observations)

@@ -147,7 +147,7 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
     optimizer = [name for name in variables if name.startswith("optimizer/")]
     assert sum(name.endswith("_velocity") for name in optimizer) == len(layers)
     assert any(name.endswith("/iteration") for name in optimizer)
-    tracked = {id(v) for m in (agent.network.model, agent.average.model, agent.optimizer) for v in m.variables}
+    tracked = {id(v) for m in (agent.network, agent.average, agent.optimizer) for v in m.variables}
     assert {id(v) for v in variables.values()} == tracked
 
     generator = np.random.default_rng(0)
@@ -166,7 +166,7 @@ def test_every_variable_of_the_agent_comes_back_by_its_name(tmp_path):
 def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
     agent = make_agent(settings_of(), SPEC)
     arrays = {name: array + 1 for name, array in agent.arrays().items()}
-    before = [w.copy() for w in agent.network.model.get_weights()]
+    before = [w.copy() for w in agent.network.get_weights()]
     if change == "missing":
         arrays.popitem()
     elif change == "extra":
@@ -175,7 +175,7 @@ def test_variables_of_other_code_are_refused_and_none_is_assigned(change):
         arrays["online/q/bias"] = np.zeros(7)
     with pytest.raises(Mismatch):
         agent.restore(arrays)
-    assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.model.get_weights(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, agent.network.get_weights(), strict=True))
 
 
 ROWS = [Row(1.0), Row(-0.5), Row(2.0), Row(0.25), Row(0.5), Row(3.0)]
@@ -246,7 +246,7 @@ def test_a_termination_there_would_give_other_gradients(across_a_seam, agent):
 def test_the_last_row_before_the_seam_bootstraps_from_the_observation_pending_there(across_a_seam, agent):
     trajectory = window(across_a_seam, LAST - 1)
     assert trajectory.mask.tolist() == [[True, True, False, True]] * 2
-    probabilities, q = agent.network(tf.constant(trajectory.observation))
+    probabilities, q = agent.network.windows(tf.constant(trajectory.observation))
     values = equations.state_value(q, probabilities)
     q_ret = equations.off_policy_return(
         tf.constant(trajectory.reward),
@@ -260,7 +260,7 @@ def test_the_last_row_before_the_seam_bootstraps_from_the_observation_pending_th
         lambda_=1.0,
     ).numpy()
     pending = np.array([[i, len(ROWS)] for i in range(2)], np.float32)
-    f, q_pending, _ = agent.network.observe(tf.constant(pending))
+    f, q_pending, _ = agent.network(tf.constant(pending))
     expected = ROWS[LAST].reward + 0.9 * np.sum(f.numpy() * q_pending.numpy(), axis=-1)
     np.testing.assert_allclose(q_ret[:, 1], expected, rtol=1e-5)
 

@@ -1,0 +1,170 @@
+"""What the networks are built with: one initialization rule, one precision and one sequence of seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization
+from acer_tf.networks.torsos import ARCHITECTURES, PATCH, Torso, architecture_of, torso_of
+from acer_tf.types import EnvironmentSpec
+
+Initialization = Literal["orthogonal", "fan_in"]
+Precision = Literal["float32", "bfloat16", "tf32"]
+_MOST_SEEDS = 4096  # two for each layer of a torso
+
+
+class PolicyNetwork(keras.Model):
+    """A Keras model of observations, which also says how agents act and learn with it.
+
+    Its configuration is the arguments of the subclass, so that Keras saves, loads and clones it; all its layers are
+    built when it is made.
+
+    Args:
+        spec: the environment's observations and actions.
+        architecture: the name of its torso, or of the torso with an LSTM: see `torsos.architecture_of`.
+        options: the arguments of the subclass's constructor besides `spec`.
+    """
+
+    normalization: RunningNormalization | None = None  # the layer, if the network normalises observations
+    state_size = 0  # U, the length of the recurrent state
+
+    def __init__(self, spec: EnvironmentSpec, architecture: str, options: dict[str, Any]) -> None:
+        super().__init__(name=architecture.replace(":", "."), dtype="float32")  # scopes allow no colon
+        self.spec, self.architecture, self._options = spec, architecture, options
+        self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        return {"spec": dataclasses.asdict(self.spec), **self._options}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**config | {"spec": EnvironmentSpec.of(config["spec"])})
+
+    def in_float32(self) -> Self:
+        """A copy of the network that computes in float32."""
+        copy = self.from_config(self.get_config() | {"precision": "float32"})
+        copy.set_weights(self.get_weights())
+        return copy
+
+    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        """(f(·|φ(x)), the next state [N, U]) of observations [N, *observation_shape] and the state [N, U]."""
+        raise NotImplementedError
+
+
+def part(name: str, like: keras.KerasTensor, build: Callable[[keras.KerasTensor], Any]) -> keras.Model:
+    """The model `name` of what `build` makes of an input of the same shape and dtype as `like`."""
+    inputs = keras.Input(like.shape[1:], dtype=like.dtype, name=f"{name}_input")
+    return keras.Model(inputs, build(inputs), name=name)
+
+
+def joined(rows: tf.Tensor) -> tf.Tensor:
+    """[B, R, ...] to [B · R, ...]."""
+    shape = tf.shape(rows)
+    return tf.reshape(rows, tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0))
+
+
+def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
+    """The torso of `architecture`; ValueError if it cannot read the observations, or if there is none."""
+    torso = torso_of(architecture)
+    if not torso.reads(spec):
+        recurrent = architecture_of(architecture).recurrent
+        alike = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
+        able = [name for name in alike if torso_of(name).reads(spec)]
+        raise ValueError(
+            f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
+            f"{spec.observation_dtype}; {'take ' + ' or '.join(able) if able else 'none can'}"
+        )
+    return torso
+
+
+class Layers:
+    """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
+
+    Arguments are those of `Network`, and a factor `scale` that brings pixels to [0, 1]. A torso may also use Keras's
+    own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain, fan_in)`:
+    otherwise the weights do not follow from the run's seed.
+    """
+
+    def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
+        self._initialization = initialization
+        # Under the mixed policy, weights and the optimizer's state stay float32.
+        self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+        self._scale = scale
+        self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
+
+    def scaled(self, x: keras.KerasTensor) -> keras.KerasTensor:
+        """Pixels scaled to [0, 1]; other observations unchanged."""
+        return keras.layers.Rescaling(self._scale, dtype=self.dtype_policy)(x)
+
+    def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
+        return keras.layers.Flatten("channels_last", dtype=self.dtype_policy)(x)
+
+    def hidden(
+        self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
+    ) -> keras.KerasTensor:
+        """A dense layer."""
+        initial = self.initializers(np.sqrt(2.0), x.shape[-1])
+        return keras.layers.Dense(units, activation, bias, **initial, dtype=self.dtype_policy, name=name)(x)
+
+    def convolution(
+        self,
+        filters: int,
+        size: int,
+        stride: int,
+        name: str,
+        x: keras.KerasTensor,
+        *,
+        activation: str = "relu",
+        padding: str = "valid",
+    ) -> keras.KerasTensor:
+        """A convolution of [H, W, C] images."""
+        options = self._convolution(size * size * x.shape[-1], name, activation)
+        return keras.layers.Conv2D(filters, size, stride, padding, **options)(x)
+
+    def product_convolution(self, filters: int, size: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""
+        return ProductConvolution(filters, size, **self._convolution(size * size * x.shape[-1], name))(x)
+
+    def patch_convolution(self, filters: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
+        """8×8 kernels at stride 4 over patches of unscaled pixels, then ReLU."""
+        options = self._convolution(8 * 8 * x.shape[-1] // PATCH**2, name)
+        return PatchConvolution(filters, 2 * PATCH, PATCH, **options)(x)
+
+    def _convolution(self, fan_in: int, name: str, activation: str = "relu") -> dict[str, Any]:
+        given = {"data_format": "channels_last", "activation": activation, "dtype": self.dtype_policy, "name": name}
+        return given | self.initializers(np.sqrt(2.0), fan_in)
+
+    def head(
+        self, units: int, gain: float, name: str, features: keras.KerasTensor, *, bias: bool = True
+    ) -> keras.KerasTensor:
+        """A linear layer in float32."""
+        initial = self.initializers(gain, features.shape[-1])
+        return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(features)
+
+    def lstm(self, units: int, features: keras.KerasTensor) -> Lstm:
+        """An LSTM in float32, since rounding would accumulate over the rows.
+
+        The forget gates' bias is 1 whatever the initialization: with 0, a gate of ½ would halve the state in every row
+        (Jozefowicz et al. 2015). Recurrent weights are orthogonal.
+        """
+        kernel = self.initializers(1.0, features.shape[-1])["kernel_initializer"]
+        recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
+        initial = {"kernel_initializer": kernel, "recurrent_initializer": recurrent}
+        lstm = Lstm(units, **initial, dtype="float32", name="lstm")
+        lstm.build((None, None, features.shape[-1]))
+        return lstm
+
+    def initializers(self, gain: float, fan_in: int) -> dict[str, keras.initializers.Initializer]:
+        """`kernel_initializer` and `bias_initializer` by the run's rule; the gain counts if that is "orthogonal"."""
+        if self._initialization == "orthogonal":
+            kernel = keras.initializers.Orthogonal(gain, seed=next(self._seeds))
+            return {"kernel_initializer": kernel, "bias_initializer": keras.initializers.Zeros()}
+        limit = fan_in**-0.5
+        kernel, bias = (keras.initializers.RandomUniform(-limit, limit, seed=next(self._seeds)) for _ in range(2))
+        return {"kernel_initializer": kernel, "bias_initializer": bias}

@@ -1,0 +1,122 @@
+"""The network of continuous actions: a Gaussian's mean, V and a critic of actions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import keras
+import tensorflow as tf
+
+from acer_tf.distributions import Gaussian
+from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, joined, readable_torso
+from acer_tf.networks.layers import RunningNormalization, registered
+from acer_tf.types import EnvironmentSpec
+
+Critic = Literal["dueling", "separate", "none"]
+UNITS = 256
+
+
+@registered
+class ContinuousNetwork(PolicyNetwork):
+    """The mean φ(x) of a Gaussian policy, V(x), and optionally a critic of actions, on one torso (§5, Fig. 2).
+
+    The torso is two layers of 256 tanh units; without `shared_torso` the policy has another one. A critic reads one
+    state and m actions at a time:
+
+        "dueling":  A(x, a), one layer of 256 on the torso's features and the action ("an additional small network")
+        "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
+        "none":     no critic of actions (A3C, TIS)
+
+    Other arguments are as in `Network`.
+
+    Args:
+        critic: see above.
+        shared_torso: whether the mean is read from the torso of V and the critic.
+        policy_std: σ > 0, the policy's fixed standard deviation in every component.
+        normalize: whether observations are normalised by their running mean and variance.
+        normalization: the layer that holds these statistics, if another network already has it.
+
+    Attributes:
+        of_state: the Keras model from observations to (mean, V, the critic's input).
+        critic: the Keras model from (its input, actions) to A or Q; None without one.
+
+    Raises:
+        ValueError: the observations are stacked frames.
+    """
+
+    architecture = "mlp"
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        *,
+        critic: Critic,
+        shared_torso: bool = True,
+        policy_std: float = 0.3,
+        initialization: Initialization = "orthogonal",
+        precision: Precision = "float32",
+        normalize: bool = True,
+        seed: int = 0,
+        normalization: RunningNormalization | None = None,
+    ) -> None:
+        readable_torso(self.architecture, spec)
+        if normalization is None and normalize:
+            normalization = RunningNormalization(dtype="float32", name="normalization")
+        options = {
+            "critic": critic,
+            "shared_torso": shared_torso,
+            "policy_std": policy_std,
+            "initialization": initialization,
+            "precision": precision,
+            "normalize": normalization is not None,
+            "seed": seed,
+        }
+        super().__init__(spec, self.architecture, options)
+        layers = Layers(initialization, precision, seed)
+        observation = keras.Input(spec.frame_shape, dtype="float32", name="observation")
+        x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
+        if normalization is not None:
+            x = normalization(x)
+        features = of_policy = layers.hidden(UNITS, "tanh", "dense2", layers.hidden(UNITS, "tanh", "dense1", x))
+        if not shared_torso:
+            of_policy = layers.hidden(UNITS, "tanh", "policy2", layers.hidden(UNITS, "tanh", "policy1", x))
+        mean = layers.head(spec.action_size, 0.01, "mean", of_policy)
+        value = layers.head(1, 1.0, "value", features)[:, 0]
+        read = features if critic == "dueling" else x
+        self.of_state = keras.Model(observation, (mean, value, read), name="of_state")
+        self.critic = None if critic == "none" else _critic(layers, critic, read, spec.action_size)
+        self.normalization, self.policy_std = normalization, policy_std
+
+    def call(self, observation: tf.Tensor, actions: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
+        """(mean [N, d], V [N]) of observations [N, *observation_shape]; for actions [N, m, d] also A or Q [N, m]."""
+        mean, value, state = self.of_state(observation)
+        return (mean, value) if actions is None else (mean, value, self.critic((state, actions)))
+
+    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
+        return Gaussian(self.windows(observation)[0], self.policy_std), state
+
+    def windows(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """(mean [..., d], V [...], the critic's input [..., F]) of observations [..., *observation_shape]."""
+        shape = tf.shape(observation)
+        lead = shape[: observation.shape.rank - len(self.spec.frame_shape)]
+        flat = tf.reshape(observation, [-1, *self.spec.frame_shape])
+        return tuple(
+            tf.reshape(output, tf.concat([lead, tf.shape(output)[1:]], axis=0)) for output in self.of_state(flat)
+        )
+
+    def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `windows` and actions [B, T, m, d]."""
+        batch, rows = tf.shape(state)[0], tf.shape(state)[1]
+        assert self.critic is not None
+        return tf.reshape(self.critic((joined(state), joined(actions))), [batch, rows, actions.shape[2]])
+
+
+def _critic(layers: Layers, critic: Critic, read: keras.KerasTensor, action_size: int) -> keras.Model:
+    """The model from a critic's input [N, F] and actions [N, m, d] to A or Q [N, m]."""
+    state, actions = (keras.Input(shape, dtype="float32") for shape in (read.shape[1:], (None, action_size)))
+    h = state if critic == "dueling" else layers.hidden(UNITS, "tanh", "critic_torso", state)
+    # The state's contribution is computed once for all m actions.
+    of_state = layers.hidden(UNITS, "linear", "critic_state", h)[:, None]
+    h = of_state + layers.hidden(UNITS, "linear", "critic_action", actions, bias=False)
+    outputs = layers.head(1, 1.0, "critic", keras.layers.Activation("tanh", dtype="float32")(h))[..., 0]
+    return keras.Model((state, actions), outputs, name="critic")
