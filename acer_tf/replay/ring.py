@@ -37,10 +37,6 @@ class Segments:
         self._begun = 0  # segments ever begun; the state of the last is in slot (_begun - 1) mod K
         self._ring, self._most = ring, len(ring) if ring.shape[2] else 0
 
-    def emptied(self) -> Segments:
-        """An object without segments in the same storage."""
-        return Segments(self._ring)
-
     def begin(self, row: int, first: int, state: np.ndarray) -> None:
         """Adds the start `row` with its state [N, U], and drops the starts before row `first`."""
         self.starts = np.append(self.starts[self.starts >= first], row)
@@ -54,7 +50,7 @@ class Segments:
         back = len(self.starts) - np.searchsorted(self.starts, starts)
         return self._ring[(self._begun - back) % self._most, envs]
 
-    def save(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, np.ndarray]:
         slots = (self._begun - np.arange(len(self.starts), 0, -1)) % max(1, self._most)
         return {"segments": self.starts.copy(), "states": self._ring[slots]}
 
@@ -97,7 +93,8 @@ class Ring:
         self._capacity, self._unroll_length, self._file = capacity, unroll_length, file
         self._slots = capacity + 1  # one for the pending row
         self._keeps_segments = segments
-        self._ring, self._segments = self._allocate()
+        self._ring = self._allocate()
+        self._segments = Segments(self._ring.pop("state"))
         self.rows = 0
         self._lost = 0  # rows before this one could not be restored
         self.started = False
@@ -189,25 +186,26 @@ class Ring:
             "layout": encode(self._layout()),
             "rows": np.asarray(self.rows, np.int64),
             "lost": np.asarray(self._lost, np.int64),
-            **self._segments.save(),
+            **self._segments.state(),
             "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
         }
 
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
-        """Restores what `save` returned and wrote, the pending row included. If it raises, the replay is as before.
+        """Restores what `save` returned and wrote, the pending row included, into a replay without rows.
 
         With `salvage` it goes without the rows of a corrupt chunk, and those before it. If that leaves none, no row is
-        pending.
+        pending. If it raises, the replay is still without rows: disk or memory may have no room for two.
 
         Raises:
+            RuntimeError: the replay holds rows.
             Mismatch: the state is of a replay of other sizes.
             ReplayCorrupt: a chunk file is missing, damaged, or another than was saved.
         """
+        if self.started:
+            raise RuntimeError("only a replay without rows can be restored")
         self._require_layout(state)
         rows, lost = int(state["rows"]), int(state["lost"])
         chunks: list[Chunk] = []
-        ring, segments = self._spare()
-        segments.restore(state)
         end = max(lost, rows - self._capacity)
         for chunk in (Chunk(*numbers) for numbers in state["chunks"].tolist()):
             if chunk.first > end:
@@ -222,32 +220,24 @@ class Ring:
                 continue
             for name, values in arrays.items():
                 # Later rows overwrite those that the saved replay no longer held.
-                ring[name][:, rows_held(name, chunk.first, chunk.last) % self._slots] = values
+                self._ring[name][:, rows_held(name, chunk.first, chunk.last) % self._slots] = values
             chunks.append(chunk)
         if end != rows:
             raise ReplayCorrupt(f"the saved replay's chunk files end at row {end}, its state at row {rows}")
-        self._ring, self._segments, self.rows, self._lost = ring, segments, rows, lost
-        self._chunks, self.started = chunks, bool(chunks)
+        self._segments.restore(state)
+        self.rows, self._lost, self._chunks, self.started = rows, lost, chunks, bool(chunks)
 
     @staticmethod
     def chunk_files(state: Mapping[str, np.ndarray]) -> list[str]:
         """Names of the chunk files that a state from `save` needs, oldest rows first; others may be deleted."""
         return [Chunk(*numbers).name for numbers in state["chunks"].tolist()]
 
-    def _allocate(self) -> tuple[dict[str, np.ndarray], Segments]:
+    def _allocate(self) -> dict[str, np.ndarray]:
+        """Zeros for the rows, and for the recurrent states of segments."""
         lead = (self.num_envs, self._slots)
         arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self.spec).items()}
-        shape = (_segments_in(self._capacity, self._unroll_length), self.num_envs, self.state_size)
-        if not self.state_size:
-            return zeros(arrays, self._file), Segments(np.zeros(shape, np.float32))
-        ring = zeros({**arrays, "state": (shape, np.dtype(np.float32))}, self._file)
-        return ring, Segments(ring.pop("state"))
-
-    def _spare(self) -> tuple[dict[str, np.ndarray], Segments]:
-        """Storage to restore into: its own while nothing is stored, since memory or disk may not have room for two."""
-        if self.rows or self.started:
-            return self._allocate()
-        return self._ring, self._segments.emptied()
+        states = (_segments_in(self._capacity, self._unroll_length), self.num_envs, self.state_size)
+        return zeros({**arrays, "state": (states, np.dtype(np.float32))}, self._file)
 
     def _require_rows(self, values: Mapping[str, np.ndarray], count: int) -> None:
         """Raises ValueError unless the values are `count` rows [N, count, ...] of their fields."""

@@ -22,9 +22,9 @@ def zeros(arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]], file: Path | N
         FileExistsError: the file exists; it is left alone.
         OSError: the file cannot be made, its size cannot be reserved, or memory is too small.
     """
+    page = mmap.ALLOCATIONGRANULARITY
     sizes = {
-        name: -(-int(np.prod(shape)) * dtype.itemsize // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        for name, (shape, dtype) in arrays.items()
+        name: max(1, -(-int(np.prod(shape)) * dtype.itemsize // page)) * page for name, (shape, dtype) in arrays.items()
     }
     if file is None:
         # np.zeros may write the zeros, and so commit the memory, where it reuses memory that was freed.

@@ -103,7 +103,7 @@ def test_sampled_rows_are_prefetched_from_the_file(tmp_path, monkeypatch):
     assert asked == [([0, 1], 9), ([1], 9)]
 
 
-def test_a_replay_that_holds_nothing_is_restored_into_its_own_storage(tmp_path, monkeypatch):
+def test_a_replay_is_restored_into_its_own_storage_and_only_if_it_holds_nothing(tmp_path, monkeypatch):
     """A disk with room for one replay suffices to resume, and a checkpoint that cannot be read leaves it usable."""
     state = filled(TrajectoryReplay(STACKED, 2, 40, 5, 1), 59).save(tmp_path / "chunks")
     fresh = [TrajectoryReplay(STACKED, 2, 40, 5, 1, file=tmp_path / "new") for _ in range(2)]
@@ -114,8 +114,8 @@ def test_a_replay_that_holds_nothing_is_restored_into_its_own_storage(tmp_path, 
     monkeypatch.setattr("acer_tf.replay.ring.zeros", full)
     fresh[0].restore(tmp_path / "chunks", state)
     assert (fresh[0].rows, fresh[0].stored) == (59, 40)
-    with pytest.raises(OSError, match="No space"):
-        fresh[0].restore(tmp_path / "chunks", state)  # it holds rows, which must not be lost if this fails
+    with pytest.raises(RuntimeError, match="without rows"):
+        fresh[0].restore(tmp_path / "chunks", state)
     assert fresh[0].stored == 40
     (tmp_path / "chunks" / TrajectoryReplay.chunk_files(state)[-1]).unlink()
     with pytest.raises(ReplayCorrupt):

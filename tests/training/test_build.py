@@ -68,7 +68,7 @@ def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, f
 
 def test_channels_first_are_refused_by_the_flag_but_a_run_that_has_begun_continues():
     spec = EnvironmentSpec((3, 64, 64), "uint8", stack=1, num_actions=2)
-    with pytest.raises(SettingsError, match=r"^--network=small: observations .* channels × height × width"):
+    with pytest.raises(SettingsError, match="^--network=small: "):
         resolve(settings_of(), spec)
     assert resolve(settings_of(), spec, {"network": "small", "precision": "float32"}).network == "small"
 
@@ -209,7 +209,7 @@ def test_a_users_torso_that_is_not_one_is_refused(network):
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():
-    with pytest.raises(SettingsError, match=r"^--network=nature: .*take mlp"):
+    with pytest.raises(SettingsError, match="^--network=nature: .*mlp"):
         build.make_network(settings_of(network="nature", precision="float32"), CARTPOLE)
 
 
@@ -281,7 +281,7 @@ def test_a_replay_that_does_not_fit_is_refused_with_the_largest_that_does(env, s
 
 @pytest.mark.parametrize("given", [{}, {"agent": "a3c"}])
 def test_no_capacity_is_suggested_where_none_fits(given):
-    with pytest.raises(SettingsError, match=r"1\.4 GB are available; no capacity fits, or keep it on disk"):
+    with pytest.raises(SettingsError, match="no capacity fits.*--replay_file"):
         build.require_memory(settings_of(**given), CARTPOLE, int(1.4e9))
 
 
@@ -305,7 +305,7 @@ def test_an_infinite_setting_reaches_the_agent():
 def test_a_replay_larger_than_memory_lives_in_a_new_file(tmp_path, monkeypatch):
     monkeypatch.setattr(resources, "available_memory", lambda: 10**6)
     settings = settings_of(num_envs=1, replay_capacity=100, replay_start=0)
-    with pytest.raises(SettingsError, match="or keep it on disk with --replay_file"):
+    with pytest.raises(SettingsError, match="--replay_file"):
         build.make_replay(settings, CARTPOLE)
     assert build.make_replay(settings, CARTPOLE, tmp_path / "replay").stored == 0
     assert list(tmp_path.iterdir()) == []

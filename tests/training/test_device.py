@@ -81,7 +81,7 @@ def test_a_bound_that_a_script_or_an_earlier_run_has_set_stays(gpus, monkeypatch
 
 @pytest.mark.parametrize("name", ["", "gpu", "GPU:0", "gpu:-1", "gpu:1e3", "cuda:0", "cpu:0"])
 def test_an_unknown_name_is_refused(name):
-    with pytest.raises(SettingsError, match="must be auto, cpu or gpu:N"):
+    with pytest.raises(SettingsError, match="^--device="):
         find_device(name)
 
 
@@ -119,7 +119,7 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
     with pytest.raises(SettingsError, match=f"^--device=gpu:7: TensorFlow sees {gpu_count()} GPUs here"):
         train(settings, tmp_path / "run", device="gpu:7", quiet=True)
-    with pytest.raises(SettingsError, match="^--precision=tf32: only GPUs have it"):
+    with pytest.raises(SettingsError, match="^--precision=tf32: "):
         train(make_settings(env="CartPole-v1", precision="tf32"), tmp_path / "run", device="cpu", quiet=True)
     assert not (tmp_path / "run").exists()
     train(settings, tmp_path / "run", device="cpu", quiet=True)

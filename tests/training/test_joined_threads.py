@@ -98,5 +98,5 @@ def test_the_accumulator_forgets_as_much_as_by_the_threads_updates():
 def test_a_batch_by_priority_of_another_size_is_refused():
     given = {"env": "CartPole-v1", "preset": "paper", "replay_priority": "proportional"}
     assert make_settings({**given, "replay_batch": 4}).threads_per_update == 4
-    with pytest.raises(SettingsError, match="--replay_batch=32: must be 0 or 4 with --reduction=threads"):
+    with pytest.raises(SettingsError, match="--replay_batch=32: .*--reduction=threads"):
         make_settings({**given, "replay_batch": 32})
