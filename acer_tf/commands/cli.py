@@ -10,11 +10,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ParamSpec
 
 from absl import flags, logging
 
 from acer_tf.errors import AcerError, EnvironmentFailure, SettingsError
+
+P = ParamSpec("P")
 
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
@@ -136,16 +138,16 @@ def fail(status: int, error: object, cause: BaseException | None = None) -> int:
     return status
 
 
-def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
+def command(main: Callable[P, int]) -> Callable[P, int]:
     """Decorates the `main` of a command: it ends with one line and an exit status where it raises an expected error.
 
     Those are the package's errors, each with its own status, and OSError (1).
     """
 
     @functools.wraps(main)
-    def reporting(argv: list[str]) -> int:
+    def reporting(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
-            return main(argv)
+            return main(*args, **kwargs)
         except AcerError as error:
             return fail(error.status, error, error.__cause__ if isinstance(error, EnvironmentFailure) else None)
         except BrokenPipeError:  # of the output's reader: see `acer_tf.__main__`

@@ -11,18 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acer_tf import envs
 from acer_tf.commands import cli
-from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, Mismatch, RunFolderError, SettingsError
+from acer_tf.errors import AcerError, EnvironmentFailure, Interrupted, NonFiniteError
 from acer_tf.references import is_reference
-from acer_tf.runs.folder import REPAIRS, record_in, require_same_run
+from acer_tf.runs.folder import REPAIRS, record_in
 from acer_tf.runs.signals import STOPPED, signal_of
 from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import Declaration, declarations
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.rules import RULES
-from acer_tf.training.device import find_device
-from acer_tf.training.resolve import resolve
+from acer_tf.training.train import train
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -79,76 +77,55 @@ flag.multi_enum(
 )
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("run_dir",))
     run_dir = Path(FLAGS.run_dir)
     given = {name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None}
-    try:
-        recorded = _recorded(run_dir)
+    if record := record_in(run_dir):
         # Kept without their flags; "auto" may mean another preset in this version. Another run is refused later.
-        same = recorded and all(given.get(name, recorded.get(name)) == recorded.get(name) for name in ("env", "agent"))
-        kept = {name: recorded[name] for name in ("agent", "preset", "total_steps", "log_interval") if name in recorded}
-        settings = make_settings(kept | given if same else given)
-    except (SettingsError, InvalidEnvironment) as error:
-        return cli.fail(2, error)
-    except EnvironmentFailure as error:
-        return cli.fail(1, error, error.__cause__)
+        recorded = record.settings
+        if all(given.get(name, recorded[name]) == recorded[name] for name in ("env", "agent")):
+            given = {name: recorded[name] for name in ("agent", "preset", "total_steps", "log_interval")} | given
     others = [name for name in FLAGS if name not in (*setting_types(), "help", "run_dir")]
-    return run(settings, run_dir, **{name: FLAGS[name].value for name in others})
+    return run(make_settings(given), run_dir, **{name: FLAGS[name].value for name in others})
 
 
-def _recorded(run_dir: Path) -> dict[str, Any]:
-    """The settings of a run to be continued."""
-    try:
-        record = record_in(run_dir)
-    except RunFolderError:  # `train` refuses it too
-        record = None
-    return record.settings if record else {}
-
-
+@cli.command
 def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     """Calls `train`; returns the exit status: 0, 2 for bad input, 1 for a failure, 128 + the signal's number."""
     try:
-        spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
-        device = find_device(options.get("device", "auto"))
-        known = resolve(settings, spec, _recorded(run_dir), device)
-        require_same_run(known, spec, run_dir)
-    except (InvalidEnvironment, SettingsError, RunFolderError) as error:
-        return cli.fail(2, error)
-    except EnvironmentFailure as error:
-        return cli.fail(1, error, error.__cause__)
-    how = f"network {known.network}, precision {known.precision}, on {device}"
-    print(f"{known.agent} on {known.env}, preset {known.preset}, {how}, in {run_dir}", flush=True)
-    # Imported here, because it takes seconds: bad flags and --help are answered at once.
-    from acer_tf.errors import CheckpointError, Interrupted, NonFiniteError, RecordError
-    from acer_tf.training.train import train
-
-    try:
         policy = train(settings, run_dir, **options)
-    except (InvalidEnvironment, SettingsError, RunFolderError) as error:
-        return cli.fail(2, error)
     except NonFiniteError as error:
         return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")
-    except EnvironmentFailure as error:
+    except (EnvironmentFailure, OSError) as error:
+        if not _begun(run_dir):
+            raise
         line = f"stopped: {error}; the same command continues from the last checkpoint"
-        return cli.fail(1, line, error.__cause__)
-    except (CheckpointError, Mismatch, RecordError) as error:  # RecordError: run.json was removed or damaged meanwhile
-        return cli.fail(1, error)
-    except OSError as error:
-        return cli.fail(1, f"stopped: {error}; the same command continues from the last checkpoint")
-    except STOPPED as stop:  # before the first step, or the second Ctrl-C
-        return _stopped(signal_of(stop), "the last checkpoint")
+        return cli.fail(1, line, error.__cause__ if isinstance(error, EnvironmentFailure) else None)
     except Interrupted as interrupted:
         return _stopped(interrupted.signal_number, "here")
+    except AcerError:
+        raise
+    except STOPPED as stop:  # before the first step, or the second Ctrl-C
+        if not _begun(run_dir):
+            raise
+        return _stopped(signal_of(stop), "the last checkpoint")
     except Exception as error:
-        chosen = {"agent": known.agent, "network": known.network}
-        theirs = [f"--{name}={value}" for name, value in chosen.items() if is_reference(value)]
+        theirs = [
+            f"--{name}={value}" for name in ("agent", "network") if is_reference(value := getattr(settings, name))
+        ]
         if not theirs:  # a mistake of ours, whose traceback says more than a line
             raise
         last = str(error).strip().rpartition("\n")[2]  # TensorFlow begins with where it was
         return cli.fail(1, f"stopped: {' or '.join(theirs)} failed: {type(error).__name__}: {last}", error)
     print(f"finished: policy in {policy}")
     return 0
+
+
+def _begun(run_dir: Path) -> bool:
+    """Whether there is a checkpoint, from which the same command continues."""
+    return (run_dir / "checkpoints").exists()
 
 
 def _stopped(number: int, where: str) -> int:

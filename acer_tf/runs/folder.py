@@ -7,8 +7,9 @@ import dataclasses
 import fcntl
 import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from acer_tf.errors import RecordError, RunFolderError
 from acer_tf.files import remove_empty, set_aside
@@ -73,11 +74,8 @@ class Lock:
         remove_empty(self._made)
 
 
-def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> tuple[RunRecord | None, list[str]]:
-    """Checks that `run_dir` can hold the run of resolved `settings` in an environment of this `spec`.
-
-    Returns:
-        The record there, None for a new run; and what differs from it and may, in lines.
+def known_run(run_dir: Path) -> RunRecord | None:
+    """The record of the run in `run_dir`, see `record_in`; None if a new run can begin there.
 
     Raises:
         RunFolderError: the folder cannot be used, or holds something else.
@@ -88,14 +86,15 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
         remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]
     except OSError as error:
         raise RunFolderError(f"--run_dir={run_dir} cannot be used: {error}") from error
-    if record is None:
-        if remains:
-            raise RunFolderError(f"--run_dir={run_dir} has a {remains[0]} but no run.json: choose another folder")
-        return None, []
+    if record is None and remains:
+        raise RunFolderError(f"--run_dir={run_dir} has a {remains[0]} but no run.json: choose another folder")
+    return record
+
+
+def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> None:
+    """Raises RunFolderError unless resolved `settings`, in an environment of this `spec`, continue the recorded run."""
     old, new = record.settings, settings_document(settings)
-    longer = old["total_steps"] < new["total_steps"]
-    may_change = ("log_interval", "total_steps") if longer else ("log_interval",)
-    if lines := differences(old, {**new, **{name: old[name] for name in may_change}}):
+    if lines := differences(old, {**new, **{name: old[name] for name in _may_change(old, new)}}):
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
             "give those flags the values there to continue it, or choose another folder"
@@ -106,16 +105,28 @@ def require_same_run(settings: Settings, spec: EnvironmentSpec, run_dir: Path) -
             f"--run_dir={run_dir} holds a run in another version of {settings.env}:\n  " + "\n  ".join(lines) + "\n"
             "bring that version back to continue it, or choose another folder"
         )
-    changes = [f"--{name}={new[name]} instead of {old[name]}" for name in may_change if new[name] != old[name]]
+
+
+def changes_in(record: RunRecord, settings: Settings) -> list[str]:
+    """What differs from the recorded run and may, in lines; the modules that `settings` name have been imported."""
+    old, new = record.settings, settings_document(settings)
+    changes = [
+        f"--{name}={new[name]} instead of {old[name]}" for name in _may_change(old, new) if new[name] != old[name]
+    ]
     modules = user_modules((settings.agent, settings.network, settings.env))
     changes += [
         f"the file of module {name} has changed since the run began"
         for name, sha256 in record.document["modules"].items()
         if modules.get(name, sha256) != sha256
     ]
-    if longer and settings.replay_priority != "uniform":
+    if old["total_steps"] < new["total_steps"] and settings.replay_priority != "uniform":
         changes.append("the exponents of priorities now change until the new end")
-    return record, changes
+    return changes
+
+
+def _may_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that a run which continues may change: it may become longer, not shorter."""
+    return ("log_interval", "total_steps") if old["total_steps"] < new["total_steps"] else ("log_interval",)
 
 
 def record_in(run_dir: Path) -> RunRecord | None:

@@ -26,6 +26,7 @@ _MAKER_PARTS = {
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
 FORMAT = 1  # of run.json
+Row = dict[str, float | int | None]  # of progress.csv, by column; None for an empty cell
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
 
 

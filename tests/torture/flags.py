@@ -8,7 +8,7 @@ from typing import Any
 from acer_tf import __main__ as acer_tf
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.declaration import declarations
-from acer_tf.training import train as training
+from acer_tf.training import run as training
 from tests.torture import common
 
 _TYPES: dict[str, type] = {**setting_types(), "checkpoint_minutes": float, "threads": int, "replay_file": str}

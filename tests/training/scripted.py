@@ -19,8 +19,7 @@ from acer_tf.agents.agent import Agent, Update
 from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
-from acer_tf.training import export_run
-from acer_tf.training import train as run
+from acer_tf.training import export_run, run
 from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.collector import Collector
 from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Trajectory

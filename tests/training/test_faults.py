@@ -20,7 +20,7 @@ from acer_tf.commands.train import run as run_script
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.progress import Progress
-from acer_tf.training import train as run
+from acer_tf.training import run
 from acer_tf.training.export_run import export_run
 from acer_tf.training.train import train
 from tests.runs.test_checkpoint import files_at_most
@@ -159,7 +159,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
         return agent
 
     monkeypatch.setattr(run, "make_agent", heavy)
-    save, limits = run._Run._save, []
+    save, limits = run._Run.save, []
 
     def limited(self, **kwargs):
         if len(list((tmp_path / "run").glob("checkpoints/*[0-9]/state.npz"))) == 0:
@@ -169,7 +169,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
             return save(self, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run._Run, "_save", limited)
+        patch.setattr(run._Run, "save", limited)
         assert script(settings, tmp_path / "run") == 1
     err = capsys.readouterr().err
     assert err.startswith("error: checkpoint at step ")

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from acer_tf.training import train as run
+from acer_tf.training import run
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
 

@@ -23,15 +23,14 @@ import pytest
 from acer_tf import load_policy, resources
 from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
-from acer_tf.errors import CheckpointError, Interrupted, RunFolderError, SettingsError
+from acer_tf.errors import Interrupted, Mismatch, RunFolderError, SettingsError
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.replay import PrioritizedReplay
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import REPAIRS, Lock
 from acer_tf.runs.records import read_record
 from acer_tf.runs.signals import Terminated
-from acer_tf.training import resolve
-from acer_tf.training import train as run
+from acer_tf.training import resolve, run
 from acer_tf.training.device import Device
 from acer_tf.training.export_run import export_run
 from acer_tf.training.train import train
@@ -79,10 +78,10 @@ def stopped(tmp_path, monkeypatch):
             raise Interrupted(15)
         return {"value": float(update)}
 
-    save = run._Run._save
+    save = run._Run.save
     with monkeypatch.context() as patch:
         made = use_light_agents(patch, diagnostics)
-        patch.setattr(run._Run, "_save", lambda self: save(self) if self.steps < 250 else None)
+        patch.setattr(run._Run, "save", lambda self: save(self) if self.steps < 250 else None)
         with pytest.raises(Interrupted):
             train(small_settings(), tmp_path / "run", checkpoint_minutes=0.0, quiet=True)
     assert int(rows_of(tmp_path / "run")[-1]["steps"]) >= 400
@@ -818,7 +817,7 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
     monkeypatch.setattr("acer_tf.training.export_run.make_agent", other)
     assert script(small_settings(), run_dir) == 1
     assert "another version wrote it" in capsys.readouterr().err
-    with pytest.raises(CheckpointError):
+    with pytest.raises(Mismatch):
         export_run(run_dir, run_dir / "policy")
 
 
@@ -841,14 +840,14 @@ def test_checkpoints_are_written_at_their_period_and_rows_have_the_rate_of_their
     def iterations():
         return sum(len(agent.collected) for agent in light)
 
-    saves, save = [], run._Run._save
+    saves, save = [], run._Run.save
 
     def recorded(self, **options):
         saves.append(iterations())
         save(self, **options)
 
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: float(iterations())))  # each takes a second
-    monkeypatch.setattr(run._Run, "_save", recorded)
+    monkeypatch.setattr(run._Run, "save", recorded)
     rows = []
     train(small_settings(), tmp_path / "run", checkpoint_minutes=0.25, quiet=True, on_row=rows.append)
     assert saves == [*range(0, iterations() + 1, 15), iterations()]

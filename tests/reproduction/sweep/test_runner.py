@@ -15,7 +15,8 @@ from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import make_settings
-from acer_tf.training import train as run
+from acer_tf.training import run
+from acer_tf.training.train import train
 from tests.reproduction.sweep.conftest import attempts, cell
 from tests.training.scripted import tree, use_light_agents
 
@@ -231,8 +232,8 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
     c = cell(0)
     run_dir = sweep.folder / "cells" / c.name / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(run._Run, "finish", lambda self: self._save())  # interrupted before its end
-        run.train(c.train_settings, run_dir, quiet=True)
+        patch.setattr(run._Run, "finish", lambda self: self.save())  # interrupted before its end
+        train(c.train_settings, run_dir, quiet=True)
     (run_dir / "progress.csv").open("a").write("10")  # part of a row after the checkpoint, as kill -9 leaves
     (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
     assert folder.set_aside_damaged() is None

@@ -1,0 +1,292 @@
+"""A run in one process: restores what there is, then collects and learns, and exports the policy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from acer_tf import envs
+from acer_tf.agents.agent import Agent
+from acer_tf.errors import ClusterLost, Interrupted, NonFiniteError, RunFolderError, SettingsError
+from acer_tf.policies.export import exporting
+from acer_tf.replay import TrajectoryReplay
+from acer_tf.runs.checkpoint import Checkpoints, Snapshot
+from acer_tf.runs.folder import Lock, changes_in, known_run, resume
+from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
+from acer_tf.runs.provenance import provenance, user_modules
+from acer_tf.runs.records import (
+    Row,
+    RunRecord,
+    amend_record,
+    begin_record,
+    differences_of_makers,
+    history_entry,
+    maker_of,
+    read_record,
+    write_json,
+)
+from acer_tf.runs.signals import StopRequest
+from acer_tf.settings import Settings
+from acer_tf.settings.record import settings_document
+from acer_tf.training.actor import Actors
+from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
+from acer_tf.training.collector import Collector
+from acer_tf.training.device import Device, use_device, use_threads
+from acer_tf.training.export_run import policy_metadata
+from acer_tf.training.loop import Loop
+from acer_tf.training.ray_actors import RayActors, Stopped
+from acer_tf.training.ray_connection import connect
+from acer_tf.types import EnvironmentSpec
+
+
+class Job(NamedTuple):
+    """A run that may begin: the arguments of `train`, checked, and what they stand for."""
+
+    settings: Settings  # resolved
+    spec: EnvironmentSpec
+    folder: Path
+    record: RunRecord | None  # of the run that is continued
+    device: Device
+    checkpoint_minutes: float
+    threads: int
+    gpu_memory_gb: float
+    replay_file: Path | None
+    ray_address: str | None
+    actor_timeout: float | None
+    repair: Collection[str]
+    quiet: bool
+    env: envs.EnvFactory | None
+    on_row: Callable[[Row], None] | None
+
+    def say(self, line: str) -> None:
+        """Prints a line of progress."""
+        if not self.quiet:
+            print(line, flush=True)
+
+    def note(self, step: int, notes: Sequence[str]) -> None:
+        """Prints what was changed or lost at a step, on standard error."""
+        for note in notes:
+            print(f"{self.folder}, step {step:,}: {note}", file=sys.stderr)
+
+
+def run(job: Job) -> Path:
+    """Prepares, restores, loops and finishes the run; returns the folder of its policy. Raises as `train`."""
+    settings, spec = job.settings, job.spec
+    if (used := keras.backend.backend()) != "tensorflow":
+        raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
+    if job.record is None:  # what began before a check was made may continue
+        require_effect(settings, spec)
+    use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
+    threads = use_threads(job.threads, settings.network)
+    make_network(settings, spec)  # raises for bad input, before anything is written
+    replay = make_replay(settings, spec, job.replay_file)
+    with contextlib.ExitStack() as opened:
+        ray = connect(job.ray_address, settings.actors) if job.ray_address is not None else None
+        if ray is not None:
+            opened.callback(ray.shutdown)
+        opened.callback(Lock(job.folder).release)
+        if known_run(job.folder) != job.record:
+            raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
+        agent = make_agent(settings, spec)
+        stop = StopRequest("writing a checkpoint, then stopping")
+
+        def make_actors(steps: int) -> Actors:
+            if ray is None:
+                return make_local_actors(settings, agent.act, steps, threads=threads["environments"], factory=job.env)
+            timeout = job.actor_timeout or 300.0
+            return RayActors(ray, settings, agent, steps, timeout=timeout, stop=stop, factory=job.env)
+
+        begun = _restore(job, agent, replay, threads, make_actors, opened)
+        with stop:
+            begun.advance(stop)
+        return begun.finish()
+
+
+def _restore(
+    job: Job,
+    agent: Agent,
+    replay: TrajectoryReplay,
+    threads: dict[str, int],
+    make_actors: Callable[[int], Actors],
+    opened: contextlib.ExitStack,
+) -> _Run:
+    """The run from its checkpoint, or from step 0, with its record and progress.csv begun or continued.
+
+    What it opens is closed with `opened`.
+    """
+    settings, folder = job.settings, job.folder
+    checkpoints = Checkpoints(folder / "checkpoints")
+    snapshot, repaired = resume(folder, checkpoints, replay, job.repair)
+    state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
+    steps = state["actor"]["steps"]
+    computes = {"threads": threads, "device": dataclasses.asdict(job.device)}
+    maker = maker_of(provenance() | computes)
+    notes = [*(changes_in(job.record, settings) if job.record else ()), *repaired]
+    if snapshot is not None:
+        agent.restore(snapshot.arrays)
+        notes += differences_of_makers(read_record(folder).maker, maker)
+        if not replay.started and 0 < steps < settings.total_steps:
+            notes.append("continued from the weights, with an empty replay")
+    job.note(steps, notes)
+    actors = opened.enter_context(contextlib.closing(make_actors(steps)))
+    loop = make_loop(settings, Collector(actors, replay, lagging=settings.lagging), agent, replay)
+    if state["position"] and steps < settings.total_steps:
+        require_diagnostics(folder, loop.diagnostics)
+    if snapshot is None:
+        preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
+        details = {
+            "environment": dataclasses.asdict(agent.network.spec),
+            "atari_preset": dataclasses.asdict(preset) if preset else None,
+            "modules": user_modules((settings.agent, settings.network, settings.env)),
+            **computes,
+            "history": [history_entry(0, notes, maker)] if notes else [],
+            "finished": False,
+        }
+        begin_record(folder, settings_document(settings), details)
+    else:
+        loop.collector.restore(state["actor"])
+        loop.restore(state["loop"])
+        if notes:
+            amend_record(folder, settings_document(settings), steps, notes, maker)
+        job.say(f"continuing {folder} at step {steps:,}")
+    progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
+    unsaved = snapshot is None or bool(notes)
+    return _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
+
+
+class _Run:
+    """A run that has been restored.
+
+    Args:
+        job, agent, loop, actors, checkpoints, progress: of the run, which others close.
+        maker: of its rows from here on, see `maker_of`.
+        seconds: that its earlier processes worked.
+        unsaved: whether it differs from its newest checkpoint.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        agent: Agent,
+        loop: Loop,
+        actors: Actors,
+        checkpoints: Checkpoints,
+        progress: Progress,
+        maker: dict[str, Any],
+        seconds: float,
+        unsaved: bool,
+    ) -> None:
+        self._job, self._agent, self._loop, self._actors = job, agent, loop, actors
+        self._checkpoints, self._progress = checkpoints, progress
+        self._maker, self._unsaved = maker, unsaved
+        self._began = time.monotonic() - seconds
+        self._logged = (self.steps, seconds)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps so far."""
+        return self._loop.collector.steps
+
+    def advance(self, stop: StopRequest) -> None:
+        """Collects and learns until the last step. Raises Interrupted after a checkpoint, if asked to stop."""
+        settings, job = self._job.settings, self._job
+        # Also of a finished run that is extended, whose replay is empty.
+        missing = max(0, settings.replay_start - self._loop.replay.stored) * settings.num_envs
+        if settings.replay_ratio and missing > settings.total_steps - self.steps > 0:
+            per_environment = f"--replay_start={settings.replay_start} is per environment"
+            job.say(f"no replay before the end: {per_environment}, and needs {missing:,} more steps")
+        # The first interval with replay throughout tells the rate that will last.
+        slower_at = self.steps + missing + settings.log_interval if settings.replay_ratio and missing else 0
+        if self._unsaved:
+            self.save()
+        saved = time.monotonic()
+        while self.steps < settings.total_steps:
+            interval = self.steps // settings.log_interval
+            try:
+                self._loop.iterate()
+            except ClusterLost:
+                self._actors.close()  # a minute after the loss, Ray would end this process, also within a checkpoint
+                self.save()
+                raise
+            except Stopped:
+                pass  # see below
+            finally:
+                if notes := self._actors.notes:
+                    job.note(self.steps, notes)
+                    amend_record(job.folder, settings_document(settings), self.steps, notes, self._maker)
+                    notes.clear()
+            if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
+                row = self._row()
+                self._progress.write(row)
+                try:
+                    if job.on_row is not None:
+                        job.on_row(row)
+                    job.say(progress_line(row, settings.total_steps, slower_at))
+                except Exception as error:
+                    self.save()
+                    # Ctrl-C also ends the reader of a pipe.
+                    if isinstance(error, OSError) and stop.signal_number is not None:
+                        raise Interrupted(stop.signal_number) from error
+                    raise
+            if stop.signal_number is not None:
+                self.save()
+                raise Interrupted(stop.signal_number)
+            if time.monotonic() - saved >= job.checkpoint_minutes * 60:
+                self.save()
+                saved = time.monotonic()
+
+    def finish(self) -> Path:
+        """Writes the last checkpoint, the policy and the end of the record; returns the policy's folder."""
+        self.save(with_replay=False)
+        policy = self._job.folder / "policy"
+        with exporting(policy) as export:
+            export(self._agent.network, policy_metadata(self._job.settings, self.steps, self._maker["commit"]))
+        done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
+        write_json(self._job.folder / "run.json", read_record(self._job.folder).document | done)
+        return policy
+
+    def save(self, *, with_replay: bool = True) -> None:
+        """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
+        state = {"actor": self._loop.collector.state(), "loop": self._loop.state(), "seconds": self._seconds()}
+        state |= self._progress.state()
+        arrays = self._agent.arrays()
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
+        self._checkpoints.save(Snapshot(arrays, state), self._loop.replay if with_replay else None, self.steps)
+
+    def _row(self) -> Row:
+        loop, collector, (steps, seconds) = self._loop, self._loop.collector, self._logged
+        self._logged = (self.steps, self._seconds())
+        diagnostics, new_returns = loop.take_diagnostics(), collector.take_returns()
+        row = {
+            "steps": self.steps,
+            "frames": self.steps * self._agent.network.spec.frames_per_step,
+            "seconds": self._logged[1],
+            "steps_per_second": (self.steps - steps) / max(self._logged[1] - seconds, 1e-9),
+            "episodes": collector.episodes,
+            "mean_return": _mean(collector.recent_returns),
+            "interval_return": _mean(new_returns),
+            "mean_length": _mean(collector.recent_lengths),
+            "on_policy_updates": loop.updates["on_policy"],
+            "replay_updates": loop.updates["replay"],
+            "stored_rows": loop.replay.stored,
+            **{name: diagnostics.get(name) for name in loop.diagnostics},
+        }
+        # As many digits as float32 has: with Python's 17 the records would be 1.6 times as large.
+        return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in row.items()}
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+
+def _mean(values: Collection[float]) -> float | None:
+    return float(np.mean(values)) if values else None
