@@ -289,4 +289,4 @@ class _Run:
 
 
 def _mean(values: Collection[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+    return float(np.mean([*values])) if values else None
