@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import importlib
@@ -10,32 +11,12 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from acer_tf.runs.signals import STOPPED, Terminated, signal_of
 
-# The module of `acer_tf.commands` that runs each, and a summary. "pipeline" runs the experiments of
-# `acer_tf.reproduction.catalogue`. This table is here so that the list of commands imports none of them.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("train", "train one agent in one environment, or continue the run"),
-    "evaluate": ("evaluate", "play whole episodes with an exported policy"),
-    "export": ("export", "export the policy of a run's newest checkpoint, also as ONNX or TFLite"),
-    "curves": ("learning_curves", "compare the learning curves of runs with each other and with published ones"),
-    "demo": ("demo", "train on MinAtar and, briefly, on Pong; export, evaluate and plot"),
-    "figure1_atari57": ("pipeline", "ACER, Figure 1: replay ratios on 57 Atari games"),
-    "figure1_minatar": ("pipeline", "the design of Figure 1 on five MinAtar games"),
-    "figure3_continuous": ("pipeline", "ACER, Figure 3: five methods on six control tasks"),
-    "figure4_ablation": ("pipeline", "ACER, Figure 4: continuous ACER without one of its parts"),
-    "figure5_sensitivity": ("pipeline", "ACER, Figures 5 and 6: learning rate and δ"),
-    "figure_cliffwalk": ("figure_cliffwalk", "prioritized replay, Figures 1 and 2: the Blind Cliffwalk"),
-    "table1_prioritized": ("pipeline", "prioritized replay, Table 1: DQN's family on 57 Atari games"),
-    "table_atari49": ("pipeline", "ACER and A3C on 49 Atari games at 40M frames"),
-    "table_atari57": ("pipeline", "the runs of Figure 1, by game"),
-    "table_control": ("pipeline", "the runs of Figure 3 as numbers"),
-    "table_minatar_priorities": ("pipeline", "prioritized replay on five MinAtar games"),
-    "verdicts": ("verdicts", "which claims of the papers the records of a results folder show"),
-}
 _REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy")  # packages of that extra
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 _USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -89,11 +70,29 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
+def commands() -> dict[str, str]:
+    """The first line of what each command says of itself, by name; nothing is imported for it.
+
+    A command is a module of acer_tf/figures, or a module of acer_tf/commands with a function `main`.
+    """
+    found = {}
+    for folder in ("commands", "figures"):
+        for path in sorted((Path(__file__).parent / folder).glob("[!_]*.py")):
+            module = ast.parse(path.read_text(encoding="utf-8"))
+            functions = [node.name for node in module.body if isinstance(node, ast.FunctionDef)]
+            if folder == "figures" or "main" in functions:
+                found[path.stem] = (ast.get_docstring(module) or "").partition("\n")[0]
+    return found
+
+
 def _run(argv: list[str]) -> int:
     name = argv[1] if len(argv) > 1 else "--help"
-    if name in COMMANDS:
+    if name == "benchmark":
+        return _benchmark(argv[2:])
+    known = commands()
+    if name in known:
         try:
-            module = importlib.import_module(f"acer_tf.commands.{COMMANDS[name][0]}")
+            return _main_of(name)([name, *argv[2:]])
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in _REPRODUCTION:
@@ -101,16 +100,19 @@ def _run(argv: list[str]) -> int:
             install = f"{name} needs {package}, which is not installed: pip install 'acer_tf[reproduction]'"
             print(f"error: {install}", file=sys.stderr)
             return 2
-        return module.main([name, *argv[2:]])
-    if name == "benchmark":
-        return _benchmark(argv[2:])
-    summaries = {command: summary for command, (_, summary) in COMMANDS.items()} | {"benchmark": _BENCHMARK}
-    usage = "\n".join(f"  {command:26}{summary}" for command, summary in summaries.items())
     if name in ("help", "-h", "-help", "--help"):
+        usage = "\n".join(f"  {command:26}{line}" for command, line in (known | {"benchmark": _BENCHMARK}).items())
         print(f"usage: python -m acer_tf COMMAND [flags]; COMMAND --help lists its flags\n\n{usage}")
         return 0
     print(f"error: unknown command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
     return 2
+
+
+def _main_of(name: str) -> Callable[[list[str]], int]:
+    """The function that runs a command: its module's own `main`, or the one that runs figures."""
+    folder = "figures" if (Path(__file__).parent / "figures" / f"{name}.py").exists() else "commands"
+    module = importlib.import_module(f"acer_tf.{folder}.{name}")
+    return getattr(module, "main", None) or importlib.import_module("acer_tf.commands.pipeline").run
 
 
 def _benchmark(flags: list[str]) -> int:

@@ -1,4 +1,1 @@
-"""A page per figure and table of the papers, and one per other command of `acer_tf` but verdicts and benchmark.
-
-Each says what it makes, and runs it.
-"""
+"""A script for each figure, table and other command of `acer_tf`: the same as python -m acer_tf COMMAND."""

@@ -1,7 +1,4 @@
-"""A tour in minutes: trains on MinAtar Breakout and, briefly, on Atari Pong, exports, evaluates and plots.
-
-python -m acer_tf demo
-"""
+"""python -m acer_tf demo [flags]; --help says what it makes."""
 
 import sys
 

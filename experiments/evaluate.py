@@ -1,7 +1,4 @@
-"""Evaluates an exported policy: whole episodes, raw score, and on Atari the human-normalised score.
-
-python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.mp4
-"""
+"""python -m acer_tf evaluate [flags]; --help says what it makes."""
 
 import sys
 

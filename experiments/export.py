@@ -1,7 +1,4 @@
-"""Exports the policy of a run's newest checkpoint as a SavedModel, also while the run goes on.
-
-python -m acer_tf export --run_dir=runs/pong --output=pong_policy
-"""
+"""python -m acer_tf export [flags]; --help says what it makes."""
 
 import sys
 

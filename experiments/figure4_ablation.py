@@ -1,7 +1,4 @@
-"""Figure 4 of the ACER paper: continuous ACER without one of its parts, on fish, walker2d and humanoid.
-
-python -m acer_tf figure4_ablation --tasks=walker2d --total_steps=3_000_000 --seeds=1
-"""
+"""python -m acer_tf figure4_ablation [flags]; --help says what it makes."""
 
 import sys
 

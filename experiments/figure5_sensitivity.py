@@ -1,7 +1,4 @@
-"""Figures 5 and 6 of the ACER paper: how much learning rate and δ matter to continuous ACER.
-
-python -m acer_tf figure5_sensitivity --tasks=cheetah --agents=draw0,draw1,draw2,draw3 --total_steps=1_000_000
-"""
+"""python -m acer_tf figure5_sensitivity [flags]; --help says what it makes."""
 
 import sys
 

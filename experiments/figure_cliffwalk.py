@@ -1,7 +1,4 @@
-"""Reproduces the Blind Cliffwalk of "Prioritized Experience Replay" (Schaul et al., 2016): Figures 1 and 2, whole.
-
-python -m acer_tf figure_cliffwalk --output=my_results/cliffwalk
-"""
+"""python -m acer_tf figure_cliffwalk [flags]; --help says what it makes."""
 
 import sys
 

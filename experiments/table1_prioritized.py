@@ -1,7 +1,4 @@
-"""Table 1 of the prioritized-replay paper: median and mean human-normalised scores of DQN's family.
-
-python -m acer_tf table1_prioritized --games=atari5 --agents=ddqn_tuned,ddqn_proportional --total_steps=5_000_000
-"""
+"""python -m acer_tf table1_prioritized [flags]; --help says what it makes."""
 
 import sys
 

@@ -1,8 +1,4 @@
-"""The cells of Figure 3 as numbers: returns by task and method beside the paper's.
-
-python -m acer_tf table_control --tasks=reacher3 --total_steps=2_000_000
-python -m acer_tf table_control --report_only
-"""
+"""python -m acer_tf table_control [flags]; --help says what it makes."""
 
 import sys
 

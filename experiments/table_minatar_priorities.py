@@ -1,8 +1,4 @@
-"""Prioritized replay on MinAtar: Double DQN and ACER, each with uniform, proportional and rank-based replay.
-
-python -m acer_tf table_minatar_priorities --processes=2
-python -m acer_tf table_minatar_priorities --report_only
-"""
+"""python -m acer_tf table_minatar_priorities [flags]; --help says what it makes."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""Trains one agent in one environment, or continues the run in --run_dir.
-
-python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/pong
-"""
+"""python -m acer_tf train [flags]; --help says what it makes."""
 
 import sys
 

@@ -33,7 +33,7 @@ LAYERS: list[list[set[str]]] = [
     [{"policies"}, {"runs"}],
     [{"training"}],
     [{"reproduction"}],
-    [{"commands"}],
+    [{"figures", "commands"}],
     [{"__main__"}],
     [{"experiments"}, {"benchmarks"}],
 ]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from acer_tf.__main__ import COMMANDS
+from acer_tf.__main__ import commands
 from tests.processes import answers_of
 
 pytestmark = pytest.mark.process
@@ -19,8 +19,8 @@ for name in ("rliable", "pandas", "scipy", "scipy.stats", "arch", "jinja2", "mat
 
 
 def test_a_command_without_its_packages_names_the_extra(tmp_path):
-    answers = answers_of([[command, "--help"] for command in COMMANDS], tmp_path, first=WITHOUT_THE_EXTRA)
-    for command, answer in zip(COMMANDS, answers, strict=True):
+    answers = answers_of([[command, "--help"] for command in commands()], tmp_path, first=WITHOUT_THE_EXTRA)
+    for command, answer in zip(commands(), answers, strict=True):
         if command in BASE:
             assert (answer.status, answer.err) == (0, ""), command
         else:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acer_tf.__main__ import COMMANDS
+from acer_tf.__main__ import commands
 from acer_tf.commands import pipeline
-from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.catalogue import figures
 from acer_tf.settings.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
@@ -76,10 +75,11 @@ def test_every_column_of_the_records_is_described():
 
 def test_every_command_and_flag_that_is_named_exists():
     named = set(re.findall(r"python -m acer_tf ([a-z]\w*)", EVERYTHING))
-    assert {"train", "evaluate", "curves", "figure1_atari57"} <= named <= {*COMMANDS, "benchmark"}
-    programs = [*(f"acer_tf.commands.{module}" for module, _ in COMMANDS.values()), *OTHER_PROGRAMS]
+    assert {"train", "evaluate", "curves", "figure1_atari57"} <= named <= {*commands(), "benchmark"}
+    paths = [path for folder in ("commands", "figures") for path in (ROOT / "acer_tf" / folder).glob("*.py")]
+    programs = [*(f"acer_tf.{path.parent.name}.{path.stem}" for path in paths), *OTHER_PROGRAMS]
     known = {name for program in programs for name in getattr(importlib.import_module(program), "FLAGS", ())}
-    known |= {name for experiment in EXPERIMENTS.values() for name in pipeline.define(experiment)}
+    known |= {name for figure in figures().values() if figure.methods for name in pipeline.define(figure)}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     others |= {"no", "algorithm"}  # pip's --no-deps, results/peers/sb3_learn.py's
     flags = set(re.findall(r"--(\w+)", EVERYTHING))
@@ -125,11 +125,10 @@ def test_every_message_that_is_explained_is_one_of_the_code():
 def test_the_table_of_figures_is_complete_and_counts_their_runs():
     page = TEXT["docs/sweeps.md"]
     rows = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| (\d+) runs \|$", page, re.MULTILINE))
-    assert all(f"| `{name}` |" in page for name in EXPERIMENTS)
+    assert all(f"| `{name}` |" in page for name in figures())
     assert len(rows) >= 9
     for name, count in rows.items():
-        experiment = EXPERIMENTS[name]
-        assert len(make_cells(experiment.methods, experiment.envs, experiment.seeds)) == int(count), name
+        assert len(figures()[name].whole) == int(count), name
 
 
 def _anchors(page: Path) -> set[str]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.catalogue import figures
 from tests.processes import answers_of
 
 pytestmark = pytest.mark.process
@@ -110,7 +110,7 @@ def test_it_trains_evaluates_and_makes_a_figure(installed):
     assert "2 of 2 cells are finished" in drawn
     output = installed.folder / "my_results" / "figure1_minatar"
     assert {"experiment.json", "figure.png", "figure.svg"} <= {path.name for path in output.iterdir()}
-    assert EXPERIMENTS["figure1_minatar"].title in html.unescape((output.parent / "index.html").read_text())
+    assert figures()["figure1_minatar"].title in html.unescape((output.parent / "index.html").read_text())
 
 
 def test_the_benchmark_is_not_in_it_whatever_else_has_its_name(installed):

@@ -11,7 +11,7 @@ import shlex
 import time
 from pathlib import Path
 
-from acer_tf.commands import cli, learning_curves, train
+from acer_tf.commands import cli, curves, train
 from acer_tf.reproduction.evidence import Evidence, own_evidence, require_folder
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.settings import make_settings
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         print(f"\n== {env}, {steps[name]:,} steps", flush=True)
         log_interval = max(1, steps[name] // 40)
         settings = make_settings(env=env, total_steps=steps[name], log_interval=log_interval)
-        run_dir = learning_curves.run_folder(output / name, "ACER", settings.seed)
+        run_dir = curves.run_folder(output / name, "ACER", settings.seed)
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
         run_dirs.append(run_dir)
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
             text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
             print(text)
             about = Evidence("demo", f"ACER on {env}, replay ratio 4", (text,), command)
-            learning_curves.show({"ACER": [run_dir]}, output / name, about)
+            curves.show({"ACER": [run_dir]}, output / name, about)
         made += [
             f"{output / name}/figure.png  learning curve",
             f"{run_dir}/policy  SavedModel",

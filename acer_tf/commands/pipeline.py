@@ -1,4 +1,4 @@
-"""The command of a figure or table: from flags to cells, then a plan or a sweep, then tables, figures and page."""
+"""The command of a figure or table: from flags to cells, then a plan or a sweep, then tables, drawings and page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.families import split_id
-from acer_tf.errors import EvidenceError, SettingsError, SweepError
+from acer_tf.errors import EvidenceError, SettingsError
 from acer_tf.files import remove_empty
-from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.evidence import (
     Evidence,
@@ -25,10 +25,9 @@ from acer_tf.reproduction.evidence import (
     own_evidence,
     require_folder,
 )
-from acer_tf.reproduction.experiment import RESULTS, Experiment
+from acer_tf.reproduction.figure import RESULTS, Figure, make_cells
 from acer_tf.reproduction.game_sets import GAME_SETS, atari_games
-from acer_tf.reproduction.methods import make_cells, names_by_label, variants
-from acer_tf.reproduction.outcome import Outcome
+from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import markdown
@@ -37,73 +36,67 @@ from acer_tf.settings import setting_types
 _DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags
 
 
-def define(experiment: Experiment) -> flags.FlagValues:
+def define(figure: Figure) -> flags.FlagValues:
     """The flags of an experiment's command."""
     values = cli.new_flags()
     flag = cli.definers(values)
-    tasks = _tasks_flag(experiment)
-    sets = f" and sets ({', '.join(GAME_SETS)})" if experiment.family == "atari" else ""
+    tasks = _tasks_flag(figure)
+    sets = f" and sets ({', '.join(GAME_SETS)})" if figure.family == "atari" else ""
     flag.list(tasks, [], f"only these: names{sets}; all of them without it")
-    flag.list("agents", [], f"only these of {', '.join(experiment.methods)}")
-    flag.integer("seeds", experiment.seeds, "runs of each agent and task", 1, 1000)
+    flag.list("agents", [], f"only these of {', '.join(figure.methods)}")
+    flag.integer("seeds", figure.seeds, "runs of each agent and task", 1, 1000)
     flag.integer("total_steps", None, "agent steps of every run, instead of the whole", 1)
     flag.multi_string("setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated")
     flag.bool("skip_recorded", False, "run only cells of which --output has no finished record")
     flag.bool("plan", False, "say what it would take, and run nothing")
     flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
-    flag.path("output", f"{RESULTS}/{experiment.name}", "folder of the evidence; the page, index.html, lies beside it")
-    experiment.flags(values)
-    sweep_flags.define(values, experiment.family)
+    flag.path("output", f"{RESULTS}/{figure.name}", "folder of the evidence; the page, index.html, lies beside it")
+    figure.flags(values)
+    sweep_flags.define(values, figure.family)
     return values
 
 
-def main(argv: list[str]) -> int:
-    """The command of the experiment that argv[0] names."""
-    experiment = EXPERIMENTS[argv[0]]
-    values = define(experiment)
-    cli.parse(values, argv, _help(experiment))
-    try:
-        experiment = experiment.chosen(experiment, values)
-        output, sweep_dir = Path(values.output), Path(values.sweep_dir)
-        cells = experiment.keep(_cells(values, experiment))
-        known = own_evidence(output, experiment.name)
-        asked = cells
-        if values.skip_recorded:
-            cells = _not_recorded(cells, known, output)
-        if values.plan:
-            return _plan(values, cells)
-        _require_labels(known, experiment, output)
-        if values.report_only:
-            asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
-            if not (known or asked):
-                raise EvidenceError(
-                    f"--report_only: neither --output={output} nor --sweep_dir={sweep_dir} has a record of these runs: "
-                    "leave the flag out to make them"
-                )
-        joined(known.cells if known else (), asked, output)
-        require_page(output.parent)
-        made = require_folder(output)
-    except (SettingsError, EvidenceError, SweepError) as error:
-        return cli.fail(2, error)
+@cli.command
+def run(argv: list[str]) -> int:
+    """The command of the figure that argv[0] names."""
+    figure = figures()[argv[0]]
+    values = define(figure)
+    cli.parse(values, argv, _help(figure))
+    figure = figure.chosen(figure, values)
+    output, sweep_dir = Path(values.output), Path(values.sweep_dir)
+    asked = figure.keep(_cells(values, figure))
+    known = own_evidence(output, figure.name)
+    cells = _not_recorded(asked, known, output) if values.skip_recorded else asked
+    if values.plan:
+        return _plan(values, cells)
+    _require_same_methods(known, figure, output)
+    if values.report_only:
+        asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
+        if not (known or asked):
+            raise EvidenceError(
+                f"--report_only: neither --output={output} nor --sweep_dir={sweep_dir} has a record of these runs: "
+                "leave the flag out to make them"
+            )
+    joined(known.cells if known else (), asked, output)
+    require_page(output.parent)
+    made = require_folder(output)
     nothing_to_run = values.report_only or not cells
     try:
-        code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, experiment.family, cells)
+        code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, figure.family, cells)
         if code == 2:
             return code
     finally:
         remove_empty(made)
-    try:
+    command = known.command if known and values.report_only else _command(figure, argv)
+    with cli.begun():
         require_folder(output)
-        command = known.command if known and values.report_only else _command(experiment, argv)
         with changing(output):
-            _report(experiment, asked, sweep_dir, output, given_up, command)
-    except (EvidenceError, OSError) as error:
-        return cli.fail(1, error)
+            _report(figure, asked, sweep_dir, output, given_up, command)
     return code
 
 
 def _report(
-    experiment: Experiment,
+    figure: Figure,
     asked: Sequence[Cell],
     sweep_dir: Path,
     output: Path,
@@ -112,53 +105,72 @@ def _report(
 ) -> None:
     """Adds the `asked` cells of a call to the evidence in `output`, writes it and its page, and shows the tables."""
     # Read again: another call may have written meanwhile.
-    known = own_evidence(output, experiment.name)
+    known = own_evidence(output, figure.name)
     found, damages = collect(joined(known.cells if known else (), asked, output), sweep_dir, output, given_up)
     for line in damages:
         print(line, file=sys.stderr)
-    labels, envs = list(names_by_label(experiment.methods)), [*experiment.envs, *(cell.env for cell in found)]
-    cells = tuple(sorted(found, key=lambda cell: (labels.index(cell.method), envs.index(cell.env), cell.seed)))
+    methods, envs = list(figure.methods), [*figure.envs, *(cell.env for cell in found)]
+    found.sort(key=lambda cell: (methods.index(cell.method), cell.draw or 0, envs.index(cell.env), cell.seed))
     commands = dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()])
-    evidence = Evidence(experiment.name, experiment.title, experiment.text, "\n".join(commands), cells)
-    made = experiment.report(Outcome(experiment.methods, cells, output))
-    write_report(evidence, made, output)
+    evidence = Evidence(
+        figure.name,
+        figure.title,
+        figure.text,
+        "\n".join(commands),
+        tuple(found),
+        {key: method.label for key, method in figure.methods.items()},
+        _options(known, figure),
+    )
+    assert figure.report is not None
+    report = figure.report(RecordedRuns(figure.methods, found, output))
+    write_report(evidence, report, output)
     page = write_page(output.parent)
-    for table in made.tables.values():
+    for table in report.tables.values():
         print(f"\n{markdown(table)}\n\n{table.caption}")
-    finished = sum(cell.state == "finished" for cell in cells)
-    print(f"\n{finished} of {len(cells)} cells are finished; tables and figures in {output}; page: {page}")
+    finished = sum(cell.state == "finished" for cell in found)
+    print(f"\n{finished} of {len(found)} cells are finished; tables and figures in {output}; page: {page}")
 
 
-def _require_labels(known: Evidence | None, experiment: Experiment, output: Path) -> None:
-    """Refuses evidence of methods that the experiment does not have, or has with another preset."""
-    methods = {method.label: method for method in variants(experiment.methods).values()}
+def _options(known: Evidence | None, figure: Figure) -> dict[str, Any]:
+    """The figure's options; of a number that was smaller before, as of draws, the smaller one."""
+    before = known.options if known else {}
+    return {
+        name: min(value, before.get(name, value)) if isinstance(value, int) else value
+        for name, value in figure.options.items()
+    }
+
+
+def _require_same_methods(known: Evidence | None, figure: Figure, output: Path) -> None:
+    """Refuses evidence of methods or draws that the figure does not have, or has by another preset."""
+    for name, value in figure.options.items():
+        there = known.options.get(name, value) if known else value
+        if isinstance(value, str) and there != value:
+            raise EvidenceError(
+                f"--output={output} was made with --{name}={there}, not {value}: choose another folder, or give the "
+                "command with which it was made"
+            )
     for cell in known.cells if known else ():
-        if cell.method not in methods:
-            raise EvidenceError(
-                f"--output={output} has cells of '{cell.method}', not one of {', '.join(methods)}: move it away"
-            )
-        preset = methods[cell.method].settings.get("preset")
-        if preset not in (None, there := cell.settings["preset"]):
-            raise EvidenceError(
-                f"--output={output} has '{cell.method}' by preset {there}, not {preset}: choose another folder, or "
-                "give the command with which it was made"
-            )
+        if cell.method not in figure.methods or cell.draw not in figure.methods[cell.method].variants():
+            which = cell.method if cell.draw is None else f"draw {cell.draw} of {cell.method}"
+            methods = ", ".join(figure.methods)
+            raise EvidenceError(f"--output={output} has runs of {which}, not one of {methods}: move it away")
 
 
-def _cells(values: flags.FlagValues, experiment: Experiment) -> list[Cell]:
-    for name in (_tasks_flag(experiment), "agents"):
+def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:
+    for name in (_tasks_flag(figure), "agents"):
         if values[name].present and not values[name].value:
             raise SettingsError(f"--{name}=: names none; leave the flag out for all of them")
-    if unknown := [name for name in values.agents if name not in experiment.methods]:
-        raise SettingsError(f"--agents={unknown[0]}: must be one of {', '.join(experiment.methods)}")
-    methods = {name: experiment.methods[name] for name in values.agents or experiment.methods}
+    if unknown := [name for name in values.agents if name not in figure.methods]:
+        raise SettingsError(f"--agents={unknown[0]}: must be one of {', '.join(figure.methods)}")
+    methods = {name: figure.methods[name] for name in values.agents or figure.methods}
     over = dict(_setting(text) for text in values.setting)
-    for method in variants(methods).values():
-        if own := [name for name in over if name in method.settings and method.settings[name] != over[name]]:
-            raise SettingsError(
-                f"--setting={own[0]}={over[own[0]]}: '{method.label}' is defined by {own[0]} {method.settings[own[0]]}"
-            )
-    envs = _envs(values[_tasks_flag(experiment)].value or [], experiment)
+    for key, method in methods.items():
+        for settings in method.variants().values():
+            if own := [name for name in over if name in settings and settings[name] != over[name]]:
+                raise SettingsError(
+                    f"--setting={own[0]}={over[own[0]]}: {key} is defined by {own[0]} {settings[own[0]]}"
+                )
+    envs = _envs(values[_tasks_flag(figure)].value or [], figure)
     cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, over=over)
     if not cells:
         raise SettingsError("no cells: none of --agents is run in any of these tasks")
@@ -173,20 +185,19 @@ def _not_recorded(cells: list[Cell], known: Evidence | None, output: Path) -> li
     return left
 
 
-def _envs(names: list[str], experiment: Experiment) -> tuple[str, ...]:
+def _envs(names: list[str], figure: Figure) -> tuple[str, ...]:
     if not names:
-        return experiment.envs
-    if experiment.family == "atari":
+        return figure.envs
+    if figure.family == "atari":
         try:
             return tuple(f"atari/{game}" for game in atari_games(names))
         except ValueError as error:
             raise SettingsError(f"--games: {error}") from error
-    prefix = f"{experiment.family}/"
-    wanted = [prefix + name.removeprefix(prefix) for name in names]
-    if unknown := [env for env in wanted if env not in experiment.envs]:
-        known = ", ".join(split_id(env)[1] for env in experiment.envs)
-        raise SettingsError(f"--{_tasks_flag(experiment)}={split_id(unknown[0])[1]}: must be one of {known}")
-    return tuple(dict.fromkeys(wanted))
+    known = {split_id(env)[1]: env for env in figure.envs}
+    wanted = [split_id(name)[1] for name in names]
+    if unknown := [name for name in wanted if name not in known]:
+        raise SettingsError(f"--{_tasks_flag(figure)}={unknown[0]}: must be one of {', '.join(known)}")
+    return tuple(dict.fromkeys(known[name] for name in wanted))
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -216,18 +227,17 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     return 0
 
 
-def _help(experiment: Experiment) -> str:
-    whole = make_cells(experiment.methods, experiment.envs, experiment.seeds)
-    steps = sum(cell.total_steps for cell in whole)
-    cost = f"The whole: {len(whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
-    return "\n\n".join([experiment.usage(), *experiment.text, cost]) + "\n"
+def _help(figure: Figure) -> str:
+    steps = sum(cell.total_steps for cell in figure.whole.values())
+    cost = f"The whole: {len(figure.whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
+    return "\n\n".join([figure.doc, *figure.text, cost]) + "\n"
 
 
-def _command(experiment: Experiment, argv: list[str]) -> str:
+def _command(figure: Figure, argv: list[str]) -> str:
     """The one that made the cells."""
     given = [text for text in argv[1:] if text.lstrip("-").partition("=")[0] != "report_only"]
-    return shlex.join(["python", "-m", "acer_tf", experiment.name, *given])
+    return shlex.join(["python", "-m", "acer_tf", figure.name, *given])
 
 
-def _tasks_flag(experiment: Experiment) -> str:
-    return "tasks" if experiment.family == "control" else "games"
+def _tasks_flag(figure: Figure) -> str:
+    return "games" if figure.family in ("atari", "minatar") else "tasks"

@@ -13,10 +13,10 @@ from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError, ResultsError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.evidence import require_folder
-from acer_tf.reproduction.experiment import RESULTS
+from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.report.tables import Table, markdown, write_table
-from acer_tf.reproduction.report.verdicts import CLAIMS, verdicts
+from acer_tf.reproduction.verdicts import folders, verdicts
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -48,10 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def _folders() -> str:
-    sources: dict[str, list[str]] = {}
-    for claim in CLAIMS:
-        sources.setdefault(claim.folder, []).append(claim.source)
-    return "\n".join(f"  {folder:26} {'; '.join(dict.fromkeys(given))}" for folder, given in sources.items())
+    return "\n".join(f"  {folder:26} {'; '.join(sources)}" for folder, sources in folders().items())
 
 
 def with_verdicts(text: str, table: Table) -> str:

@@ -85,7 +85,7 @@ class Cell:
 
 def require_types(record: Any) -> None:
     """Raises ValueError for a field of a dataclass whose value is not of the annotated type."""
-    for name, kind in _hints(type(record)).items():
+    for name, kind in get_type_hints(type(record)).items():
         if not _is_of(value := getattr(record, name), kind):
             raise ValueError(f"its {name} cannot be {value!r:.60}")
 
@@ -95,9 +95,6 @@ def require_names(names: Iterable[str]) -> None:
     for name in names:
         if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > 200:
             raise ValueError(f"{name!r:.60} cannot be the name of a file in it")
-
-
-_hints = functools.cache(get_type_hints)
 
 
 def _is_of(value: Any, kind: Any) -> bool:

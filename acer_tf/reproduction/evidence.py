@@ -1,9 +1,9 @@
-"""The evidence of an experiment: a folder with the data of its tables and figures.
+"""The evidence of a figure: a folder with the data of its tables and drawings.
 
-<results>/<experiment>/experiment.json      its description, and the progress and commit of each cell
-<results>/<experiment>/runs/<cell>/         the records of each cell that has started
-<results>/<experiment>/<table>.csv, .md     tables
-<results>/<experiment>/<figure>.png, .svg   figures
+<results>/<folder>/experiment.json      its description, and the progress and commit of each cell
+<results>/<folder>/runs/<cell>/         the records of each cell that has started
+<results>/<folder>/<table>.csv, .md     tables
+<results>/<folder>/<drawing>.png, .svg  drawings
 
 Tables and figures can be regenerated from the folder alone.
 """
@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.files import is_damage, read_json, set_aside, write_whole
@@ -35,11 +36,13 @@ FORMAT = 1
 class Evidence:
     """The content of experiment.json; raises ValueError for values of a wrong type, and names that are not of files."""
 
-    name: str  # of the experiment, or of the command that makes it
+    name: str  # of the command that makes it
     title: str
     text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, and how it differs
     command: str  # that makes it
     cells: tuple[Cell, ...] = ()  # finished or not
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for people, by method
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the figure: preset, number of draws
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     diagnostic: bool = False  # whether it is about this implementation, and no result; the page shows it last
@@ -47,6 +50,10 @@ class Evidence:
     def __post_init__(self) -> None:
         require_types(self)
         require_names([*self.tables, *self.figures])
+
+    def label(self, cell: Cell) -> str:
+        """The label of a cell's method, which is the method itself if it has none."""
+        return self.labels.get(cell.method, cell.method)
 
 
 def read_evidence(folder: Path) -> Evidence | None:
@@ -121,11 +128,11 @@ def joined(known: Iterable[Cell], asked: Iterable[Cell], folder: Path) -> list[C
     asked = list(asked)
     places, names = {cell.place for cell in asked}, {cell.name for cell in asked}
     known = [cell for cell in known if cell.steps or cell.name in names or cell.place not in places]
-    started = {(cell.method, cell.env): cell for cell in known if cell.steps}
+    started = {(cell.method, cell.draw, cell.env): cell for cell in known if cell.steps}
     there = {cell.place: cell for cell in known}
     for cell in asked:
         problem, same = "", there.get(cell.place, cell)
-        if other := same if same.name != cell.name else started.get((cell.method, cell.env)):
+        if other := same if same.name != cell.name else started.get((cell.method, cell.draw, cell.env)):
             compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
             problem = "; ".join(differences(old, new))
@@ -265,10 +272,11 @@ def describe(
     except (CurveError, OverflowError) as error:
         damaged = run / "progress.csv"
         raise EvidenceError(f"{damaged} cannot be read ({error}){_set_aside(damaged, error)}") from error
-    known = {"state": state, "steps": steps, "seconds": seconds, "mean_return": mean_return, "commit": record.commit}
+    place = str(policy) if policy is not None and policy.is_dir() else None
     try:
-        place = str(policy) if policy is not None and policy.is_dir() else None
-        return Cell(name, method, record.settings, draw, **known, policy=place)
+        return Cell(
+            name, method, record.settings, draw, state, steps, seconds, mean_return, record.commit, policy=place
+        )
     except ValueError as error:
         raise EvidenceError(f"{path} cannot be read as a run's record ({error})") from error
 

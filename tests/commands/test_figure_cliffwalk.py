@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from acer_tf.commands import figure_cliffwalk
+from acer_tf.figures import figure_cliffwalk
 from acer_tf.reproduction.evidence import Evidence, write_evidence
 
 

@@ -1,7 +1,6 @@
 """The scripts of figures and tables, from nothing to the page."""
 
 import csv
-import importlib
 import json
 import shutil
 import signal
@@ -14,11 +13,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from acer_tf.__main__ import COMMANDS
+from acer_tf.__main__ import commands
 from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
-from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.catalogue import figures
+from acer_tf.reproduction.figure import make_cells
 from acer_tf.runs.folder import Lock
 from acer_tf.training.build import require_effect
 from acer_tf.training.resolve import resolve
@@ -35,6 +34,7 @@ PARTS = {
     "table_atari57": ["--games=Pong", "--agents=replay4_trust,dqn", *DQN],
     "table_atari49": ["--games=Pong,Breakout", "--seeds=2"],
     "table1_prioritized": ["--games=Pong", "--agents=ddqn_tuned,ddqn_rank", *DQN],
+    "openai_baselines": ["--games=Pong,Breakout", "--agents=baselines,paper", "--seeds=2"],
     "figure1_minatar": ["--games=breakout,freeway", "--agents=replay4,replay4_trust", "--seeds=2"],
     "table_minatar_priorities": ["--games=breakout", "--agents=acer,acer_rank", "--seeds=1"],
     "figure3_continuous": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=2"],
@@ -51,16 +51,17 @@ def script(tmp_path, monkeypatch):
 
     def run(name, *arguments):
         folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
-        return pipeline.main([name, *folders, *arguments])
+        return pipeline.run([name, *folders, *arguments])
 
     return run
 
 
-def test_every_experiment_is_here_and_has_a_command_and_a_page():
-    assert set(PARTS) == set(EXPERIMENTS) == {name for name, (module, _) in COMMANDS.items() if module == "pipeline"}
-    for name, experiment in EXPERIMENTS.items():
-        page = importlib.import_module(f"experiments.{name}")
-        assert page.__doc__ == experiment.usage() + "\n"
+def test_every_figure_is_here_and_every_command_has_a_script():
+    assert set(PARTS) == {name for name, figure in figures().items() if figure.methods}
+    assert set(figures()) < set(commands()) == {path.stem for path in (ROOT / "experiments").glob("[!_]*.py")}
+    for name, figure in figures().items():
+        assert figure.doc.partition("\n")[0] == commands()[name]
+        assert f"python -m acer_tf {name} " in figure.doc
 
 
 @pytest.mark.process
@@ -70,13 +71,12 @@ def test_what_a_user_makes_goes_by_default_where_no_shipped_evidence_is(tmp_path
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
     part = ["--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000"]
     for flags in ([], ["--preset=paper"]):
-        assert pipeline.main(["figure1_minatar", *part, *flags]) == 0
+        assert pipeline.run(["figure1_minatar", *part, *flags]) == 0
     made = {str(path.parent) for path in Path("my_results").glob("*/table.md")}
     assert made == {"my_results/figure1_minatar", "my_results/figure1_minatar_paper"}
     assert Path("my_results/index.html").is_file() and not list(Path("results").iterdir())
-    assert {pipeline.define(experiment)["output"].default for experiment in EXPERIMENTS.values()} == {
-        f"my_results/{name}" for name in EXPERIMENTS
-    }
+    for name in PARTS:
+        assert pipeline.define(figures()[name])["output"].default == f"my_results/{name}"
 
 
 @pytest.mark.parametrize("change", [{"name": "../../secret"}, {"steps": "many"}, {"settings": {}}])
@@ -128,16 +128,16 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
 
 @pytest.mark.parametrize("name", PARTS)
 def test_no_method_has_a_setting_that_nothing_would_read(name):
-    experiment = EXPERIMENTS[name]
-    for cell in make_cells(experiment.methods, experiment.envs[:1], 1):
+    figure = figures()[name]
+    for cell in make_cells(figure.methods, figure.envs[:1], 1):
         found = spec(cell.env, atari_preset=cell.train_settings.atari_preset)
-        require_effect(resolve(cell.settings, found), found)
+        require_effect(resolve(cell.train_settings, found), found)
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_help_says_what_the_whole_takes(name, capsys):
     with pytest.raises(SystemExit) as ended:
-        pipeline.main([name, "--help"])
+        pipeline.run([name, "--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "Deviations" in said or "Nothing of this was published" in said
@@ -153,25 +153,11 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
         (cell,) = json.loads((output / "experiment.json").read_text())["cells"]
         assert (cell["settings"]["preset"], cell["settings"]["reduction"]) == (preset, reduction)
     assert script("figure1_minatar", *part, "--preset=paper", f"--output={tmp_path / 'baselines'}") == 2
-    assert "has 'ACER, replay 4' by preset baselines, not paper" in capsys.readouterr().err
+    assert "was made with --preset=baselines, not paper" in capsys.readouterr().err
     before = (tmp_path / "paper" / "experiment.json").read_bytes()
     assert script("figure1_minatar", "--report_only", f"--output={tmp_path / 'paper'}") == 2
-    assert "by preset paper, not baselines" in capsys.readouterr().err
+    assert "was made with --preset=paper, not baselines" in capsys.readouterr().err
     assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
-
-
-@pytest.mark.process
-def test_evidence_that_is_older_than_a_setting_is_read(script, tmp_path, capsys):
-    part = ["--games=breakout", "--agents=replay4_trust", "--seeds=1", "--total_steps=2_000", f"--output={tmp_path}/e"]
-    assert script("figure1_minatar", *part) == 0
-    path = tmp_path / "e" / "experiment.json"
-    document = json.loads(path.read_text())
-    document["cells"][0]["settings"] = {
-        name: document["cells"][0]["settings"][name] for name in ("env", "seed", "total_steps")
-    }
-    path.write_text(json.dumps(document))
-    assert script("figure1_minatar", *part, "--preset=paper") == 2
-    assert "has 'ACER, replay 4' by preset baselines, not paper" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -241,10 +227,11 @@ def test_figure_3_by_draws_then_the_best_of_them_for_longer(script, tmp_path, ca
     assert script("figure3_continuous", "--draws=3", "--best=2", *DRAWS) == 0
     output = tmp_path / "results/figure3_continuous"
     evidence = json.loads((output / "experiment.json").read_text())
-    settings = {cell["method"]: cell["settings"] for cell in evidence["cells"]}
-    assert list(settings) == [f"{method}, draw {n}" for method in ("ACER", "TIS") for n in range(3)]
+    settings = {(cell["method"], cell["draw"]): cell["settings"] for cell in evidence["cells"]}
+    assert list(settings) == [(method, n) for method in ("acer_continuous", "tis") for n in range(3)]
+    assert evidence["options"] == {"draws": 3}
     for n in range(3):
-        acer, tis = settings[f"ACER, draw {n}"], settings[f"TIS, draw {n}"]
+        acer, tis = settings["acer_continuous", n], settings["tis", n]
         assert acer["seed"] == tis["seed"] == n
         assert acer["learning_rate"] == tis["learning_rate"]
         assert 1e-4 <= acer["learning_rate"] <= 10**-3.3
@@ -254,9 +241,9 @@ def test_figure_3_by_draws_then_the_best_of_them_for_longer(script, tmp_path, ca
     longer = ["--draws=3", "--best=2", f"--best_of={output}", *DRAWS, "--total_steps=3_000"]
     assert script("figure3_continuous", *longer, f"--output={tmp_path / 'best'}") == 0
     cells = json.loads((tmp_path / "best/experiment.json").read_text())["cells"]
-    for method in ("ACER", "TIS"):
-        by_return = sorted((n for n in returns if n.startswith(f"{method},")), key=lambda n: -float(returns[n]))
-        assert {cell["method"] for cell in cells if cell["method"].startswith(f"{method},")} == set(by_return[:2])
+    for method, label in (("acer_continuous", "ACER"), ("tis", "TIS")):
+        by_return = sorted(range(3), key=lambda n: -float(returns[f"{label}, draw {n}"]))
+        assert {cell["draw"] for cell in cells if cell["method"] == method} == set(by_return[:2])
     assert all(cell["steps"] == 3000 and cell["state"] == "finished" for cell in cells)
 
 
@@ -337,7 +324,7 @@ def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
     capsys.readouterr()
     assert script("figure1_minatar", *part, "--total_steps=3_000") == 2
     error = capsys.readouterr().err
-    assert "holds runs of 'ACER, replay 4, no trust region' in minatar/breakout with other settings" in error
+    assert "holds runs of 'replay4' in minatar/breakout with other settings" in error
     assert "choose another --output" in error
     assert (tmp_path / "results/figure1_minatar/experiment.json").read_bytes() == before
     assert len(list((tmp_path / "sweep/cells").iterdir())) == 1
@@ -350,7 +337,7 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
     for further in ("--noplan", "--plan"):
         assert script("figure1_minatar", *part, "--agents=replay4_trust,replay4", further) == 2
         error = capsys.readouterr().err
-        assert error.startswith("error: 'ACER, replay 4, no trust region, minatar/breakout, seed 0' cannot be run: ")
+        assert error.startswith("error: 'replay4, minatar/breakout, seed 0' cannot be run: ")
         assert "--average_decay=0.995: has no effect" in error and error.count("\n") == 1
         assert not (tmp_path / "sweep").exists()
 
@@ -364,7 +351,7 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--setting=seed=3"], "--setting=seed=3: the experiment decides env, agent, preset, seed, total_steps"),
         (["--setting=gamma=high"], "--setting=gamma=high: the value must be of type float"),
         (["--setting=gamma=2"], "--gamma=2.0: must be in [0, 1]"),
-        (["--setting=replay_ratio=2"], "--setting=replay_ratio=2.0: 'ACER, replay 0' is defined by replay_ratio 0.0"),
+        (["--setting=replay_ratio=2"], "--setting=replay_ratio=2.0: replay0_trust is defined by replay_ratio 0.0"),
         (["--games="], "--games=: names none"),
         (["--plan", "--launcher=ray"], "--plan with --launcher=ray: plans are of this machine alone"),
         (["--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
@@ -471,7 +458,7 @@ def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_pa
 )
 def test_a_script_trains_for_real(name, part, tmp_path, capsys):
     folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]
-    assert pipeline.main([name, *folders, *part, "--seeds=1", "--total_steps=1_200", "--threads=1"]) == 0
+    assert pipeline.run([name, *folders, *part, "--seeds=1", "--total_steps=1_200", "--threads=1"]) == 0
     (cell,) = json.loads((tmp_path / "results" / name / "experiment.json").read_text())["cells"]
     assert cell["state"] == "finished" and cell["steps"] >= 1200
     assert (Path(cell["policy"]) / "saved_model.pb").is_file()

@@ -29,7 +29,17 @@ from tests.training.scripted import leave_policy, small_settings, tree
 
 SETTINGS = {"env": "CartPole-v1", "seed": 3, "total_steps": 200, "network": "mlp", "learning_rate": 0.001}
 CELL = Cell("cell-3", "ACER", SETTINGS, None, "interrupted", 100, 7.5, -1.5, "0" * 40 + "+changes", "Ctrl-C", "policy")
-EVIDENCE = Evidence("tiny", "A title", ("One.", "Two."), "python -m tiny", (CELL,), {"table": "T"}, {"figure": "F"})
+EVIDENCE = Evidence(
+    "tiny",
+    "A title",
+    ("One.", "Two."),
+    "python -m tiny",
+    (CELL,),
+    {"a": "A"},
+    {"b": 3},
+    {"table": "T"},
+    {"figure": "F"},
+)
 
 
 def write_run(folder, *, settings=SETTINGS, rows=("100,1.5,4,2.0,2.0", "200,3.0,8,,"), **document):

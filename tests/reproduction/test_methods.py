@@ -1,7 +1,7 @@
 """Which runs a figure or table is made of."""
 
-from acer_tf.reproduction import grids
-from acer_tf.reproduction.methods import Method, make_cells
+from acer_tf.reproduction.catalogue import figures
+from acer_tf.reproduction.figure import Method, make_cells
 
 
 def test_the_first_seed_of_all_comes_first():
@@ -24,15 +24,15 @@ def test_a_run_has_fifty_rows_or_one_per_twenty_thousand_steps():
 def test_presets_and_lengths_on_atari_are_the_papers():
     """In agent steps, of four frames: where Figure 1's curves end; 200 M frames of DQN, 40 M of baselines."""
 
-    def of(methods):
-        return {name: (m.settings["preset"], m.steps("atari/Pong")) for name, m in methods.items()}
+    def of(name):
+        return {key: (m.settings["preset"], m.steps("atari/Pong")) for key, m in figures()[name].methods.items()}
 
     ends = {0: 225_000_000, 1: 150_000_000, 4: 67_500_000, 8: 40_000_000}
-    assert of(grids.figure1_atari()) == {
+    assert of("figure1_atari57") == {
         **{f"replay{ratio}{trust}": ("paper", steps) for ratio, steps in ends.items() for trust in ("", "_trust")},
         "dqn": ("dqn", 50_000_000),
         "prioritized": ("ddqn_proportional", 50_000_000),
     }
-    assert of(grids.table_atari49()) == {"acer": ("baselines", 10_000_000), "a3c": ("baselines", 10_000_000)}
+    assert of("table_atari49") == {"acer": ("baselines", 10_000_000), "a3c": ("baselines", 10_000_000)}
     agents = ("dqn", "dqn_rank", "ddqn_tuned", "ddqn_rank", "ddqn_proportional")
-    assert of(grids.table1_prioritized()) == {name: (name, 50_000_000) for name in agents}
+    assert of("table1_prioritized") == {name: (name, 50_000_000) for name in agents}

@@ -23,14 +23,13 @@ from PIL import Image
 
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.files import write_whole
-from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.cells import Cell, State
+from acer_tf.reproduction.coverage import coverage
 from acer_tf.reproduction.curves import RunCurve, read_run
 from acer_tf.reproduction.evidence import Evidence, read_evidence
-from acer_tf.reproduction.methods import label_of_search
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.report.verdicts import WORDS
-from acer_tf.reproduction.scope import scope
+from acer_tf.reproduction.verdicts import WORDS
 from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.
@@ -129,7 +128,7 @@ class _Shown:
 def _section(folder: Path, shown: _Shown) -> dict[str, Any]:
     """The content of one folder's section; if there is an error, only that, its title and its path are shown."""
     path = folder.relative_to(shown.results).as_posix()
-    section = {"anchor": shown.href(folder), "path": path, "title": path, "place": (len(EXPERIMENTS), 0), "cells": []}
+    section = {"anchor": shown.href(folder), "path": path, "title": path, "place": (len(figures()), 0), "cells": []}
     if not shown.has(folder / "experiment.json"):
         return section | {"error": "experiment.json is not a file in this folder"}
     try:
@@ -139,8 +138,9 @@ def _section(folder: Path, shown: _Shown) -> dict[str, Any]:
     if evidence is None:
         return section | {"error": "experiment.json was removed meanwhile"}
     cells = sorted(evidence.cells, key=lambda cell: _ORDER.index(cell.state))
+    figure = figures().get(evidence.name)
     counts = Counter(cell.state for cell in cells)
-    places = {name: place for place, name in enumerate(EXPERIMENTS)}
+    places = {name: place for place, name in enumerate(figures())}
     tables = [_table(folder, name, caption, shown) for name, caption in evidence.tables.items()]
     media = sorted(path for place in (folder, folder / "videos") for path in place.glob("*"))
     return section | {
@@ -156,8 +156,8 @@ def _section(folder: Path, shown: _Shown) -> dict[str, Any]:
         "tables": [t | {"open": t is tables[0] and len(t["rows"]) <= _LONG} for t in tables],
         "videos": shown.links(path for path in media if path.suffix in _VIDEOS),
         "animations": shown.links(path for path in media if path.suffix in _ANIMATIONS),
-        "cells": [_cell(cell, folder, shown) for cell in cells],
-        "scope": str(scope(evidence.name, evidence.cells) or ""),
+        "cells": [_cell(cell, evidence, folder, shown) for cell in cells],
+        "scope": str((figure and figure.methods and coverage(figure, evidence.cells)) or ""),
         "curves": _curves(evidence, folder, shown),
     }
 
@@ -237,13 +237,14 @@ def _mostly_numbers(texts: Iterable[str]) -> bool:
     return 2 * len(numbers) > len(given)
 
 
-def _cell(cell: Cell, folder: Path, shown: _Shown) -> dict[str, Any]:
+def _cell(cell: Cell, evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, Any]:
     policy = shown.policy(cell.policy, folder) if cell.policy else None
     percent = f" ({100 * cell.steps // cell.total_steps} %)" if cell.total_steps else ""
     known = cell.mean_return is not None and math.isfinite(cell.mean_return)
     links = shown.links(folder / "runs" / cell.name / record for record in RECORDS)
     return {
         "cell": cell,
+        "method": evidence.label(cell) + ("" if cell.draw is None else f", draw {cell.draw}"),
         "progress": f"{cell.steps:,} / {cell.total_steps:,}{percent}",
         "hours": f"{cell.seconds / 3600:,.2f}" if cell.steps else _NONE,
         "mean_return": f"{cell.mean_return:,.2f}" if known else _NONE,
@@ -265,14 +266,13 @@ def _curves(evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, list[d
                 run = read_run(place)
             except CurveError:
                 continue  # the cells say so
-            search = label_of_search(cell.method)
-            key = (search, "draws") if search else (cell.method, "seeds")
+            key = evidence.label(cell), "seeds" if cell.draw is None else "draws"
             runs.setdefault(cell.env, {}).setdefault(key, []).append(run)
-    experiment = EXPERIMENTS.get(evidence.name)
+    figure = figures().get(evidence.name)
     found = {}
     for env, by_method in runs.items():
         ours = [_ours(*key, of) for key, of in by_method.items()]
-        theirs = experiment.published(env) if experiment and env in experiment.envs else published_curves(env)
+        theirs = figure.published(env) if figure and env in figure.envs else published_curves(env)
         found[env] = [*filter(None, ours), *map(_published, theirs)]
     return found
 

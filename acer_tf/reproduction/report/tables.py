@@ -47,6 +47,11 @@ def number(value: float | None, digits: int = 2) -> str:
     return "" if value is None or np.isnan(value) else f"{value:z,.{digits}f}"
 
 
+def numbers(values: Sequence[float]) -> str:
+    """A list of numbers, with a dash for NaN."""
+    return ", ".join(number(value) or "–" for value in values)
+
+
 def mean_with_error(mean: float, error: float) -> str:
     """ "12.00 ± 0.50"; a NaN is left out, as the error of one seed."""
     return number(mean) + ("" if np.isnan(error) or np.isnan(mean) else f" ± {error:,.2f}")

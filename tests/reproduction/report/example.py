@@ -53,10 +53,11 @@ MIXED = Evidence(
     (f"Text {HOSTILE}", "Another paragraph."),
     f"python -m mixed --flag={HOSTILE} " + "--long=" + "x" * 200,
     CELLS,
-    {"table": f"Caption {HOSTILE}"},
-    {"figure": f"Curves {HOSTILE}", "gone": "Lost"},
+    tables={"table": f"Caption {HOSTILE}"},
+    figures={"figure": f"Curves {HOSTILE}", "gone": "Lost"},
 )
-WHOLE = Evidence("whole", "Whole", (), "python -m whole", (cell("a"), cell("b")), {"scores": ""}, {"plot": ""})
+_TWO = (cell("a"), cell("b"))
+WHOLE = Evidence("whole", "Whole", (), "python -m whole", _TWO, tables={"scores": ""}, figures={"plot": ""})
 
 
 def build(results):

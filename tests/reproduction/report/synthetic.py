@@ -3,7 +3,7 @@
 import csv
 
 from acer_tf.reproduction.evidence import describe
-from acer_tf.reproduction.outcome import Outcome
+from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.runs.records import write_json
 
 COLUMNS = ("steps", "seconds", "episodes", "mean_return", "interval_return")
@@ -25,7 +25,7 @@ def write_run(folder, settings, returns, *, finished=True):
 
 
 def outcome(folder, methods, cells, returns):
-    """An `Outcome` of `cells`; `returns(cell)` are the returns of a cell's intervals, or None if it has not begun."""
+    """The `RecordedRuns` of `cells`; `returns(cell)` gives the returns of its intervals, None if it has not begun."""
     evidence = []
     for cell in cells:
         if (values := returns(cell)) is None:
@@ -33,7 +33,7 @@ def outcome(folder, methods, cells, returns):
             continue
         write_run(folder / "runs" / cell.name, dict(cell.settings), values)
         evidence.append(describe(folder / "runs" / cell.name, cell.name, cell.method, cell.draw))
-    return Outcome(methods, evidence, folder)
+    return RecordedRuns(methods, evidence, folder)
 
 
 def row_of(table, *first):

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from acer_tf.reproduction import grids
+from acer_tf.figures import figure1_atari57, table1_prioritized, table_atari49, table_atari57
+from acer_tf.reproduction import atari
 from acer_tf.reproduction.atari5 import WEIGHTS
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.figure import make_cells
 from acer_tf.reproduction.published_medians import figure1_by_frames
 from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.report import atari
 from acer_tf.reproduction.scores import atari_references, human_normalized
 from tests.reproduction.report.synthetic import outcome, row_of
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("few_resamples")
 GAMES = ("Pong", "Breakout", "Qbert")
 ENVS = tuple(f"atari/{game}" for game in GAMES)
 FIRST = {"Pong": 0.0, "Breakout": 0.5, "Qbert": 2.0}  # human-normalised
-FIGURE1, TABLE49 = grids.figure1_atari(), grids.table_atari49()
+FIGURE1, TABLE49 = figure1_atari57.FIGURE.methods, table_atari49.FIGURE.methods
 
 
 def raw(game, normalized):
@@ -38,13 +38,13 @@ def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path
     methods = {k: m for k, m in FIGURE1.items() if k in ("replay4_trust", "replay4", "dqn")}
 
     def returns(cell):
-        if cell.method == "DQN":
+        if cell.method == "dqn":
             return None
         # Intervals of 1M steps, four windows each. Breakout, the median, rises to 1.5 and falls to 1.
         steps = [FIRST[game_of(cell)]] * 10 if game_of(cell) != "Breakout" else [0.5] * 5 + [1.5] * 4 + [1.0]
         return [raw(game_of(cell), value) for value in steps]
 
-    report = atari.figure1(outcome(tmp_path, methods, cells_of(methods), returns))
+    report = figure1_atari57.report(outcome(tmp_path, methods, cells_of(methods), returns))
     row = row_of(report.tables["table"], "ACER, replay 4")
     assert (row["cells finished"], row["frames (M)"]) == ("3 of 3", "40.0")
     assert (row["median"], row["cumulative maximum"]) == ("1.00", "1.50")
@@ -77,7 +77,7 @@ def test_a_median_without_any_score_is_an_empty_cell(tmp_path):
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [1.0] * 10)
     for runs in made.by_env("replay4_trust").values():
         runs[:] = [run._replace(episodes=0 * run.episodes) for run in runs]
-    row = row_of(atari.figure1(made).tables["table"], "ACER, replay 4")
+    row = row_of(figure1_atari57.report(made).tables["table"], "ACER, replay 4")
     assert (row["median"], row["cumulative maximum"]) == ("", "")
 
 
@@ -85,7 +85,7 @@ def test_figure1_of_atari5_estimates_the_median_over_57_games(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     games = tuple(f"atari/{game}" for game in WEIGHTS)
     cells = make_cells(methods, games, 1, total_steps=10_000_000)
-    report = atari.figure1(outcome(tmp_path, methods, cells, lambda cell: [raw(game_of(cell), 1.0)] * 10))
+    report = figure1_atari57.report(outcome(tmp_path, methods, cells, lambda cell: [raw(game_of(cell), 1.0)] * 10))
     row = row_of(report.tables["table"], "ACER, replay 4")
     # Human in all five: 101^(sum of the weights) - 1 per cent, and 0.79 and 1.33 times that.
     assert (row["median over"], row["cumulative maximum"]) == ("57 games estimated from 5", "0.85 [0.67, 1.13]")
@@ -102,7 +102,7 @@ def test_figure1_ends_where_the_shortest_run_ends(tmp_path):
     made = outcome(tmp_path, methods, cells, lambda cell: [raw(game_of(cell), FIRST[game_of(cell)])] * 10)
     short = made.runs("replay4_trust", "atari/Pong")
     short[0] = short[0]._replace(**{n: getattr(short[0], n)[:3] for n in short[0]._fields[3:]})
-    row = row_of(atari.figure1(made).tables["table"], "ACER, replay 4")
+    row = row_of(figure1_atari57.report(made).tables["table"], "ACER, replay 4")
     assert (row["frames (M)"], row["median"]) == ("12.0", "0.50")
 
 
@@ -111,11 +111,11 @@ def test_the_table_of_57_has_raw_and_normalised_scores_beside_the_published(tmp_
     seeds = {0: 1.0, 1: 3.0}
 
     def returns(cell):
-        if cell.method == "DQN" and game_of(cell) != "Pong":
+        if cell.method == "dqn" and game_of(cell) != "Pong":
             return None
         return [raw(game_of(cell), seeds[cell.seed] * FIRST[game_of(cell)])] * 10
 
-    tables = atari.table57(outcome(tmp_path, methods, cells_of(methods, seeds=2), returns)).tables
+    tables = table_atari57.report(outcome(tmp_path, methods, cells_of(methods, seeds=2), returns)).tables
     assert row_of(tables["normalized"], "Breakout")["ACER, replay 4"] == "1.00 ± 0.50"
     assert row_of(tables["normalized"], "Breakout")["DQN"] == ""
     mean = raw("Breakout", 1.0)
@@ -134,7 +134,7 @@ def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path)
     def returns(cell):
         return None if "Asterix" in cell.env else [-21.0] * 9 + [18.0 + 2 * cell.seed]
 
-    report = atari.table49(outcome(tmp_path, TABLE49, cells, returns))
+    report = table_atari49.report(outcome(tmp_path, TABLE49, cells, returns))
     row = row_of(report.tables["table"], "Pong")
     assert row["ACER"] == "19.00 ± 1.00"
     published = published_scores("ACER", "training").scores["Pong"]
@@ -154,7 +154,7 @@ def test_the_table_of_49_lays_the_last_100_games_beside_the_ppo_papers(tmp_path)
 def test_a_short_run_has_no_difference_to_40m_frames(tmp_path):
     cells = make_cells(TABLE49, ("atari/Pong",), 1, total_steps=1_000_000)
     row = row_of(
-        atari.table49(outcome(tmp_path, TABLE49, cells, lambda cell: [-20.0] * 10)).tables["table"],
+        table_atari49.report(outcome(tmp_path, TABLE49, cells, lambda cell: [-20.0] * 10)).tables["table"],
         "Pong",
     )
     assert (row["ACER, frames (M)"], row["ACER, difference"]) == ("4.0", "")
@@ -164,7 +164,7 @@ def test_a_short_run_has_no_difference_to_40m_frames(tmp_path):
 def test_a_longer_run_counts_as_it_was_at_40m_frames(tmp_path):
     cells = make_cells(TABLE49, ("atari/Pong",), 1, total_steps=20_000_000)
     made = outcome(tmp_path, TABLE49, cells, lambda cell: [-20.0, 7.0, 20.0, 21.0])
-    row = row_of(atari.table49(made).tables["table"], "Pong")
+    row = row_of(table_atari49.report(made).tables["table"], "Pong")
     assert (row["ACER"], row["ACER, frames (M)"]) == ("7.00", "40.0")
     assert row["ACER, difference"] != ""
 
@@ -178,10 +178,10 @@ def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path
     cells = make_cells(late, ("atari/Pong",), 1)
     made = outcome(tmp_path, late, cells, lambda cell: [20.0] * 10)
     if "dqn" in methods:
-        for row in atari.figure1(made).tables["table"].rows:
+        for row in figure1_atari57.report(made).tables["table"].rows:
             assert row[6] != "", row
     else:
-        row = row_of(atari.table49(made).tables["table"], "Pong")
+        row = row_of(table_atari49.report(made).tables["table"], "Pong")
         assert row["OpenAI baselines' ACER at equal frames"] != "" != row["ACER, difference"]
 
 
@@ -189,13 +189,13 @@ def test_table_57_says_how_far_ours_have_come(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     cells = cells_of(methods, total_steps=20_000)
     made = outcome(tmp_path, methods, cells, lambda cell: None if "Qbert" in cell.env else [0])
-    table = atari.table57(made).tables["table"]
+    table = table_atari57.report(made).tables["table"]
     assert row_of(table, "frames (M), least")["ACER, replay 4"] == "0.1"
     assert row_of(table, "cells finished")["ACER, replay 4"] == "2 of 3"
 
 
 def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
-    methods = {k: m for k, m in grids.table1_prioritized().items() if k in ("ddqn_tuned", "ddqn_proportional")}
+    methods = {k: m for k, m in table1_prioritized.FIGURE.methods.items() if k in ("ddqn_tuned", "ddqn_proportional")}
     better = {"Pong": 0.5, "Breakout": -0.1, "Qbert": 1.0}
 
     def returns(cell):
@@ -203,7 +203,7 @@ def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
         gain = better[game] if "proportional" in cell.method else 0.0
         return [raw(game, FIRST[game] + gain)] * 10
 
-    tables = atari.table1(outcome(tmp_path, methods, cells_of(methods), returns)).tables
+    tables = table1_prioritized.report(outcome(tmp_path, methods, cells_of(methods), returns)).tables
     ours = row_of(tables["table"], "Prioritized Double DQN (proportional)", "ours")
     assert (ours["games"], ours["median"], ours["mean"]) == ("3", "0.50", f"{(0.5 + 0.4 + 3.0) / 3:.2f}")
     assert (ours["> baseline"], ours["> human"]) == ("2 of 3", "1")
@@ -219,8 +219,10 @@ def test_table1_counts_games_above_the_baseline_and_above_human(tmp_path):
 
 def test_table1_counts_wins_over_the_agent_without_priorities(tmp_path):
     """As the paper's Table 1 does."""
-    methods = grids.table1_prioritized()
-    table = atari.table1(outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10)).tables["table"]
+    methods = table1_prioritized.FIGURE.methods
+    table = table1_prioritized.report(outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10)).tables[
+        "table"
+    ]
     wins = {name: row_of(table, m.label, "published, all games")["> baseline"] for name, m in methods.items()}
     assert wins == {
         "dqn": "",
@@ -235,25 +237,25 @@ def test_table1_counts_wins_over_the_agent_without_priorities(tmp_path):
 
 
 def test_table1_of_one_agent_has_the_papers_numbers_too(tmp_path):
-    methods = {"dqn_rank": grids.table1_prioritized()["dqn_rank"]}
-    tables = atari.table1(outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10)).tables
+    methods = {"dqn_rank": table1_prioritized.FIGURE.methods["dqn_rank"]}
+    tables = table1_prioritized.report(outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10)).tables
     whole = row_of(tables["table"], "Prioritized DQN (rank)", "published, all games")
     assert (whole["games"], whole["median"], whole["> baseline"]) == ("49", "1.06", "41 of 49")
     assert tables["games"].head == ["game", "Prioritized DQN (rank), ours", "Prioritized DQN (rank), published"]
 
 
 def test_table1_compares_with_the_games_that_ours_has(tmp_path):
-    methods = {"ddqn_tuned": grids.table1_prioritized()["ddqn_tuned"]}
+    methods = {"ddqn_tuned": table1_prioritized.FIGURE.methods["ddqn_tuned"]}
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [0.0] * 10 if game_of(cell) == "Pong" else None)
-    same = row_of(atari.table1(made).tables["table"], "Double DQN", "published, the same games")
+    same = row_of(table1_prioritized.report(made).tables["table"], "Double DQN", "published, the same games")
     theirs = published_scores("Double DQN", "human starts").human_normalized(["Pong"])["Pong"]
     assert (same["games"], same["median"]) == ("1", f"{theirs:.2f}")
 
 
-@pytest.mark.parametrize("report", [atari.figure1, atari.table57])
+@pytest.mark.parametrize("report", [figure1_atari57.report, table_atari57.report])
 def test_nothing_begun_is_shown_as_nothing(tmp_path, report):
     made = report(outcome(tmp_path, FIGURE1, cells_of(FIGURE1), lambda cell: None))
-    assert len(made.tables["table"].rows) == (10 if report is atari.figure1 else 5)
+    assert len(made.tables["table"].rows) == (10 if report is figure1_atari57.report else 5)
     assert made.figures["figure"].figure.axes
 
 
@@ -262,18 +264,18 @@ def test_seeds_of_a_table_are_read_where_the_shortest_ends(tmp_path):
     made = outcome(tmp_path, methods, cells_of(methods, seeds=2), lambda cell: [0.0] * 5 + [20.0] * 5)
     runs = made.runs("replay4_trust", "atari/Pong")
     runs[0] = runs[0].until(5_000_000)
-    table = atari.table57(made).tables["table"]
+    table = table_atari57.report(made).tables["table"]
     assert row_of(table, "Pong")["ACER, replay 4"] == "0.00 ± 0.00"
     assert row_of(table, "frames (M), least")["ACER, replay 4"] == "20.0"
     made = outcome(tmp_path / "49", TABLE49, make_cells(TABLE49, ("atari/Pong",), 2), lambda c: [0.0] * 5 + [20.0] * 5)
     runs = made.runs("acer", "atari/Pong")
     runs[0] = runs[0].until(5_000_000)
-    row = row_of(atari.table49(made).tables["table"], "Pong")
+    row = row_of(table_atari49.report(made).tables["table"], "Pong")
     assert (row["ACER"], row["ACER, frames (M)"]) == ("0.00 ± 0.00", "20.0")
 
 
 def test_the_third_panel_of_figure1_is_in_hours(tmp_path):
     methods = {"replay4_trust": FIGURE1["replay4_trust"]}
     made = outcome(tmp_path, methods, cells_of(methods), lambda cell: [raw(game_of(cell), FIRST[game_of(cell)])] * 10)
-    line = atari.figure1(made).figures["figure"].figure.axes[2].lines[0]
+    line = figure1_atari57.report(made).figures["figure"].figure.axes[2].lines[0]
     assert line.get_xdata()[-1] == pytest.approx(10_000 / 3600)

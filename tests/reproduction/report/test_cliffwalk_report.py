@@ -1,5 +1,5 @@
+from acer_tf.figures.figure_cliffwalk import report
 from acer_tf.reproduction.cliffwalk import Result
-from acer_tf.reproduction.report.cliffwalk import report
 
 
 def test_the_table_has_medians_and_ranges_and_marks_what_did_not_converge():

@@ -5,21 +5,22 @@ import re
 
 import pytest
 
-from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.catalogue import figures
+from acer_tf.reproduction.figure import make_cells
 from tests.reproduction.report.synthetic import outcome
 
+FIGURES = {name: figure for name, figure in figures().items() if figure.methods}
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_a_reworded_label_changes_nothing_else(tmp_path, name):
-    experiment = EXPERIMENTS[name]
-    reworded = {key: dataclasses.replace(m, label=f"<{m.label}>") for key, m in experiment.methods.items()}
+    figure = FIGURES[name]
+    reworded = {key: dataclasses.replace(m, label=f"<{m.label}>") for key, m in figure.methods.items()}
     reports = []
-    for folder, methods in (("as_it_is", experiment.methods), ("reworded", reworded)):
-        cells = make_cells(methods, experiment.envs[:1], 1)
-        reports.append(experiment.report(outcome(tmp_path / folder, methods, cells, lambda cell: [20.0] * 10)))
+    for folder, methods in (("as_it_is", figure.methods), ("reworded", reworded)):
+        cells = make_cells(methods, figure.envs[:1], 1)
+        reports.append(figure.report(outcome(tmp_path / folder, methods, cells, lambda cell: [20.0] * 10)))
     old, new = (
         [
             re.sub("[<>]", "", text)

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
-from acer_tf.reproduction import grids
-from acer_tf.reproduction.catalogue import EXPERIMENTS
-from acer_tf.reproduction.methods import make_cells
-from acer_tf.reproduction.report import minatar
+from acer_tf.reproduction import minatar
+from acer_tf.reproduction.catalogue import figures
+from acer_tf.reproduction.figure import make_cells
 from tests.reproduction.report.synthetic import outcome, row_of
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 AGAINST = {"replay4_trust": "replay4"}
-METHODS = grids.figure1_minatar()
+METHODS = figures()["figure1_minatar"].methods
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def references(monkeypatch):
 
 
 def cells(*names, seeds=2):
-    return make_cells({name: METHODS[name] for name in names}, grids.MINATAR[:2], seeds)
+    return make_cells({name: METHODS[name] for name in names}, minatar.MINATAR[:2], seeds)
 
 
 def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
@@ -36,7 +35,7 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
     }
 
     def returns(cell):
-        if "no trust" in cell.method:
+        if not cell.method.endswith("_trust"):
             return [8.5] * 10
         return [1.0] * 9 + [raw[cell.env.removeprefix("minatar/"), cell.seed]]
 
@@ -58,15 +57,15 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
 def test_what_each_method_is_compared_with(tmp_path):
     found = {}
     for name in ("figure1_minatar", "table_minatar_priorities"):
-        experiment = EXPERIMENTS[name]
+        figure = figures()[name]
         made = outcome(
             tmp_path / name,
-            experiment.methods,
-            make_cells(experiment.methods, experiment.envs[:1], 2, total_steps=1_000_000),
+            figure.methods,
+            make_cells(figure.methods, figure.envs[:1], 2, total_steps=1_000_000),
             lambda cell: [5.0] * 10,
         )
-        table = experiment.report(made).tables["table"]
-        found |= {key: row_of(table, m.label)["compared with"] for key, m in experiment.methods.items()}
+        table = figure.report(made).tables["table"]
+        found |= {key: row_of(table, m.label)["compared with"] for key, m in figure.methods.items()}
     names = {"without": "ACER, replay {}, no trust region", "with": "ACER, replay {}"}
     assert found == {
         **{f"replay{ratio}_trust": names["without"].format(ratio) for ratio in (0, 1, 4, 8)},
@@ -99,7 +98,7 @@ def test_seeds_that_not_all_games_have_are_left_out_of_the_estimates(tmp_path):
 def test_a_method_is_as_long_as_its_compared_runs_and_not_as_one_that_is_left_out(tmp_path):
     """Seed 1 has just begun in one game, where the other method stands too."""
     made = outcome(tmp_path, METHODS, cells("replay4_trust", "replay4"), lambda cell: [6.0] * 10)
-    first, second = grids.MINATAR[:2]
+    first, second = minatar.MINATAR[:2]
     made.runs("replay4_trust", first)[1:] = [made.runs("replay4_trust", first)[1].until(100_000)]
     made.runs("replay4_trust", second)[1:] = []
     for env in (first, second):
@@ -117,7 +116,7 @@ def test_a_method_that_is_not_shown_is_not_named(tmp_path):
 
 def test_methods_that_have_not_come_equally_far_are_not_compared(tmp_path):
     made = outcome(tmp_path, METHODS, cells("replay4_trust", "replay4", seeds=1), lambda cell: [1.0, 6.0] * 5)
-    for env in grids.MINATAR[:2]:
+    for env in minatar.MINATAR[:2]:
         (run,) = made.runs("replay4_trust", env)
         made.runs("replay4_trust", env)[:] = [run.until(500_000)]
     row = row_of(minatar.report(made, AGAINST).tables["table"], "ACER, replay 4")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from acer_tf.errors import EvidenceError
-from acer_tf.reproduction import grids
-from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.figures import figure3_continuous, figure4_ablation
+from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, write_evidence
-from acer_tf.reproduction.methods import make_cells
+from acer_tf.reproduction.figure import make_cells
 from acer_tf.reproduction.published import published_ablations
 from acer_tf.reproduction.report.page import _ours, require_page, write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
@@ -172,7 +172,7 @@ def test_a_policy_that_cannot_be_is_no_link(tmp_path, policy):
 
 def test_links_out_of_the_results_are_not_followed(tmp_path, results):
     secret = tmp_path / "secret"
-    fill(secret, Evidence("s", "Secret", (), "c", (cell("c"),), {"table": ""}, {"figure": ""}))
+    fill(secret, Evidence("s", "Secret", (), "c", (cell("c"),), tables={"table": ""}, figures={"figure": ""}))
     for name in ("table.csv", "figure.png"):
         (results / "whole" / name.replace("table", "scores").replace("figure", "plot")).unlink()
     (results / "whole" / "scores.csv").symlink_to(secret / "table.csv")
@@ -293,7 +293,7 @@ def test_experiments_come_in_the_papers_order_then_curves_then_diagnostics(tmp_p
     write_evidence(tmp_path / "b_curve", Evidence("curves", "b_curve", (), "command"))
     html = write_page(tmp_path).read_text()
     titles = re.findall(r"<h2[^>]*>([^<]*)", html)
-    assert titles == [*sorted(names, key=list(EXPERIMENTS).index), "b_curve", "a_check"]
+    assert titles == [*sorted(names, key=list(figures()).index), "b_curve", "a_check"]
     assert titles[0] == "figure1_atari57"
     assert re.findall(r'<section id="(\w+)"[^>]* class="collapsed"', html) == ["a_check"]
 
@@ -345,7 +345,7 @@ def test_policies_are_shown_with_their_score_and_video(tmp_path):
 def test_of_how_much_of_the_paper_the_runs_are_is_said(tmp_path):
     one = cell("a", steps=5_000_000)
     settings = {**one.settings, "env": "atari/Pong", "seed": 0, "total_steps": 5_000_000}
-    evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="ACER", settings=settings),))
+    evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="acer", settings=settings),))
     write_evidence(tmp_path / "x", evidence)
     html = write_page(tmp_path).read_text()
     assert "1 of 1 cells finished</span>; of the whole: 1 of 294 runs, 50 % of their steps" in html
@@ -363,11 +363,12 @@ def test_runs_that_do_not_overlap_have_no_mean():
 
 
 def test_the_published_curves_are_those_of_the_figure(tmp_path):
-    methods, env = grids.figure4_ablation(), "control/walker2d"
+    labels = {key: method.label for key, method in figure4_ablation.FIGURE.methods.items()}
+    methods, env = figure4_ablation.FIGURE.methods, "control/walker2d"
     made = outcome(
         tmp_path / "x", methods, make_cells(methods, (env,), 1, total_steps=2_000_000), lambda cell: [1.0] * 10
     )
-    write_evidence(tmp_path / "x", Evidence("figure4_ablation", "T", (), "c", made.cells))
+    write_evidence(tmp_path / "x", Evidence("figure4_ablation", "T", (), "c", made.cells, labels))
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
     curves = {curve["label"]: curve for curve in json.loads(data)[env]}
     theirs = {curve.label: curve for curve in published_ablations(env)}
@@ -377,10 +378,10 @@ def test_the_published_curves_are_those_of_the_figure(tmp_path):
 
 
 def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):
-    methods = {"tis": grids.figure3_draws(3)["tis"]}
+    methods = {"tis": figure3_continuous.searches(3)["tis"]}
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=2_000_000)
     made = outcome(tmp_path / "x", methods, cells, lambda cell: [float(cell.seed)] * 10)
-    write_evidence(tmp_path / "x", Evidence("figure3_continuous", "T", (), "c", made.cells))
+    write_evidence(tmp_path / "x", Evidence("figure3_continuous", "T", (), "c", made.cells, {"tis": "TIS"}))
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
     curves = {curve["label"]: curve for curve in json.loads(data)["control/reacher3"]}
     ours = curves["TIS"]

@@ -14,20 +14,21 @@ import pytest
 
 from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.errors import ResultsError
-from acer_tf.reproduction.catalogue import EXPERIMENTS
+from acer_tf.figures import figure3_continuous
+from acer_tf.figures.openai_baselines import published_curve
+from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.cliffwalk import Result, write_results
+from acer_tf.reproduction.control import TASKS
+from acer_tf.reproduction.coverage import coverage
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
-from acer_tf.reproduction.grids import CONTROL, figure3_draws
-from acer_tf.reproduction.methods import label_of_search, make_cells, names_by_label
+from acer_tf.reproduction.figure import Finding, make_cells
 from acer_tf.reproduction.published import published_curves, published_search
 from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.report.findings import Finding
 from acer_tf.reproduction.report.tables import Table
-from acer_tf.reproduction.report.verdicts import CLAIMS, verdict, verdicts
-from acer_tf.reproduction.scope import scope
 from acer_tf.reproduction.scores import human_normalized
+from acer_tf.reproduction.verdicts import folders, verdict, verdicts
 from acer_tf.settings import make_settings
 from acer_tf.settings.record import settings_document
 from tests.reproduction.report.synthetic import outcome, write_run
@@ -45,7 +46,7 @@ def record(
     total_steps: int = 1_000_000,
 ) -> None:
     """Evidence of an experiment, each run at one return throughout, or at those given."""
-    experiment = EXPERIMENTS[name]
+    experiment = figures()[name]
     cells = make_cells(experiment.methods, envs, seeds, total_steps=total_steps)
     made = outcome(results / name, experiment.methods, cells, lambda cell: _ten(value(cell)))
     write_evidence(results / name, Evidence(name, experiment.title, (), "command", made.cells))
@@ -93,7 +94,7 @@ def test_a_verdict_is_of_what_was_found_and_of_how_much_was_run(
 
 def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:
     table = verdicts(tmp_path)
-    assert [row[2:] for row in table.rows] == [["not run", "none of it", "", "", ""]] * len(CLAIMS)
+    assert [row[2:] for row in table.rows] == [["not run", "none of it", "", "", ""]] * 23
 
 
 FIVE = ("atari/Breakout", "atari/Seaquest", "atari/Qbert", "atari/Pong", "atari/Alien")
@@ -137,7 +138,7 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str, count
     tasks = ("control/reacher3", "control/cheetah")
 
     def value(cell: Cell) -> float:
-        is_acer = cell.method == "ACER"
+        is_acer = cell.method == "acer_continuous"
         return 50.0 if is_acer == (cell.env in tasks[:leads]) else 10.0
 
     record(tmp_path, "figure3_continuous", tasks, value)
@@ -146,7 +147,12 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str, count
 
 
 def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
-    record(tmp_path, "figure3_continuous", ("control/cheetah",), lambda cell: 9.0 if "Trust" in cell.method else 1.0)
+    record(
+        tmp_path,
+        "figure3_continuous",
+        ("control/cheetah",),
+        lambda cell: 9.0 if cell.method.startswith("trust_") else 1.0,
+    )
     found = row(tmp_path, "ACER, Figure 3", "with the trust region")
     assert (found["verdict"], found["ours"]) == ("partly", "better in 2 of 2 pairs of method and task")
 
@@ -156,7 +162,7 @@ def test_methods_are_compared_where_the_shortest_run_ends(tmp_path: Path) -> Non
     rising = [float(n) for n in range(10)]
     record(tmp_path, "figure3_continuous", ("control/cheetah",), lambda cell: rising)
     assert row(tmp_path, "ACER, Figure 3", "leads")["verdict"] == "undecided"
-    for method in ("ACER", "TIS", "A3C"):
+    for method in ("acer_continuous", "tis", "a3c"):
         cut(tmp_path, "figure3_continuous", method, 1)
     for text in ("leads", "with the trust region"):
         found = row(tmp_path, "ACER, Figure 3", text)
@@ -189,17 +195,17 @@ def test_settings_are_ranked_within_their_task(tmp_path: Path, sign: int, word: 
 
 
 def test_priorities_on_minatar_are_undecided_when_the_seeds_mix(tmp_path: Path) -> None:
-    games = EXPERIMENTS["table_minatar_priorities"].envs
+    games = figures()["table_minatar_priorities"].envs
 
     def value(cell: Cell) -> float:
-        return 10.0 + (cell.seed if cell.method == "Double DQN" else 1.0)
+        return 10.0 + (cell.seed if cell.method == "ddqn" else 1.0)
 
     record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
     assert row(tmp_path, "PER, Table 1, on MinAtar", "")["verdict"] == "undecided"
 
 
 def test_games_that_only_some_methods_played_decide_nothing(tmp_path: Path) -> None:
-    games = EXPERIMENTS["figure1_minatar"].envs
+    games = figures()["figure1_minatar"].envs
 
     def value(cell: Cell) -> float | None:
         return 10.0 if cell.env == games[0] or cell.train_settings.replay_ratio == 4 else None
@@ -212,8 +218,8 @@ def test_games_that_only_some_methods_played_decide_nothing(tmp_path: Path) -> N
 
 def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tmp_path: Path) -> None:
     games = ("atari/Phoenix", "atari/Pong")
-    record(tmp_path, "table_atari49", games, lambda cell: 1.0 if cell.method == "A3C" else None)
-    record(tmp_path, "table1_prioritized", games, lambda cell: 1.0 if cell.method == "DQN" else None)
+    record(tmp_path, "table_atari49", games, lambda cell: 1.0 if cell.method == "a3c" else None)
+    record(tmp_path, "table1_prioritized", games, lambda cell: 1.0 if cell.method == "dqn" else None)
     for source in ("PPO, Table 6", "PER, Table 1"):
         assert row(tmp_path, source, "")["verdict"] == "undecided"
     record(tmp_path, "table_atari49", games, lambda cell: 1.0)
@@ -221,7 +227,7 @@ def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tm
 
 
 def test_priorities_on_atari(tmp_path: Path) -> None:
-    values = {"Double DQN": 0.0, "Prioritized Double DQN (rank)": 5.0, "Prioritized Double DQN (proportional)": 9.0}
+    values = {"ddqn_tuned": 0.0, "ddqn_rank": 5.0, "ddqn_proportional": 9.0}
     for games, word in ((FIVE, "partly"), (FIVE[:4], "undecided")):
         record(tmp_path, "table1_prioritized", games, lambda cell: values.get(cell.method))
         assert row(tmp_path, "PER, Table 1", "")["verdict"] == word
@@ -244,14 +250,14 @@ def test_table_6_wants_all_games_and_all_frames(
     games = tuple(f"atari/{game}" for game in published)
 
     def value(cell: Cell) -> list[float] | None:
-        if cell.method != "ACER":
+        if cell.method != "acer":
             return [0.0] * 10 if whole else None
         return [factor * published[cell.env.removeprefix("atari/")]] * 5 + [1e9] * 5
 
-    seeds = EXPERIMENTS["table_atari49"].seeds if whole else 1
+    seeds = figures()["table_atari49"].seeds if whole else 1
     record(tmp_path, "table_atari49", games, value, seeds=seeds, total_steps=20_000_000)
     if rows < 10:
-        cut(tmp_path, "table_atari49", "ACER", rows)
+        cut(tmp_path, "table_atari49", "acer", rows)
     assert row(tmp_path, "PPO, Table 6", "")["verdict"] == word
 
 
@@ -310,10 +316,10 @@ def test_the_cliffwalk_is_whole_with_all_sizes_and_runs(tmp_path: Path, runs: in
 
 
 def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
-    experiment = EXPERIMENTS["figure3_continuous"]
+    experiment = figures()["figure3_continuous"]
     (cell, *_) = make_cells(experiment.methods, ("control/cheetah",), 1, total_steps=1_000_000)
     made = outcome(tmp_path / "made", experiment.methods, [cell], lambda cell: _ten(1.0))
-    draw = dataclasses.replace(made.cells[0], method="ACER, draw 0")
+    draw = dataclasses.replace(made.cells[0], draw=0)
     write_evidence(tmp_path / experiment.name, Evidence(experiment.name, "", (), "", (draw,)))
     assert row(tmp_path, "ACER, Figure 3", "leads")["verdict"] == "not run"
 
@@ -333,23 +339,20 @@ ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper
 def test_the_order_of_the_best_draws(
     tmp_path: Path, change: dict[str, float | None], word: str, pairs: int | None
 ) -> None:
-    experiment = EXPERIMENTS["figure3_continuous"]
-    methods = figure3_draws(30)
+    experiment = figures()["figure3_continuous"]
+    methods = figure3_continuous.searches(30)
     base = {name: 5.0 - place for place, name in enumerate(ORDER)} | change
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=1_800_000)
-    names = names_by_label(methods)
 
     def value(cell: Cell) -> list[float] | None:
-        name, _, draw = names[cell.method].rpartition("_draw")
         # Of seven draws the two worst are not counted.
         draws = (-9.0, 0.1, -0.1, 0.2, -0.2, -9.0, 0.0)
-        mean = base[name]
-        return None if mean is None or int(draw) >= len(draws) else [mean + draws[int(draw)]] * 10
+        mean, draw = base[cell.method], cell.draw or 0
+        return None if mean is None or draw >= len(draws) else [mean + draws[draw]] * 10
 
     folder = tmp_path / "figure3_best"
     made = outcome(folder, methods, cells, value)
-    command = "figure3_continuous --draws=30 --best_of=draws"
-    write_evidence(folder, Evidence(experiment.name, experiment.title, (), command, made.cells))
+    write_evidence(folder, Evidence(experiment.name, "", (), "", made.cells, options={"draws": 30}))
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["verdict"] == word
     assert found["ours"].partition("; ")[2] == (f"{pairs} of 10 pairs in the paper's order" if pairs else "")
@@ -375,9 +378,8 @@ def test_the_order_of_the_best_draws(
 def test_a_run_that_ends_before_the_published_curve_rises_decides_nothing(
     steps: float, value: float, holds: bool | None
 ) -> None:
-    (claim,) = [claim for claim in CLAIMS if claim.folder == "atari_pong"]
     columns = (np.array([x], float) for x in (steps, steps / 100, 9, value, value))
-    assert claim.judge(RunCurve("atari/Pong", 0, int(steps), *columns)).holds is holds
+    assert published_curve(RunCurve("atari/Pong", 0, int(steps), *columns)).holds is holds
 
 
 def test_the_evidence_of_something_else_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -390,37 +392,35 @@ def test_the_evidence_of_something_else_is_named(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(("draws", "word"), [(30, "reproduced"), (10, "partly")])
 def test_the_best_of_few_draws_are_not_the_whole(tmp_path: Path, draws: int, word: str) -> None:
     """All tasks and steps, in the paper's order."""
-    experiment, methods = EXPERIMENTS["figure3_continuous"], figure3_draws(30)
-    published = {method.label: method.published for method in experiment.methods.values()}
-    draw_of = {label: int(name.rpartition("draw")[2]) for label, name in names_by_label(methods).items()}
-    cells = [cell for cell in make_cells(methods, CONTROL, 1) if draw_of[cell.method] < 5]
-    ends = {env: min(c.total_steps for c in cells if c.env == env) for env in CONTROL}
+    experiment, methods = figures()["figure3_continuous"], figure3_continuous.searches(30)
+    cells = [cell for cell in make_cells(methods, TASKS, 1) if (cell.draw or 0) < 5]
+    ends = {env: min(c.total_steps for c in cells if c.env == env) for env in TASKS}
 
     def value(cell: Cell) -> list[float]:
-        env, theirs = cell.env, published[label_of_search(cell.method)]
+        env, theirs = cell.env, methods[cell.method].published
         (curve,) = [curve for curve in published_curves(env) if curve.method == theirs]
-        return [curve.at(ends[env]) + 1e-6 * draw_of[cell.method]] * 10
+        return [curve.at(ends[env]) + 1e-6 * (cell.draw or 0)] * 10
 
     folder = tmp_path / "figure3_best"
     made = outcome(folder, methods, cells, value)
-    write_evidence(folder, Evidence(experiment.name, "", (), f"--draws={draws} --best=5", made.cells))
+    write_evidence(folder, Evidence(experiment.name, "", (), "", made.cells, options={"draws": draws}))
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["what was run"] == f"the best of {draws} draws: 150 of 150 runs, 100 % of their steps"
     assert found["verdict"] == word
 
 
 def test_what_was_run_names_other_settings_and_unequal_lengths(tmp_path: Path) -> None:
-    games = EXPERIMENTS["figure1_minatar"].envs[:2]
+    games = figures()["figure1_minatar"].envs[:2]
     record(
         tmp_path, "figure1_minatar", games, lambda c: 1.0 if c.train_settings.replay_ratio in (0, 4) else None, seeds=2
     )
-    cut(tmp_path, "figure1_minatar", "ACER, replay 4", 3)
+    cut(tmp_path, "figure1_minatar", "replay4_trust", 3)
     evidence = read_evidence(tmp_path / "figure1_minatar")
     assert evidence is not None
     other = [
         dataclasses.replace(cell, settings={**cell.settings, "gamma": 0.9}) for cell in evidence.cells if cell.seed == 0
     ]
-    kept = [cell for cell in evidence.cells if (cell.seed, cell.method) == (1, "ACER, replay 4")]
+    kept = [cell for cell in evidence.cells if (cell.seed, cell.method) == (1, "replay4_trust")]
     write_evidence(tmp_path / "figure1_minatar", dataclasses.replace(evidence, cells=(*other, *kept)))
     found = row(tmp_path, "ACER, Figure 1, on MinAtar", "same")["what was run"]
     count = sum(cell.steps > 0 for cell in other)
@@ -442,7 +442,8 @@ def test_the_help_names_the_folder_of_every_claim(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["verdicts", "--help"])
     said = capsys.readouterr().out
-    assert all(f"\n  {claim.folder} " in said and claim.source in said for claim in CLAIMS)
+    assert len(folders()) >= 19
+    assert all(f"\n  {folder} " in said and "; ".join(sources) in said for folder, sources in folders().items())
 
 
 def test_of_several_runs_the_longest_counts_and_the_table_says_so(tmp_path: Path) -> None:
@@ -458,20 +459,20 @@ def test_of_several_runs_the_longest_counts_and_the_table_says_so(tmp_path: Path
     assert found["ours"] == "1.0"
 
 
-def test_scope_counts_runs_of_the_whole(tmp_path: Path) -> None:
+def test_coverage_counts_runs_of_the_whole(tmp_path: Path) -> None:
     record(tmp_path, "figure4_ablation", ("control/fish",), lambda cell: 1.0)
     evidence = read_evidence(tmp_path / "figure4_ablation")
     assert evidence is not None
-    found = scope("figure4_ablation", evidence.cells)
+    figure = figures()["figure4_ablation"]
+    found = coverage(figure, evidence.cells)
     assert found is not None
     assert (found.runs, found.whole_runs, found.is_whole) == (5, 45, False)
     assert str(found) == "5 of 45 runs, 1.3 % of their steps"
     whole = [dataclasses.replace(cell, steps=10**9) for cell in evidence.cells]
-    assert str(scope("figure4_ablation", whole)) == "5 of 45 runs, 100 % of their steps"
-    assert str(scope("figure4_ablation", [])) == "none of 45 runs"
-    assert scope("curves", evidence.cells) is None
-    draw = dataclasses.replace(evidence.cells[0], method="ACER, draw 0")
-    assert scope("figure4_ablation", [draw]) is None
+    assert str(coverage(figure, whole)) == "5 of 45 runs, 100 % of their steps"
+    assert str(coverage(figure, [])) == "none of 45 runs"
+    for change in ({"draw": 0}, {"method": "another"}):
+        assert coverage(figure, [dataclasses.replace(evidence.cells[0], **change)]) is None
 
 
 def test_the_readme_gets_the_table_between_its_marks() -> None:
@@ -508,9 +509,8 @@ def test_the_committed_verdicts_are_those_of_the_committed_records() -> None:
 
 
 def test_a_run_that_is_longer_than_the_published_curve_is_judged_at_its_end() -> None:
-    (claim,) = [claim for claim in CLAIMS if claim.folder == "atari_pong"]
     columns = (np.array(x, float) for x in ([10e6, 20e6], [1, 2], [9, 18], [0, 20], [0, 20]))
-    assert claim.judge(RunCurve("atari/Pong", 0, int(20e6), *columns)).holds is False
+    assert published_curve(RunCurve("atari/Pong", 0, int(20e6), *columns)).holds is False
 
 
 @pytest.mark.slow
@@ -522,10 +522,10 @@ def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most
         with_it = cell.train_settings.trust_region_delta == 1
         return 10.0 + sign * with_it * (cell.train_settings.replay_ratio - 2)
 
-    record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == word
     # A pair that has come less far says nothing of the ratio.
-    for method in ("ACER, replay 8", "ACER, replay 8, no trust region"):
+    for method in ("replay8_trust", "replay8"):
         cut(tmp_path, "figure1_minatar", method, 4)
     assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == "undecided"
 
@@ -547,7 +547,7 @@ def test_every_step_of_the_replay_ratio_counts_on_minatar(
             values.get(int(cell.train_settings.replay_ratio)) if cell.train_settings.trust_region_delta == 1 else None
         )
 
-    record(tmp_path, "figure1_minatar", EXPERIMENTS["figure1_minatar"].envs, value, seeds=2)
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Figure 1, on MinAtar", "same")["verdict"] == word
 
 
@@ -562,17 +562,17 @@ def test_every_step_of_the_replay_ratio_counts_on_atari(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("gain", "word"), [(1.0, "partly"), (-1.0, "contradicted")])
 def test_priorities_on_minatar_are_judged_where_all_seeds_agree(tmp_path: Path, gain: float, word: str) -> None:
-    games = EXPERIMENTS["table_minatar_priorities"].envs
-    record(tmp_path, "table_minatar_priorities", games, lambda c: 10.0 + gain * ("Prioritized" in c.method), seeds=2)
+    games = figures()["table_minatar_priorities"].envs
+    record(tmp_path, "table_minatar_priorities", games, lambda c: 10.0 + gain * c.method.startswith("ddqn_"), seeds=2)
     assert row(tmp_path, "PER, Table 1, on MinAtar", "")["verdict"] == word
 
 
 def test_a_gain_whose_interval_holds_one_half_decides_nothing(tmp_path: Path) -> None:
     """A prioritized run beats two of three uniform ones in every game."""
-    games = EXPERIMENTS["table_minatar_priorities"].envs
+    games = figures()["table_minatar_priorities"].envs
 
     def value(cell: Cell) -> Any:
-        return 10.0 + (2.0 * (cell.seed == 2) if cell.method == "Double DQN" else 1.0)
+        return 10.0 + (2.0 * (cell.seed == 2) if cell.method == "ddqn" else 1.0)
 
     record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
     found = row(tmp_path, "PER, Table 1, on MinAtar", "")
@@ -581,10 +581,10 @@ def test_a_gain_whose_interval_holds_one_half_decides_nothing(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("lower", "word"), [(4, "partly"), (3, "partly"), (2, "undecided"), (1, "contradicted")])
 def test_the_parts_of_acer_are_judged_by_their_majority(tmp_path: Path, lower: int, word: str) -> None:
-    parts = [m.label for m in EXPERIMENTS["figure4_ablation"].methods.values() if m.label != "ACER"]
+    parts = [key for key in figures()["figure4_ablation"].methods if key != "acer_continuous"]
 
     def value(cell: Cell) -> Any:
-        return 5.0 if cell.method == "ACER" else 1.0 if cell.method in parts[:lower] else 9.0
+        return 5.0 if cell.method == "acer_continuous" else 1.0 if cell.method in parts[:lower] else 9.0
 
     record(tmp_path, "figure4_ablation", ("control/fish",), value)
     assert row(tmp_path, "ACER, Figure 4", "")["verdict"] == word
@@ -600,12 +600,12 @@ def test_replay_ratios_are_compared_at_equal_frames(tmp_path: Path) -> None:
         return [1000.0 * n for n in range(10)] if ratio == 4 else [5000.0] * 10
 
     record(tmp_path, "figure1_atari57", FIVE, value)
-    cut(tmp_path, "figure1_atari57", "ACER, replay 0", 5)
+    cut(tmp_path, "figure1_atari57", "replay0_trust", 5)
     assert row(tmp_path, "ACER, Figure 1", "more replay")["verdict"] == "contradicted"
 
 
 def test_the_medians_of_priorities_on_atari_are_human_normalised(tmp_path: Path) -> None:
-    values = {"Double DQN": 0.0, "Prioritized Double DQN (rank)": 5.0, "Prioritized Double DQN (proportional)": 9.0}
+    values = {"ddqn_tuned": 0.0, "ddqn_rank": 5.0, "ddqn_proportional": 9.0}
     record(tmp_path, "table1_prioritized", FIVE, lambda cell: values.get(cell.method))
     medians = [np.median([human_normalized(env, value) for env in FIVE]) for value in values.values()]
     ours = row(tmp_path, "PER, Table 1", "")["ours"]
@@ -626,9 +626,8 @@ def test_three_settings_decide_nothing(tmp_path: Path, ranks: tuple[float, ...])
 
 
 def test_a_run_within_the_published_band_reproduces_the_curve() -> None:
-    (claim,) = [claim for claim in CLAIMS if claim.folder == "atari_pong"]
     columns = (np.array([x], float) for x in (4e6, 4e4, 9, 11.5, 11.5))  # the mean is 12.7, the band begins at 10.8
-    assert claim.judge(RunCurve("atari/Pong", 0, int(4e6), *columns)).holds is True
+    assert published_curve(RunCurve("atari/Pong", 0, int(4e6), *columns)).holds is True
 
 
 @pytest.mark.parametrize(
@@ -662,13 +661,13 @@ def test_priorities_of_a_cliffwalk_lie_between_the_others(
 
 
 def test_only_all_runs_at_full_length_are_the_whole() -> None:
-    experiment = EXPERIMENTS["figure4_ablation"]
+    experiment = figures()["figure4_ablation"]
     asked = make_cells(experiment.methods, experiment.envs, experiment.seeds)
     done = [dataclasses.replace(cell, state="finished", steps=cell.total_steps) for cell in asked]
     half = dataclasses.replace(done[0], steps=done[0].total_steps // 2)
     other = dataclasses.replace(done[0], settings={**done[0].settings, "gamma": 0.5, "log_interval": 7})
     given = (done, [half, *done[1:]], done[1:], [other, *done[1:]])
-    scopes = [scope("figure4_ablation", cells) for cells in given]
+    scopes = [coverage(experiment, cells) for cells in given]
     assert [found.is_whole for found in scopes] == [True, False, False, False]
     assert str(scopes[-1]) == "45 of 45 runs, 100 % of their steps; 1 of them with gamma=0.5"
     given = {"env": done[0].env, "agent": "acer_continuous", "preset": "classic_continuous"}
@@ -676,4 +675,4 @@ def test_only_all_runs_at_full_length_are_the_whole() -> None:
         settings = settings_document(make_settings(given | change))
         preset = dataclasses.replace(done[0], settings=settings)
         more = ", replay_ratio=2.0" * bool(change)
-        assert str(scope("figure4_ablation", [preset])).endswith(f"; with {said}preset=classic_continuous{more}")
+        assert str(coverage(experiment, [preset])).endswith(f"; with {said}preset=classic_continuous{more}")

@@ -1,18 +1,25 @@
-"""The report of MinAtar runs: interquartile means over games and seeds, with intervals, and curves per game."""
+"""What figures on MinAtar share: games and settings, normalised scores, comparisons of methods, and the report."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from acer_tf.envs.families import MINATAR_GAMES
 from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, hours_per_run, reached, score_at
+from acer_tf.reproduction.claims import begun
+from acer_tf.reproduction.coverage import altered
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.data_files import read_table
-from acer_tf.reproduction.outcome import Outcome
+from acer_tf.reproduction.figure import Figure, Judged, Method
+from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.replay_ratios import RATIOS, replay_ratio_methods
 from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning_curves, panels, shared_legend
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number
@@ -24,9 +31,34 @@ from acer_tf.reproduction.statistics import (
     median,
     probability_of_improvement,
 )
+from acer_tf.settings.presets import PRESETS
 
+MINATAR = tuple(f"minatar/{game}" for game in MINATAR_GAMES)
+STEPS = 1_000_000
 WINDOW_STEPS = 100_000  # frames, too
 _POINTS = 60
+_DQN = {
+    "agent": "dqn",
+    "num_envs": 16,
+    "replay_start": 320,
+    "replay_capacity": 6_250,
+    "exploration_steps": 100_000,
+    "target_period": 4_000,
+}
+
+
+def acer_methods(base: Mapping[str, Any] | None = None) -> dict[str, Method]:
+    """ACER with each replay ratio, over the settings `base`, by default those of preset minatar over baselines'."""
+    # The first runs were recorded under the name of baselines.
+    return replay_ratio_methods(base or {"preset": "baselines", **PRESETS["minatar"]}, dict.fromkeys(RATIOS, STEPS))
+
+
+def dqn_methods() -> dict[str, Method]:
+    """Double DQN with uniform, proportional and rank-based replay."""
+    agents = {"ddqn": ("Double DQN", "ddqn_tuned")} | {
+        f"ddqn_{kind}": (f"Prioritized Double DQN ({kind})", f"ddqn_{kind}") for kind in ("proportional", "rank")
+    }
+    return {key: Method(label, {**_DQN, "preset": preset}, STEPS) for key, (label, preset) in agents.items()}
 
 
 class MinatarReference(NamedTuple):
@@ -49,18 +81,18 @@ def normalize(env: str, score: float) -> float:
     return (score - random) / (reference - random)
 
 
-def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
-    """Tables and figures of any methods on MinAtar; `against` names the method that one is compared with."""
-    labels = {name: method.label for name, method in outcome.methods.items()}
+def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
+    """Tables and figures of any methods on MinAtar; `against` gives the method that each one is compared with."""
+    labels = {key: method.label for key, method in recorded.methods.items()}
     rows = []
-    for name in outcome.methods:
-        scores, runs, row = finals(outcome, name), outcome.by_env(name), [labels[name], outcome.finished(name)]
+    for key in recorded.methods:
+        scores, runs, row = finals(recorded, key), recorded.by_env(key), [labels[key], recorded.finished(key)]
         if not scores.size:
             rows.append([*row, str(len(runs)), *[""] * 7])
             continue
-        compared = against.get(name, "")
-        gain = improvement(outcome, name, compared)
-        row += [f"{scores.shape[1]} of {len(outcome.envs)}", str(len(scores)), f"{compared_steps(outcome, name):,.0f}"]
+        compared = against.get(key, "")
+        gain = improvement(recorded, key, compared)
+        row += [f"{scores.shape[1]} of {len(recorded.envs)}", str(len(scores)), f"{compared_steps(recorded, key):,.0f}"]
         row += [str(interquartile_mean(scores)), str(median(scores)), labels.get(compared, "")]
         rows.append([*row, "" if gain is None else str(gain), number(hours_per_run(runs))])
     head = (
@@ -74,17 +106,17 @@ def report(outcome: Outcome, against: Mapping[str, str]) -> Report:
         "beats one of the method that it is compared with, mean over games."
     )
     by_game = f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %]."
-    game_rows = [_game_row(outcome, env) for env in outcome.envs]
+    game_rows = [_game_row(recorded, env) for env in recorded.envs]
     figure, axes = panels(2, columns=2, width=6.0, height=4.5)
-    _draw_means(axes[0], outcome, "steps")
-    _draw_means(axes[1], outcome, "seconds")
+    _draw_means(axes[0], recorded, "steps")
+    _draw_means(axes[1], recorded, "seconds")
     shared_legend(figure, axes)
     drawn = (
         "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
         "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
         "region."
     )
-    curves = learning_curves(outcome.by_label(), lambda env: [])
+    curves = learning_curves(recorded.by_label(), lambda env: [])
     tables = {
         "table": Table(caption, head.split("; "), rows),
         "games": Table(by_game, ["game", "random", *labels.values()], game_rows),
@@ -99,9 +131,9 @@ def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
     return [[of[seed] for of in by_game] for seed in sorted(set.intersection(*map(set, by_game)))] if by_game else []
 
 
-def finals(outcome: Outcome, name: str) -> np.ndarray:
+def finals(recorded: RecordedRuns, method: str) -> np.ndarray:
     """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
-    matrix = _matrix(outcome.by_env(name))
+    matrix = _matrix(recorded.by_env(method))
     steps = min((reached(row) for row in matrix), default=0.0)
     scores = np.array(
         [[normalize(run.env, final_score(run.until(steps), WINDOW_STEPS)) for run in row] for row in matrix]
@@ -109,11 +141,11 @@ def finals(outcome: Outcome, name: str) -> np.ndarray:
     return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
 
 
-def improvement(outcome: Outcome, name: str, compared: str) -> Estimate | None:
+def improvement(recorded: RecordedRuns, method: str, compared: str) -> Estimate | None:
     """The probability that a run of one method beats one of another; None unless both are as long in all games."""
-    ours, theirs = finals(outcome, name), finals(outcome, compared)
-    whole = ours.size and theirs.size and ours.shape[1] == theirs.shape[1] == len(outcome.envs)
-    if not whole or not alike(compared_steps(outcome, each) for each in (name, compared)):
+    ours, theirs = finals(recorded, method), finals(recorded, compared)
+    whole = ours.size and theirs.size and ours.shape[1] == theirs.shape[1] == len(recorded.envs)
+    if not whole or not alike(compared_steps(recorded, each) for each in (method, compared)):
         return None
     return probability_of_improvement(ours, theirs)
 
@@ -124,29 +156,53 @@ def alike(steps: Iterable[float]) -> bool:
     return max(known) - min(known) <= 0.02 * max(known)
 
 
-def compared_steps(outcome: Outcome, name: str) -> float:
+def compared_steps(recorded: RecordedRuns, method: str) -> float:
     """Where the shortest run of those that `finals` compares ends."""
-    return min(reached(row) for row in _matrix(outcome.by_env(name)))
+    return min(reached(row) for row in _matrix(recorded.by_env(method)))
 
 
-def _game_row(outcome: Outcome, env: str) -> list[str]:
+def all_above_half(gains: Sequence[Estimate | None]) -> bool | None:
+    """Whether all probabilities of improvement lie above one half, with their intervals; False if one lies below."""
+    known = [gain for gain in gains if gain is not None]
+    if any(gain.high < 0.5 for gain in known):
+        return False
+    return True if known and len(known) == len(gains) and all(gain.low > 0.5 for gain in known) else None
+
+
+def read_runs(figure: Figure, folder: Path) -> Judged | None:
+    """Runs of a paper's design on MinAtar, which are none of the paper's own; settings are compared with `figure`'s."""
+    if not (found := begun(figure, folder)):
+        return None
+    _, recorded = found
+    seeds = _span(Counter((cell.method, cell.env) for cell in recorded.cells).values())
+    steps = _span([cell.steps / 1e6 for cell in recorded.cells], ".1f")
+    games = f"{len(recorded.envs)} MinAtar games, {seeds} seeds, {steps}M steps"
+    return Judged(recorded, "; ".join([f"none of it on Atari; {games}", *altered(recorded.cells, figure.whole)]))
+
+
+def _span(values: Collection[float], form: str = "") -> str:
+    """ "3", or "1 to 3"."""
+    return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))
+
+
+def _game_row(recorded: RecordedRuns, env: str) -> list[str]:
     game = env.removeprefix("minatar/")
     row = [game, number(minatar_references()[game].random)]
-    for name in outcome.methods:
-        scores = np.array([final_score(run, WINDOW_STEPS) for run in equally_long(outcome.runs(name, env))])
+    for key in recorded.methods:
+        scores = np.array([final_score(run, WINDOW_STEPS) for run in equally_long(recorded.runs(key, env))])
         scores = scores[np.isfinite(scores)]
         cell = mean_with_error(*mean_and_error(scores))
         row.append(f"{cell}; {interquartile_mean(scores)}" if len(scores) > 1 else cell)
     return row
 
 
-def _draw_means(axes: Axes, outcome: Outcome, axis: Axis) -> None:
+def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
     # Methods that differ in the trust region alone share a colour.
     kinds: list[Mapping[str, Any]] = []
-    for name, method in outcome.methods.items():
-        kind = {key: value for key, value in method.settings.items() if key != "trust_region_delta"}
+    for key, method in recorded.methods.items():
+        kind = {name: value for name, value in method.settings.items() if name != "trust_region_delta"}
         kinds += [kind] if kind not in kinds else []
-        colour, runs = f"C{kinds.index(kind) % 10}", outcome.by_env(name)
+        colour, runs = f"C{kinds.index(kind) % 10}", recorded.by_env(key)
         if not (matrix := _matrix(runs)):
             continue
         points = np.linspace(0.0, min(reached(row, axis) for row in matrix), _POINTS)

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from acer_tf.commands import learning_curves
+from acer_tf.commands import curves
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 
 
@@ -22,7 +22,7 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
     a, b, c = (write_run(tmp_path / name, seed, last) for name, seed, last in (("a", 0, 3), ("b", 1, 5), ("c", 0, 2)))
     output = tmp_path / "out"
     arguments = [f"--runs=ratio 4={a},{b}", f"--runs=ratio 0={c}", f"--output={output}", "--at_steps=100"]
-    assert learning_curves.main(["learning_curves", *arguments]) == 0
+    assert curves.main(["curves", *arguments]) == 0
     rows = list(csv.reader((output / "table.csv").open()))
     assert rows == [
         ["environment", "setting", "seed", "steps", "hours", "return at 100", "return, last 10 % of training"],
@@ -43,7 +43,7 @@ def test_means_are_of_equally_long_runs(tmp_path):
     a, b = (write_run(tmp_path / name, seed, 3) for seed, name in enumerate("ab"))
     (b / "progress.csv").write_text((b / "progress.csv").read_text() + "300,5400,12,9,9\n")
     output = tmp_path / "out"
-    assert learning_curves.main(["learning_curves", f"--runs=ours={a},{b}", f"--output={output}"]) == 0
+    assert curves.main(["curves", f"--runs=ours={a},{b}", f"--output={output}"]) == 0
     rows = [[*row[2:5], row[-1]] for row in csv.reader((output / "table.csv").open())][1:]
     assert rows[:3] == [
         ["0", "200", "1.00", "3.00"],
@@ -55,7 +55,7 @@ def test_means_are_of_equally_long_runs(tmp_path):
 def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):
     a = write_run(tmp_path / "a", 0, 3, "atari/Pong")
     steps = ["--at_steps=100", "--at_steps=3030210"]
-    assert learning_curves.main(["learning_curves", f"--runs=ours={a}", f"--output={tmp_path / 'out'}", *steps]) == 0
+    assert curves.main(["curves", f"--runs=ours={a}", f"--output={tmp_path / 'out'}", *steps]) == 0
     *_, published = csv.reader((tmp_path / "out" / "table.csv").open())
     label = "OpenAI baselines' ACER, published (6 runs)"
     assert published == ["atari/Pong", label, "published", "9,999,693", "", "-20.26", "2.13", ""]
@@ -66,7 +66,7 @@ def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
     envs = ("CartPole-v1", "Acrobot-v1")
     a, b = (write_run(tmp_path / env, 0, last, env) for env, last in zip(envs, (3, 5), strict=True))
     output = tmp_path / "out"
-    assert learning_curves.main(["learning_curves", f"--runs=ours={a},{b}", f"--output={output}", "--hours"]) == 0
+    assert curves.main(["curves", f"--runs=ours={a},{b}", f"--output={output}", "--hours"]) == 0
     rows = list(csv.reader((output / "table.csv").open()))[1:]
     assert [[row[0], row[-1]] for row in rows] == [["CartPole-v1", "3.00"], ["Acrobot-v1", "5.00"]]
     for env, run in zip(envs, (a, b), strict=True):
@@ -81,24 +81,24 @@ def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
 
 def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, capsys):
     run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
-    arguments = ["learning_curves", f"--runs=ours={run}", f"--output={output}"]
-    assert learning_curves.main(arguments) == 0
+    arguments = ["curves", f"--runs=ours={run}", f"--output={output}"]
+    assert curves.main(arguments) == 0
     kept = output / "runs" / "ours-seed0"
     before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
     curve, record = (run / "progress.csv").read_text(), json.loads((run / "run.json").read_text())
     (run / "progress.csv").write_text("".join(curve.splitlines(keepends=True)[:-1]))
-    assert learning_curves.main(arguments) == 2
+    assert curves.main(arguments) == 2
     assert f"{kept} holds another run (200 steps there, 100 here)" in capsys.readouterr().err
     (run / "progress.csv").write_text(curve + "300,5400,12,9,9\n")
     record["settings"]["learning_rate"] = 0.5
     (run / "run.json").write_text(json.dumps(record))
-    assert learning_curves.main(arguments) == 2
+    assert curves.main(arguments) == 2
     assert f"{kept} holds another run (learning_rate: 0.0007 there, 0.5 here)" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
     del record["settings"]["learning_rate"]
     record["settings"]["total_steps"] = 400  # the run was extended
     (run / "run.json").write_text(json.dumps(record))
-    assert learning_curves.main(arguments) == 0
+    assert curves.main(arguments) == 0
     assert (kept / "progress.csv").read_text().endswith("300,5400,12,9,9\n")
 
 
@@ -106,7 +106,7 @@ def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, caps
     "runs", ["no label", "label=", "=run", " =run", "label=nowhere", "l" * 400 + "=run", "label=" + "x" * 400]
 )
 def test_bad_runs_are_named(tmp_path, capsys, runs):
-    assert learning_curves.main(["learning_curves", f"--runs={runs}", f"--output={tmp_path / 'out'}"]) == 2
+    assert curves.main(["curves", f"--runs={runs}", f"--output={tmp_path / 'out'}"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
@@ -135,7 +135,7 @@ def test_an_output_that_cannot_be_used_is_refused_in_a_line(tmp_path, capsys, pr
     before = sorted(tmp_path.rglob("*"))
     arguments = [f"--runs=label={run}", f"--output={output}", f"--page={output.parent}"]
     try:
-        status: object = learning_curves.main(["learning_curves", *arguments])
+        status: object = curves.main(["curves", *arguments])
     except SystemExit as ended:
         status = ended.code
     err = capsys.readouterr().err
@@ -146,7 +146,7 @@ def test_an_output_that_cannot_be_used_is_refused_in_a_line(tmp_path, capsys, pr
 def test_what_cannot_be_written_is_a_failure_in_a_line(tmp_path, capsys):
     run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
     (output / "table.csv").mkdir(parents=True)
-    assert learning_curves.main(["learning_curves", f"--runs=label={run}", f"--output={output}"]) == 1
+    assert curves.main(["curves", f"--runs=label={run}", f"--output={output}"]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"error: [Errno 21] Is a directory: '{output}/table.csv")
     assert err.count("\n") == 1
@@ -155,7 +155,7 @@ def test_what_cannot_be_written_is_a_failure_in_a_line(tmp_path, capsys):
 def test_a_label_is_text_and_not_a_formula(tmp_path):
     run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
     arguments = [rf"--runs=$\bad$={run}", r"--title=$\worse$ $", f"--output={output}"]
-    assert learning_curves.main(["learning_curves", *arguments]) == 0
+    assert curves.main(["curves", *arguments]) == 0
     drawn = (output / "figure.svg").read_text()
     assert r">$\bad$<" in drawn and r">$\worse$ $<" in drawn
 
@@ -164,11 +164,11 @@ def test_a_label_is_text_and_not_a_formula(tmp_path):
 def test_a_step_that_no_run_can_have_is_refused(step, tmp_path, capsys):
     run, output = write_run(tmp_path / "a", 0, 3), tmp_path / "out"
     with pytest.raises(SystemExit) as ended:
-        learning_curves.main(["learning_curves", f"--runs=a={run}", f"--output={output}", f"--at_steps={step}"])
+        curves.main(["curves", f"--runs=a={run}", f"--output={output}", f"--at_steps={step}"])
     assert ended.value.code == 2 and f"--at_steps={step}" in capsys.readouterr().err and not output.exists()
 
 
 def test_runs_are_required():
     with pytest.raises(SystemExit) as ended:
-        learning_curves.main(["learning_curves", "--output=out"])
+        curves.main(["curves", "--output=out"])
     assert ended.value.code == 2

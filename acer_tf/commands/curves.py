@@ -24,7 +24,7 @@ from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.reproduction.aggregation import equally_long, final_return, hours_per_run
 from acer_tf.reproduction.curves import RunCurve, read_run, return_at
 from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
-from acer_tf.reproduction.experiment import RESULTS
+from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report, write_report

@@ -1,0 +1,320 @@
+r"""Figure 3 of the ACER paper: ACER, Trust-TIS, TIS, Trust-A3C and A3C on six control tasks.
+
+By the paper's protocol (the last two examples) it shows the best five of thirty draws of learning rate and δ:
+first all draws are run, then those five for longer.
+
+python -m acer_tf figure3_continuous --plan
+python -m acer_tf figure3_continuous --processes=2 --output=runs/figure3
+python -m acer_tf figure3_continuous --tasks=walker2d --seeds=1 --total_steps=3_000_000 --skip_recorded \
+    --setting=log_interval=30_000
+python -m acer_tf figure3_continuous --tasks=reacher3 --draws=30 --best=5 --total_steps=1_000_000
+python -m acer_tf figure3_continuous --tasks=reacher3 --draws=30 --best=5 --best_of=my_results/figure3_draws \
+    --total_steps=3_000_000 --output=my_results/figure3_best
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+
+from acer_tf.errors import SettingsError
+from acer_tf.reproduction.aggregation import final_return, reached
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.claims import begun, most, own_design
+from acer_tf.reproduction.control import (
+    CAVEAT,
+    DEVIATIONS,
+    ON_POLICY_STEPS,
+    ONE_SETTING,
+    OURS,
+    REPLAY_STEPS,
+    TASKS,
+    by_method,
+    curves_report,
+    end_of,
+    published_labels,
+    returns_at_end,
+)
+from acer_tf.reproduction.coverage import Coverage, altered
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.evidence import own_evidence
+from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
+from acer_tf.reproduction.published import published_curves
+from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.report.figures import learning_curves
+from acer_tf.reproduction.report.output import Drawing, Report
+from acer_tf.reproduction.report.tables import Table, mean_with_error, number, numbers
+from acer_tf.reproduction.statistics import mean_and_error
+
+DRAWS, BEST_DRAWS = 30, 5  # of each method in the paper: those run, and those shown
+METHODS = {
+    agent: Method(label, {"agent": agent, "preset": "paper_continuous"}, steps, label)
+    for agent, label, steps in (
+        ("acer_continuous", "ACER", REPLAY_STEPS),
+        ("trust_tis", "Trust-TIS", REPLAY_STEPS),
+        ("tis", "TIS", REPLAY_STEPS),
+        ("trust_a3c", "Trust-A3C", ON_POLICY_STEPS),
+        ("a3c", "A3C", ON_POLICY_STEPS),
+    )
+}
+_WITH_TRUST_REGION = ("acer_continuous", "trust_tis", "trust_a3c")
+
+
+def searches(count: int) -> dict[str, Method]:
+    """The methods, each with `count` draws of the learning rate and, with trust region, of δ (appendix E).
+
+    All methods have the same draws, and a larger `count` adds draws to those of a smaller one.
+    """
+    generator = np.random.default_rng(0)
+    drawn = [
+        (float(f"{10 ** generator.uniform(-4, -3.3):.3e}"), round(generator.uniform(0.1, 2), 3)) for _ in range(count)
+    ]
+    found = {}
+    for key, method in METHODS.items():
+        draws = [
+            {"learning_rate": rate, "seed": seed} | ({"trust_region_delta": delta} if key in _WITH_TRUST_REGION else {})
+            for seed, (rate, delta) in enumerate(drawn)
+        ]
+        found[key] = dataclasses.replace(method, draws=tuple(draws))
+    return found
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    """Adds --draws, --best and --best_of."""
+    flags.DEFINE_integer(
+        "draws", 0, "draws of learning rate and δ per method from the paper's ranges; 0 for the preset's",
+        lower_bound=0, upper_bound=1000, flag_values=values,
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "best", BEST_DRAWS, "with --draws: how many of them are shown", lower_bound=1, flag_values=values
+    )
+    flags.DEFINE_string(
+        "best_of", None, "with --draws: run only the --best of the finished draws in this folder", flag_values=values
+    )
+
+
+def chosen(figure: Figure, values: flags.FlagValues) -> Figure:
+    """The figure itself without --draws; with it, the figure by the paper's protocol.
+
+    Raises SettingsError for flags that do not fit together; its `keep` does for --best_of without all draws finished.
+    """
+    if not values.draws:
+        for name in ("best", "best_of"):
+            if values[name].present:
+                raise SettingsError(f"--{name}={values[name].value}: it goes with --draws, which was 0 or not given")
+        return figure
+    if values.best > values.draws:
+        raise SettingsError(f"--best={values.best}: must be at most --draws={values.draws}")
+    if values["seeds"].present:
+        raise SettingsError(f"--seeds={values.seeds}: not with --draws, each of which has its own seed")
+    values["seeds"].value = 1
+    if not values["output"].present:
+        values["output"].value = f"{RESULTS}/figure3_draws"
+    methods = searches(values.draws)
+    text = (
+        f"Figure 3 of Wang et al. 2017 by its protocol: of {values.draws} draws per method (learning rate log-uniform "
+        f"in 1e-4 to 10^-3.3, δ uniform in 0.1 to 2) the {values.best} best; the paper shows the best five of thirty.",
+        DEVIATIONS,
+    )
+    found = dataclasses.replace(
+        figure,
+        title=f"Figure 3 of ACER by its protocol: the best {values.best} of {values.draws} draws",
+        text=text,
+        methods=methods,
+        seeds=1,
+        report=functools.partial(draws_report, methods=methods, best=values.best),
+        options={"draws": values.draws},
+    )
+    if values.best_of is not None:
+        keep = functools.partial(_best_cells, found, Path(values.best_of), values.best)
+        found = dataclasses.replace(found, keep=keep)
+    return found
+
+
+def _best_cells(figure: Figure, folder: Path, best: int, cells: list[Cell]) -> list[Cell]:
+    """Those of `cells` whose draws are the best of the evidence in `folder`."""
+    known = own_evidence(folder, figure.name, "best_of")
+    if known is None:
+        raise SettingsError(f"--best_of={folder}: holds no evidence (no experiment.json)")
+    finished = [cell for cell in known.cells if cell.state == "finished" and cell.draw is not None]
+    recorded = RecordedRuns(figure.methods, finished, folder)
+    kept = set()
+    for key, env in dict.fromkeys((cell.method, cell.env) for cell in cells):
+        method = figure.methods[key]
+        ranked = [draw for draw, *_ in ranked_draws(recorded, key, env) if draw in method.variants()]
+        if len(ranked) < len(method.draws):
+            raise SettingsError(
+                f"--best_of={folder}: {len(ranked)} of {len(method.draws)} draws of {method.label} in {env} are "
+                "finished there; finish the others first"
+            )
+        kept |= {(key, draw, env) for draw in ranked[:best]}
+    return [cell for cell in cells if (cell.method, cell.draw, cell.env) in kept]
+
+
+def ranked_draws(recorded: RecordedRuns, key: str, env: str) -> list[tuple[int | None, RunCurve, float]]:
+    """The draws of a method that have begun in `env`, best first, with the return at the steps that all have done."""
+    runs = recorded.runs(key, env)
+    steps = reached(runs) if runs else 0.0
+    pairs = zip(recorded.draws(key, env), runs, strict=True)
+    scored = [(draw, run, final_return(run.until(steps))) for draw, run in pairs]
+    return sorted(scored, key=lambda each: -np.nan_to_num(each[2], nan=-np.inf))
+
+
+def report(recorded: RecordedRuns) -> Report:
+    """The five methods by task."""
+    return curves_report(recorded, published_curves)
+
+
+def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: int) -> Report:
+    """The figure by the paper's protocol: the `best` draws of each of `methods`."""
+    rows, all_rows = [], []
+    chosen: dict[str, dict[str, list[RunCurve]]] = {env: {} for env in recorded.envs}
+    for env in recorded.envs:
+        curves = by_method(published_curves(env))
+        for key, method in methods.items():
+            if not (found := ranked_draws(recorded, key, env)):
+                continue
+            _, runs, scores = zip(*found, strict=True)
+            steps, curve = reached(runs), curves[method.published]
+            chosen[env][method.label] = list(runs[:best])
+            spread = float(np.std(scores[:best], ddof=1)) if len(scores[:best]) > 1 else np.nan
+            cells = [cell for cell in recorded.cells if (cell.method, cell.env) == (key, env)]
+            finished = sum(cell.state == "finished" for cell in cells)
+            row = [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0)]
+            row += [mean_with_error(float(np.mean(scores[:best])), spread), number(float(np.mean(scores)))]
+            rows.append([*row, number(curve.at(steps)), end_of(curve)])
+            for draw, _, score in found:
+                settings = method.variants()[draw]
+                delta, rate = settings.get("trust_region_delta"), f"{settings['learning_rate']:.3e}"
+                name = f"{method.label}, draw {draw}"
+                all_rows.append([env, name, rate, number(delta, 3), number(steps, 0), number(score)])
+    head = f"task, method, draws finished, steps, best {best}, all, paper at equal steps, paper at its end"
+    caption = (
+        f"Return: {OURS}, at the steps that all draws have done. Best {best}: mean ± standard deviation of the "
+        f"{best} draws with the highest return, as in the paper; all: mean of those begun. {CAVEAT}"
+    )
+    drawn = (
+        f"Lines: ours, the {best} best draws (thin), their mean and its standard error; dashed: the paper's, mean and "
+        f"standard deviation of its five best of thirty. {CAVEAT}"
+    )
+    every = "Every draw, best first: its learning rate, δ, and return as above."
+    all_draws = Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows)
+    figure = learning_curves(chosen, published_curves, labels=published_labels(methods), unit="draws")
+    return Report(
+        {"table": Table(caption, head.split(", "), rows), "draws": all_draws}, {"figure": Drawing(drawn, figure)}
+    )
+
+
+def acer_leads(recorded: RecordedRuns) -> Finding:
+    """Whether ACER's return is the highest of the five, in every task that all have begun."""
+    ours, theirs = [], []
+    for env in recorded.envs:
+        scores = recorded.compared(env, list(METHODS))  # ACER's is the first
+        if scores and scores[0] != max(scores[1:]):
+            ours.append(scores[0] > max(scores[1:]))
+            published = returns_at_end(published_curves(env))
+            theirs.append(max(published, key=published.__getitem__) == "ACER")
+    decided = len(set(ours)) == 1
+    return Finding(
+        ours[0] if decided else None,
+        f"first on {sum(ours)} of {len(ours)} tasks",
+        f"first on {sum(theirs)} of these at its end",
+    )
+
+
+def trust_region_helps(recorded: RecordedRuns) -> Finding:
+    """Whether TIS and A3C are better with the trust region, in most pairs of method and task."""
+    ours, theirs = [], []
+    for env, key in itertools.product(recorded.envs, ("tis", "a3c")):
+        published = returns_at_end(published_curves(env))
+        if (scores := recorded.compared(env, [f"trust_{key}", key])) and scores[0] != scores[1]:
+            ours.append(scores[0] > scores[1])
+            theirs.append(published[METHODS[f"trust_{key}"].published] > published[METHODS[key].published])
+    count = f"better in {sum(ours)} of {len(ours)} pairs of method and task"
+    return Finding(most(ours), count, f"in {sum(theirs)} of these at its end")
+
+
+def read_best_draws(figure: Figure, folder: Path) -> Judged | None:
+    """The best draws of each method, by the paper's protocol."""
+    methods = searches(DRAWS)
+    if not (found := begun(figure, folder, methods)):
+        return None
+    evidence, recorded = found
+    shares = [c.steps / steps for c in recorded.cells if (steps := methods[c.method].steps(c.env))]
+    shown = BEST_DRAWS * len(methods) * len(TASKS)
+    made = Counter((cell.method, cell.env) for cell in recorded.cells)
+    whole = dataclasses.replace(figure, methods=methods, seeds=1).whole
+    runs = sum(min(count, BEST_DRAWS) for count in made.values())
+    share = Coverage(runs, shown, min(shares), max(shares), altered(recorded.cells, whole))
+    draws = int(evidence.options.get("draws", 0))
+    return Judged(recorded, f"the best of {draws} draws: {share}", share.is_whole and draws >= DRAWS)
+
+
+def order_of_draws(recorded: RecordedRuns) -> Finding:
+    """Whether the means of the methods' best draws are in the paper's order.
+
+    They are not if a pair is in the other order by two standard errors.
+    """
+    gaps, ours, theirs = [], [], []
+    for env in recorded.envs:
+        curves = by_method(published_curves(env))
+        runs = [[run for _, run, _ in ranked_draws(recorded, key, env)[:BEST_DRAWS]] for key in METHODS]
+        steps = min(reached(draws) if draws else 0.0 for draws in runs)
+        published = [curves[method.published].at(steps) for method in METHODS.values()]
+        means = [mean_and_error([final_return(run.until(steps)) for run in draws]) for draws in runs]
+        known = sorted(zip(published, means, METHODS.values(), strict=True), key=lambda each: -each[0])
+        gaps += [(a[0] - b[0]) / np.hypot(a[1], b[1]) for (_, a, _), (_, b, _) in itertools.combinations(known, 2)]
+        if not np.isfinite([*gaps, *published]).all():
+            return Finding(None)
+        shown = ", ".join(f"{method.label} {number(mean, 0)}" for _, (mean, _), method in known)
+        ours.append(f"{env.rpartition('/')[2]} at {steps / 1e6:.1f}M steps: {shown}")
+        theirs.append(numbers([score for score, *_ in known]))
+    holds = True if min(gaps) > 0 else False if min(gaps) < -2 else None
+    ours.append(f"{sum(gap > 0 for gap in gaps)} of {len(gaps)} pairs in the paper's order")
+    return Finding(holds, "; ".join(ours), "; ".join(theirs))
+
+
+_PROTOCOL = "ACER, Figure 3, its protocol"
+FIGURE = Figure(
+    __name__,
+    order=30,
+    source="ACER, Figure 3",
+    title="Figure 3 of ACER: continuous control",
+    text=(
+        "Reproduces Figure 3 of Wang et al. 2017: five methods on six MuJoCo tasks with episodes of 500 steps; "
+        "A3C's variants get twice the steps, as there.",
+        DEVIATIONS,
+        ONE_SETTING,
+    ),
+    envs=TASKS,
+    methods=METHODS,
+    seeds=3,
+    report=report,
+    flags=define_flags,
+    chosen=chosen,
+    claims=(
+        Claim("ACER leads five methods on six control tasks", acer_leads, own_design),
+        Claim("TIS and A3C are better with the trust region", trust_region_helps, own_design),
+        Claim(
+            "the order of the five methods by their best draws",
+            order_of_draws,
+            read_best_draws,
+            source=_PROTOCOL,
+            folder="figure3_best",
+        ),
+        Claim(
+            "the same",
+            order_of_draws,
+            read_best_draws,
+            source=f"{_PROTOCOL}, policy and critic on one torso",
+            folder="figure3_best_shared_torso",
+        ),
+    ),
+)

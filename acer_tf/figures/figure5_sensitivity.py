@@ -1,0 +1,119 @@
+"""Figures 5 and 6 of the ACER paper: how much learning rate and δ matter to continuous ACER.
+
+python -m acer_tf figure5_sensitivity --tasks=cheetah --agents=draw0,draw1,draw2,draw3 --total_steps=1_000_000
+"""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+from scipy.stats import rankdata, spearmanr
+
+from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
+from acer_tf.reproduction.aggregation import equally_long, final_return, reached
+from acer_tf.reproduction.claims import own_design
+from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, OURS, REPLAY_STEPS, TASKS
+from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
+from acer_tf.reproduction.published import SearchPoint, published_search
+from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.report.figures import panels
+from acer_tf.reproduction.report.output import Drawing, Report
+from acer_tf.reproduction.report.tables import Table, mean_with_error, number
+from acer_tf.reproduction.statistics import mean_and_error
+
+_PERMUTATIONS = 10_000
+
+
+def drawn_methods() -> dict[str, Method]:
+    """Continuous ACER at the learning rates and δ that the paper drew, each in the tasks shown."""
+    whole = FIGURE3_METHODS["acer_continuous"]
+    tasks: dict[tuple[float, float], dict[str, int]] = {}
+    for env in TASKS:
+        for point in published_search(env):
+            tasks.setdefault((point.learning_rate, point.delta), {})[env] = REPLAY_STEPS[env]
+    found = {}
+    for count, ((rate, delta), steps) in enumerate(tasks.items()):
+        settings = {**whole.settings, "learning_rate": rate, "trust_region_delta": delta}
+        found[f"draw{count}"] = Method(f"learning rate {rate:.3e}, δ {delta:.4f}", settings, steps)
+    return found
+
+
+def searched(recorded: RecordedRuns, env: str) -> list[tuple[SearchPoint, str]]:
+    """The paper's settings in `env` that ours have too, and the key of our method."""
+    keys = {(m.settings["learning_rate"], m.settings["trust_region_delta"]): k for k, m in recorded.methods.items()}
+    points = [(point, keys.get((point.learning_rate, point.delta))) for point in published_search(env)]
+    return [(point, key) for point, key in points if key is not None]
+
+
+def report(recorded: RecordedRuns) -> Report:
+    """Returns at the learning rates and δ that the paper drew."""
+    rows, notes = [], []
+    figure, axes = panels(len(recorded.envs))
+    colours = matplotlib.colors.Normalize(0.0, 2.0)
+    for ax, env in zip(axes, recorded.envs, strict=True):
+        pairs = []
+        for point, key in searched(recorded, env):
+            runs = equally_long(recorded.runs(key, env))
+            mean, error = mean_and_error([final_return(run) for run in runs])
+            steps = number(reached(runs), 0) if runs else ""
+            ours_and_theirs = mean_with_error(mean, error), number(point.score)
+            rows.append([env, f"{point.learning_rate:.3e}", number(point.delta), steps, *ours_and_theirs])
+            pairs.append((point.learning_rate, point.delta, mean, point.score))
+        known = np.array([pair for pair in pairs if np.isfinite(pair[2])]).reshape(-1, 4)
+        rate, delta, ours, theirs = known.T
+        if len(known):  # Matplotlib has no logarithmic axis for two empty scatters
+            ax.scatter(rate, ours, c=delta, norm=colours, cmap="viridis", label="ours")
+            their_axes = ax.twinx()
+            their_axes.scatter(rate, theirs, s=22, facecolors="none", edgecolors=matplotlib.cm.viridis(colours(delta)))
+            their_axes.tick_params(axis="y", labelsize="small", colors="0.5")
+        if len(set(ours)) > 2:
+            notes.append(f"{env} {spearmanr(ours, theirs).statistic:+.2f} over {len(known)} settings")
+        ax.set(xscale="log", title=env, xlabel="learning rate")
+        ax.grid(alpha=0.25)
+    figure.colorbar(
+        matplotlib.cm.ScalarMappable(colours, "viridis"), ax=axes, label="δ of the trust region", shrink=0.6
+    )
+    rank = f" Rank correlation of ours with the paper's: {'; '.join(notes)}." if notes else ""
+    caption = f"Ours: {OURS}. Paper: reward per episode at the end of training. {CAVEAT}{rank}"
+    dots = f"Filled, left axis: ours; hollow, right axis: the paper's at the same settings. {CAVEAT}"
+    head = ["task", "learning rate", "δ", "steps", "ours", "paper"]
+    return Report({"table": Table(caption, head, rows)}, {"figure": Drawing(dots, figure)})
+
+
+def settings_matter(recorded: RecordedRuns) -> Finding:
+    """Whether our returns rank the settings as the paper's do, by a test of permutations within the tasks."""
+    ranks = []
+    for env in recorded.envs:
+        known = [(point.score, key) for point, key in searched(recorded, env) if recorded.runs(key, env)]
+        if scores := recorded.compared(env, [key for _, key in known]):
+            # Within the task: the scales of tasks differ.
+            of_task = rankdata([scores, [score for score, _ in known]], axis=1)
+            ranks.append(of_task - of_task.mean(axis=1, keepdims=True))
+    ours, theirs = np.concatenate(ranks, axis=1) if ranks else np.zeros((2, 0))
+    if not (ours.any() and theirs.any()):
+        return Finding(None)
+    correlation = ours @ theirs / np.sqrt((ours @ ours) * (theirs @ theirs))
+    # Few settings agree by chance, and ranks of one task are not independent.
+    random = np.random.default_rng(0)
+    chance = sum(random.permuted(np.tile(of_task[0], (_PERMUTATIONS, 1)), axis=1) @ of_task[1] for of_task in ranks)
+    by_chance = np.mean(np.abs(chance) >= abs(ours @ theirs) - 1e-9)
+    holds = None if by_chance > 0.05 else bool(correlation > 0)
+    return Finding(holds, f"rank correlation with the paper's returns, within tasks, {correlation:+.2f}", "")
+
+
+FIGURE = Figure(
+    __name__,
+    order=33,
+    source="ACER, Figures 5 and 6",
+    title="Figures 5 and 6 of ACER: learning rate and δ",
+    text=(
+        "Reproduces Figures 5 and 6 of Wang et al. 2017: a random search over learning rate (log-uniform in 1e-4 "
+        "to 10^-3.3) and δ (uniform in 0.1 to 2). The settings are those that the paper drew, as far as its "
+        "figures show them, so that each of our points has its counterpart.",
+        DEVIATIONS,
+    ),
+    envs=TASKS,
+    methods=drawn_methods(),
+    report=report,
+    claims=(Claim("which settings of learning rate and δ are good", settings_matter, own_design),),
+)

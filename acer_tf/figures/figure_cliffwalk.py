@@ -1,0 +1,273 @@
+r"""The Blind Cliffwalk of the prioritized-replay paper (Schaul et al. 2016): its Figures 1 and 2, whole.
+
+python -m acer_tf figure_cliffwalk --output=my_results/cliffwalk
+
+10 runs per point, n = 2 ... 16: median and range. Writes results.csv (a row per run), table.csv, table.md, figure.png,
+figure.svg, run.json and experiment.json. One process: 34 minutes on a busy machine of 2 cores, most of them for n = 15
+and 16; the same command continues after the last finished point. acer_tf/reproduction/cliffwalk.py lists what the paper
+leaves open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+
+from acer_tf.commands import cli
+from acer_tf.errors import EvidenceError
+from acer_tf.reproduction.cliffwalk import (
+    REPLAYS,
+    REPRESENTATIONS,
+    RUNS,
+    SIZES,
+    Result,
+    read_results,
+    run,
+    transitions,
+    write_results,
+)
+from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
+from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
+from acer_tf.reproduction.report.figures import Axes, panels
+from acer_tf.reproduction.report.output import Drawing, Report, write_report
+from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.report.tables import Table, markdown
+from acer_tf.runs.records import read_record, run_document, write_json
+
+_JUDGED = ("uniform", "rank-based", "proportional", "oracle")  # the replays that claims are about
+
+FLAGS = cli.new_flags()
+flag = cli.definers(FLAGS)
+flag.list("sizes", [str(n) for n in SIZES], "numbers of states n, from 2 to 20")
+flag.integer("runs", RUNS, "per point", 1, 100_000)
+flag.integer("seed", 0, "of all runs", lower_bound=0)
+flag.integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1)
+flag.path("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")
+flag.bool("report_only", False, "make table and figure again from results.csv")
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, "\n\n".join([FIGURE.doc, *FIGURE.text]) + "\n")
+    output = Path(FLAGS.output)
+    try:
+        settings = {"sizes": _sizes(FLAGS.sizes), "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
+        own_evidence(output, FIGURE.name)
+        require_page(output.parent)
+        _known(output, settings)
+        require_folder(output)
+    except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
+        return cli.fail(2, error)
+    try:
+        with contextlib.nullcontext() if FLAGS.report_only else changing(output):
+            try:
+                document, results = _known(output, settings)  # again: another process may have added to them
+            except (ValueError, KeyError, TypeError) as error:
+                return cli.fail(2, error)
+            if not FLAGS.report_only:
+                _run_rest(document, settings, results, output)
+            _show(results, output)
+    except KeyboardInterrupt:
+        return cli.fail(130, "stopped; the same command continues")
+    except (EvidenceError, OSError) as error:
+        return cli.fail(1, error)
+    return 0
+
+
+def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
+    return _recorded(output) if FLAGS.report_only else _begun(output, settings)
+
+
+def _run_rest(document: dict[str, Any] | None, settings: dict[str, Any], results: list[Result], output: Path) -> None:
+    """Adds to `results` the points that they lack, and writes them after each."""
+    document = document or run_document(settings, {"seconds": 0})
+    began = time.monotonic() - document["seconds"]
+    points = itertools.product(settings["sizes"], REPRESENTATIONS, REPLAYS)
+    for states, representation, replay in itertools.islice(points, len(results) // FLAGS.runs, None):
+        results += _runs(representation, replay, states)
+        write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
+        write_results(results, output / "results.csv")
+
+
+def _recorded(output: Path) -> tuple[dict[str, Any] | None, list[Result]]:
+    results = read_results(output / "results.csv")
+    return read_record(output).document, results
+
+
+def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
+    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far."""
+    record, table = output / "run.json", output / "results.csv"
+    if not record.exists():
+        if table.exists():
+            raise ValueError(f"--output={output} holds a results.csv without its run.json: choose another")
+        return None, []
+    known, results = read_record(output), read_results(table) if table.exists() else []
+    if known.settings != settings:
+        raise ValueError(f"--output={output} holds results of other settings, {known.settings}: choose another")
+    return known.document, results
+
+
+def _show(results: Sequence[Result], output: Path) -> None:
+    command = shlex.join(read_record(output).document["command"])
+    made = report(results)
+    write_report(Evidence(FIGURE.name, FIGURE.title, FIGURE.text, command), made, output)
+    print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}; page: {write_page(output.parent)}")
+
+
+def _runs(representation: str, replay: str, states: int) -> list[Result]:
+    began = time.monotonic()
+    results = [
+        run(representation, replay, states, number, seed=FLAGS.seed, limit=FLAGS.limit) for number in range(FLAGS.runs)
+    ]
+    median = np.median([result.updates for result in results])
+    unfinished = sum(not result.converged for result in results)
+    note = f", {unfinished} not converged" if unfinished else ""
+    seconds = time.monotonic() - began
+    print(f"n={states} {representation}, {replay}: {median:,.0f} updates{note} ({seconds:.1f} s)", flush=True)
+    return results
+
+
+def _sizes(texts: list[str]) -> list[int]:
+    if not texts or not all(text.isdecimal() and 2 <= int(text) <= 20 for text in texts):
+        raise ValueError(f"--sizes={','.join(texts)}: must be numbers from 2 to 20, as in 2,4,8")
+    return sorted({int(text) for text in texts})
+
+
+def report(results: Sequence[Result]) -> Report:
+    """The updates to convergence by number of states, as a table and a figure."""
+    frame = pd.DataFrame(results)
+    replays = [replay for replay in REPLAYS if replay in set(frame.replay)]
+    groups = list(frame.groupby("representation", sort=False))
+    rows = [
+        [kind, str(states), f"{transitions(states):,}", *(_cell(of_size[of_size.replay == name]) for name in replays)]
+        for kind, group in groups
+        for states, of_size in group.groupby("states")
+    ]
+    caption = (
+        'Updates to convergence by number of states n: median [minimum, maximum] over runs; ">" stands before a number '
+        "that a run did not converge within."
+    )
+    table = Table(caption, ["representation", "n", "transitions", *replays], rows)
+    figure, axes = panels(len(groups), width=5.5, height=5.0)
+    for panel, (kind, group) in zip(axes, groups, strict=True):
+        _draw(panel, group)
+        panel.set_title(kind)
+        if panel is not axes[0]:
+            panel.sharey(axes[0])
+    axes[0].set_ylabel("updates to convergence (median; minimum to maximum)")
+    axes[0].legend(loc="upper left")
+    drawn = (
+        "Median over runs, bands from minimum to maximum; triangles: runs that did not converge count with the updates "
+        "they did, a lower bound."
+    )
+    return Report({"table": table}, {"figure": Drawing(drawn, figure)})
+
+
+def _draw(panel: Axes, results: pd.DataFrame) -> None:
+    """The updates of each replay against the number of states."""
+    for place, replay in enumerate(REPLAYS):
+        by_size = results[results.replay == replay].groupby("states")
+        if not len(by_size):
+            continue
+        updates = by_size.updates.agg(["min", "median", "max"])
+        color = "black" if replay == "uniform" else f"C{place}"
+        panel.fill_between(updates.index, updates["min"], updates["max"], color=color, alpha=0.15)
+        panel.plot(updates.index, updates["median"], color=color, marker="o", markersize=3, label=replay)
+        unfinished = updates["median"][~by_size.converged.all()]
+        panel.plot(unfinished.index, unfinished, color=color, marker="^", linestyle="")
+    sizes = sorted(results.states.unique())
+    memory = [transitions(states) for states in sizes]
+    panel.plot(sizes, memory, color="0.6", linestyle=":", label="number of transitions")
+    panel.set(xlabel="number of states n", yscale="log")
+    panel.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
+    panel.grid(alpha=0.25)
+
+
+def _cell(results: pd.DataFrame) -> str:
+    """Median, minimum and maximum of the updates; runs that did not converge come last."""
+    if results.empty:
+        return "–"
+    ordered = results.sort_values(["converged", "updates"], ascending=[False, True])
+    last = len(ordered) - 1
+    bounds = ((last // 2, (last + 1) // 2), (0, 0), (last, last))
+    texts = [
+        f"{'' if ordered.converged.iloc[high] else '>'}{ordered.updates.iloc[[low, high]].mean():,.0f}"
+        for low, high in bounds
+    ]
+    return f"{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def read_medians(figure: Figure, folder: Path) -> Judged | None:
+    """The median updates by number of states (rows) and by representation and replay (columns)."""
+    if not (folder / "results.csv").exists():
+        return None
+    results = pd.DataFrame(read_results(folder / "results.csv"), columns=Result._fields)
+    columns = pd.MultiIndex.from_product([REPRESENTATIONS, _JUDGED])
+    # An interrupted experiment has not all replays at its last size.
+    medians, counts = (
+        results.pivot_table("updates", "states", ["representation", "replay"], how).reindex(columns=columns).dropna()
+        for how in ("median", "count")
+    )
+    if medians.empty:
+        return None
+    sizes, runs = set(medians.index), int(counts.min(axis=None))
+    share = f"{min(sizes)} to {max(sizes)} states of {SIZES[0]} to {SIZES[-1]}, {runs} of {RUNS} runs"
+    return Judged(medians, share, sizes >= set(SIZES) and runs >= RUNS)
+
+
+def oracle_gains(medians: pd.DataFrame) -> Finding:
+    """Whether uniform replay needs more times the oracle's updates with each state."""
+    if len(medians) < 2:
+        return Finding(None)
+    gains = medians["tabular", "uniform"] / medians["tabular", "oracle"]
+    growth = 2 ** np.polyfit(gains.index, np.log2(gains), 1)[0]
+    ours = f"{gains.iloc[-1]:,.0f} times fewer at {gains.index[-1]} states; {growth:.2f} times as many with each state"
+    return Finding(bool(growth > 1), ours, "no numbers; the same by its figure")
+
+
+def priorities_between(medians: pd.DataFrame) -> Finding:
+    """Whether prioritized replay lies between uniform replay and the oracle, at the largest number of states."""
+    found = {kind: medians[kind].iloc[-1].tolist() for kind in REPRESENTATIONS}
+    gaps = [
+        gap
+        for uniform, *prioritized, fewest in found.values()
+        for gap in (uniform - max(prioritized), min(prioritized) - fewest)
+    ]
+    # Equal where runs were cut off at the limit of updates: that decides nothing.
+    holds = True if min(gaps) > 0 else False if min(gaps) < 0 else None
+    shown = "; ".join(f"{kind} {' > '.join(f'{value:,.0f}' for value in values)}" for kind, values in found.items())
+    return Finding(holds, f"{shown} ({', '.join(_JUDGED)})", "no numbers; the same by its figure")
+
+
+FIGURE = Figure(
+    __name__,
+    order=62,
+    source="PER, Figure 1",
+    title="The Blind Cliffwalk of prioritized experience replay",
+    text=(
+        "Q-learning updates to convergence in the small world of Schaul et al. 2016 (Figures 1 and 2, Appendix B.1): "
+        "two actions in each of n states in a row, of which one is right; the memory holds the transitions of all 2^n "
+        "action sequences, of which one is rewarded.",
+        "Beyond the paper: every variant in both representations (the paper: greedy tabular, the stochastic ones "
+        "linear), and greedy replay by current errors. Deviation: where no update reduces the loss, the oracle takes "
+        "the largest TD error.",
+    ),
+    claims=(
+        Claim("an oracle needs exponentially fewer updates", oracle_gains, read_medians, folder="cliffwalk"),
+        Claim(
+            "priorities lie between uniform replay and the oracle",
+            priorities_between,
+            read_medians,
+            "PER, Figure 2",
+            "cliffwalk",
+        ),
+    ),
+)

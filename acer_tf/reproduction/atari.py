@@ -1,0 +1,123 @@
+"""What figures on Atari share: games, human-normalised scores, their medians, and tables by game."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from acer_tf.envs.families import ATARI_GAMES
+from acer_tf.reproduction import atari5
+from acer_tf.reproduction.aggregation import (
+    ATARI_WINDOW_STEPS,
+    Axis,
+    equally_long,
+    final_score,
+    reached,
+    task_scores,
+)
+from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.report.tables import mean_with_error, number
+from acer_tf.reproduction.scores import atari_references, human_normalized
+from acer_tf.reproduction.statistics import mean_and_error
+
+FRAMES_PER_STEP = 4
+ATARI57 = tuple(f"atari/{game}" for game in ATARI_GAMES)
+DQN_STEPS = 200_000_000 // FRAMES_PER_STEP
+FEWEST_GAMES = 5  # whose median says something of 57
+TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
+DEVIATIONS = (
+    "Deviations: the paper does not state its learning rate, RMSProp's ε, start states or seeds; preset paper takes "
+    "A3C's. Instead of 16 asynchronous threads there are 16 environments in lockstep, groups of which take turns, four "
+    "to an update that moves the weights as far as four threads' would; the gradient's norm is bounded by 40, and the "
+    "entropy weight is A3C's 0.01 (paper: 0.001). Start states have up to 30 no-ops; human-normalised scores use the "
+    "no-op references."
+)
+_POINTS = 200
+
+
+class Medians(NamedTuple):
+    """The median over 57 games, estimated if the games are Atari-5's; else over the games there are."""
+
+    points: np.ndarray  # [G] steps or seconds, up to the end of the shortest run
+    values: np.ndarray  # [G]
+    games: str  # "3 games", or "57 games estimated from 5"
+    of_57: bool  # whether it is the paper's quantity
+    interval: tuple[float, float]  # that of an estimate, as multiples of it; else NaN
+
+
+def medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> Medians:
+    """The median over the games of `runs`, which are by environment, against steps or seconds."""
+    points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
+    scores = task_scores(runs, points, ATARI_WINDOW_STEPS, normalize, axis)
+    if atari5.applies(runs):
+        estimate = atari5.estimate(list(runs), scores)
+        return Medians(points, estimate, f"57 games estimated from {len(runs)}", True, atari5.INTERVAL)
+    # NaN where a game has no score: the median of the others would be another quantity.
+    values, whole = np.median(scores, axis=0), len(runs) == len(ATARI57)
+    return Medians(points, values, games_of(len(runs)), whole, (np.nan, np.nan))
+
+
+def normalize(env: str, score: float) -> float:
+    """The human-normalised training score: 0 is random play, 1 is human; `env` as in "atari/Pong"."""
+    return human_normalized(env, score, protocol="training")
+
+
+def final_scores(recorded: RecordedRuns, method: str) -> dict[str, tuple[float, float]]:
+    """Mean over seeds and standard error of the final training score, by game; games without a score are absent."""
+    found = {}
+    for env, runs in recorded.by_env(method).items():
+        mean, error = mean_and_error([final_score(run, ATARI_WINDOW_STEPS) for run in equally_long(runs)])
+        if np.isfinite(mean):
+            found[env.removeprefix("atari/")] = mean, error
+    return found
+
+
+def normalized(scores: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Means and standard errors as fractions of human."""
+    found = {}
+    for game, (mean, error) in scores.items():
+        random, human = atari_references("training")[game]
+        found[game] = normalize(game, mean), error / abs(human - random)
+    return found
+
+
+def means(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """The means without their errors."""
+    return {game: mean for game, (mean, _) in scores.items()}
+
+
+def games_in(recorded: RecordedRuns) -> list[str]:
+    """The games of a figure's cells, in the order of the alphabet."""
+    return sorted(env.removeprefix("atari/") for env in recorded.envs)
+
+
+def games_of(count: int) -> str:
+    """The count in words: "3 games"."""
+    return f"{count} game{'s' * (count != 1)}"
+
+
+def median_of(scores: Mapping[str, float]) -> str:
+    """The median over games and their count, as text; empty without any."""
+    return f"{number(float(np.median(list(scores.values()))))} ({games_of(len(scores))})" if scores else ""
+
+
+def frames_done(recorded: RecordedRuns, method: str) -> str:
+    """Where the shortest run of a method ends, in millions of frames."""
+    runs = [run for seeds in recorded.by_env(method).values() for run in seeds]
+    return number(FRAMES_PER_STEP * reached(runs) / 1e6, 1) if runs else ""
+
+
+def rows_by_game(
+    recorded: RecordedRuns,
+    ours: Iterable[Mapping[str, tuple[float, float]]],
+    published: Iterable[Mapping[str, float]],
+) -> list[list[str]]:
+    """A row per game: our means with standard errors, then the published scores."""
+    rows = [[game] for game in games_in(recorded)]
+    for row in rows:
+        row += [mean_with_error(*scores.get(row[0], (np.nan, np.nan))) for scores in ours]
+        row += [number(scores.get(row[0])) for scores in published]
+    return rows

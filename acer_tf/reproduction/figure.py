@@ -1,0 +1,144 @@
+"""What a figure or table of a paper is: the runs it is made of, its report, and the claims that it decides."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from absl.flags import FlagValues
+
+from acer_tf.envs.families import split_id
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.settings import make_settings
+
+RESULTS = "my_results"  # default folder of results; results/ of the repository is the shipped evidence
+_LOG_ROWS = 50  # by log_interval, of a whole run; fewer where an iteration is longer
+_LONGEST_INTERVAL = 20_000  # steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A curve or a column of a figure."""
+
+    label: str  # for people: "ACER, replay 4"
+    settings: Mapping[str, Any]  # flags of `acer_tf train`, without task, seed and length
+    total_steps: int | Mapping[str, int]  # agent steps of a whole run; if given by task, other tasks are not run
+    published: str = ""  # its name in the published data that it is compared with, if there are any
+    draws: tuple[Mapping[str, Any], ...] = ()  # of a search: what each run sets over `settings`, its seed included
+
+    def steps(self, env: str) -> int | None:
+        """Agent steps of a whole run in `env`; None if the method is not run there."""
+        return self.total_steps if isinstance(self.total_steps, int) else self.total_steps.get(env)
+
+    def variants(self) -> dict[int | None, dict[str, Any]]:
+        """The settings of each draw of a search, by its number; of any other method its settings, by None."""
+        if not self.draws:
+            return {None: dict(self.settings)}
+        return {number: {**self.settings, **draw} for number, draw in enumerate(self.draws)}
+
+
+class Finding(NamedTuple):
+    """What records say of a claim."""
+
+    holds: bool | None  # None: they do not decide it
+    ours: str = ""
+    theirs: str = ""
+
+
+class Judged(NamedTuple):
+    """The records that a claim is judged by."""
+
+    content: Any  # for the claim's `judge`
+    share: str  # how much of the figure's runs these are, in words
+    whole: bool = False  # whether these are all of them
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One statement of a paper that records can support or contradict."""
+
+    text: str
+    judge: Callable[[Any], Finding]  # given the content of its records
+    read: Callable[[Figure, Path], Judged | None]  # given the figure and the folder; None if nothing was run
+    source: str = ""  # paper, and figure or table, if not those of the figure
+    folder: str = ""  # of its records in the folder of results, if not the figure's
+
+
+def _nothing(figure: Any, values: FlagValues) -> Any:
+    return figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure or table of a paper."""
+
+    module: str  # __name__ of its module, whose docstring begins --help; the last part names the command
+    order: int  # its place on the page and among the verdicts
+    source: str  # paper, and figure or table: "ACER, Figure 1"
+    title: str  # of its section on the page of results
+    text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, how it differs
+    claims: tuple[Claim, ...] = ()
+    envs: tuple[str, ...] = ()  # ids of its tasks
+    methods: Mapping[str, Method] = dataclasses.field(default_factory=dict)  # by their keys, which --agents takes
+    seeds: int = 1  # of a whole reproduction
+    report: Callable[[Any], Any] | None = None  # a `Report` of the `RecordedRuns` so far
+    published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # of one of its tasks
+    flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this figure alone
+    # The figure that the flags describe; raises SettingsError for what they cannot mean.
+    chosen: Callable[[Figure, FlagValues], Figure] = _nothing
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `chosen` decided, for experiment.json
+    keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
+
+    @property
+    def name(self) -> str:
+        """The name of its command and of its folder of results."""
+        return self.module.rpartition(".")[2]
+
+    @property
+    def doc(self) -> str:
+        """What it makes, with examples of its command."""
+        return (sys.modules[self.module].__doc__ or "").rstrip()
+
+    @property
+    def family(self) -> str:
+        """The family of its tasks; figures of one family share a sweep's folder, and with it their common cells."""
+        return split_id(self.envs[0])[0]
+
+    @functools.cached_property
+    def whole(self) -> Mapping[tuple[str, int | None, str, int], Cell]:
+        """The cells of a whole reproduction, by their place."""
+        return {cell.place: cell for cell in make_cells(self.methods, self.envs, self.seeds)}
+
+
+def make_cells(
+    methods: Mapping[str, Method],
+    envs: Sequence[str],
+    seeds: int,
+    *,
+    total_steps: int | None = None,
+    over: Mapping[str, Any] | None = None,
+) -> list[Cell]:
+    """Every method in every task: the first seed of all, then the next, so that the first cells say the most.
+
+    `total_steps` and the settings `over` are of every run, instead of its method's.
+
+    Raises:
+        SettingsError: invalid settings.
+    """
+    cells = []
+    for seed in range(seeds):
+        for env in envs:
+            for key, method in methods.items():
+                if (whole := method.steps(env)) is None:
+                    continue
+                steps = total_steps or whole
+                interval = max(1, min(_LONGEST_INTERVAL, steps // _LOG_ROWS))
+                given = {"env": env, "seed": seed, "total_steps": steps, "log_interval": interval}
+                for draw, settings in method.variants().items():
+                    cells.append(Cell.asked(key, make_settings({**given, **settings, **(over or {})}), draw))
+    return cells

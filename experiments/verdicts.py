@@ -1,0 +1,8 @@
+"""python -m acer_tf verdicts [flags]; --help says what it makes."""
+
+import sys
+
+from acer_tf.__main__ import main
+
+if __name__ == "__main__":
+    sys.exit(main(["", "verdicts", *sys.argv[1:]]))
