@@ -13,6 +13,7 @@ from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
 from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
+from acer_tf.settings.checks import CHECKS
 from acer_tf.settings.declaration import declarations, setting
 from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
 from acer_tf.settings.rules import RULES, Rule, rule_of, rules_for
@@ -186,40 +187,9 @@ class Settings:
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
                     f"use another agent, such as {', '.join(others)}"
                 )
-        if self.rule.without_trust_region and not self.trust_region:
-            raise SettingsError(
-                f"--trust_region_delta=inf: --agent={self.agent} is defined by its trust region; without it, it is "
-                f"--agent={self.rule.without_trust_region}"
-            )
-        if self.trajectories_per_update and self.num_envs % self.trajectories_per_update:
-            raise SettingsError(
-                f"--trajectories_per_update={self.trajectories_per_update}: must divide --num_envs={self.num_envs}, or "
-                "be 0 for all environments"
-            )
-        if self.num_envs % self.groups:
-            raise SettingsError(f"--actors={self.actors}: must divide --num_envs={self.num_envs}, or be 0")
-        if self.preset not in (fitting := fitting_presets(self.agent)):
-            raise SettingsError(f"--preset={self.preset}: --agent={self.agent} takes one of {', '.join(fitting)}")
-        if not self.replay_poisson and self.replay_ratio % 1:
-            raise SettingsError(f"--replay_ratio={self.replay_ratio}: must be a whole number with --noreplay_poisson")
-        if not self.on_policy_updates and self.replay_ratio == 0:
-            raise SettingsError("--noon_policy_updates with --replay_ratio=0.0: nothing would be learned")
-        if self.replay_capacity < self.unroll_length:
-            raise SettingsError(
-                f"--replay_capacity={self.replay_capacity}: must be at least --unroll_length={self.unroll_length}"
-            )
-        if self.replay_ratio > 0 and self.replay_start > self.replay_capacity:
-            raise SettingsError(
-                f"--replay_start={self.replay_start}: replay would never start; must be at most "
-                f"--replay_capacity={self.replay_capacity} (both in rows per environment)"
-            )
-        if self.reduction == "threads" and self.replay_batch not in (0, self.threads_per_update):
-            raise SettingsError(
-                f"--replay_batch={self.replay_batch}: must be 0 or {self.threads_per_update} with --reduction=threads, "
-                "where every update has one trajectory per thread"
-            )
-        if self.recurrent:
-            self._check_recurrent()
+        for check in CHECKS:
+            if not check.holds(self):
+                raise SettingsError(check.message.format(s=self, presets=", ".join(fitting_presets(self.agent))))
 
     @property
     def rule(self) -> Rule:
@@ -294,23 +264,6 @@ class Settings:
     def effective_reward_clip(self) -> float:
         """`reward_clip` if given, else the usual one of the environment's family."""
         return self.family.reward_clip if self.reward_clip is None else self.reward_clip
-
-    def _check_recurrent(self) -> None:
-        network = f"--network={self.network}"
-        if not self.rule.recurrent:
-            names = ", ".join(name for name, rule in RULES.items() if rule.recurrent)
-            raise SettingsError(f"{network}: --agent must be one of {names}, got {self.agent}")
-        if self.replay_priority != "uniform":
-            raise SettingsError(
-                f"--replay_priority={self.replay_priority}: must be uniform with {network}, whose state is stored "
-                "where collected segments start, not where prioritized trajectories do"
-            )
-        least = 2 * self.unroll_length + self.burn_in
-        if self.replay_ratio > 0 and self.replay_capacity < least:
-            raise SettingsError(
-                f"--replay_capacity={self.replay_capacity}: must be at least {least} with {network}, twice "
-                f"--unroll_length={self.unroll_length} and --burn_in={self.burn_in}"
-            )
 
 
 def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
