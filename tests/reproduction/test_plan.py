@@ -11,10 +11,8 @@ import pytest
 from acer_tf import envs, resources
 from acer_tf.errors import SweepError
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction import measure
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.measure import Measured, bytes_in, measured
-from acer_tf.reproduction.plan import START_SECONDS, kind_of, makespan, plan, rest_of
+from acer_tf.reproduction.plan import START_SECONDS, Measured, bytes_in, kind_of, makespan, measured, plan, rest_of
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import needs_of
 from acer_tf.settings import make_settings
@@ -47,11 +45,11 @@ def cell(method="ACER", **given):
 def planned(cells, sweep_dir, found=FOUND, **options):
     measurements, said = [], []
 
-    def measure_none(settings, threads, copies):
+    def measure(settings, threads, copies):
         measurements.append((settings, threads, copies))
         return found
 
-    return plan(cells, sweep_dir, measure=measure_none, say=said.append, **options), measurements, said
+    return plan(cells, sweep_dir, measure=measure, say=said.append, **options), measurements, said
 
 
 def line(lines, start):
@@ -304,7 +302,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)  # which it has looked up before
-    monkeypatch.setattr(measure, "_SECONDS", 2.0)
+    monkeypatch.setattr("acer_tf.reproduction.plan._SECONDS", 2.0)
     # Without on-policy updates, and with a fractional ratio, whose many updates are drawn and dominate the time.
     continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 20.5}
     short = {"total_steps": 600, "log_interval": 10, "replay_start": 10}

@@ -65,7 +65,7 @@ def learning_curves(
     unit: str = "seeds",
     axis: Axis = "steps",
 ) -> Figure:
-    """Draws a panel per environment: each group's mean ± standard error over its runs, which are thin; published: dashed.
+    """Draws a panel per environment: each group's mean ± standard error over its thin runs; published ones dashed.
 
     Args:
         by_env: label to runs, by environment. A label has one colour in all panels.

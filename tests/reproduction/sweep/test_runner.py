@@ -9,7 +9,7 @@ import pytest
 
 from acer_tf import resources
 from acer_tf.errors import RecordError, SweepError
-from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, local
+from acer_tf.reproduction.sweep import CellFolder, LocalLauncher
 from acer_tf.reproduction.sweep.attempt import Attempt
 from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
@@ -260,7 +260,7 @@ def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(swe
 
 def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
-    monkeypatch.setattr(local, "gpu_count", lambda: 2)
+    monkeypatch.setattr("acer_tf.reproduction.sweep.launcher.gpu_count", lambda: 2)
     launcher = LocalLauncher(4, gpus_per_cell=0.5)
     launcher.check([10**9] * 9)
     attempts = [Attempt(c, ("train",), tmp_path, tmp_path, tmp_path, 0, 1.0, 1.0, 1.0) for c in CELLS]
