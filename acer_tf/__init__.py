@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # the names of _MODULES, for editors and type checkers
     from acer_tf.reproduction.scores import human_normalized as human_normalized
     from acer_tf.settings.settings import Settings as Settings
     from acer_tf.settings.settings import make_settings as make_settings
+    from acer_tf.training.export_run import load_network as load_network
     from acer_tf.training.train import train as train
 
 # TensorFlow reads this when it is first used. By default it takes oneDNN's convolutions only if the processor has
@@ -75,6 +76,7 @@ _NAMES = {
     "reproduction.scores": ("atari_references", "human_normalized"),
     "settings.settings": ("Settings", "make_settings"),
     "policies.evaluation": ("EvaluationResult", "evaluate"),
+    "training.export_run": ("load_network",),
     "training.train": ("train",),
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""Exports the policy of a run's newest checkpoint, also while the run goes on."""
+"""The network of a run's newest checkpoint, also while the run goes on: to Keras, or exported as a policy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import RunFolderError
+from acer_tf.networks.building import PolicyNetwork
 from acer_tf.policies.export import exporting
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import record_in
@@ -13,6 +14,18 @@ from acer_tf.runs.provenance import package_versions
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document, settings_from
 from acer_tf.training.build import make_agent
+
+
+def load_network(run_dir: str | Path) -> PolicyNetwork:
+    """The network of the newest undamaged checkpoint of a run, a Keras model to save, clone and build on.
+
+    >>> network = acer_tf.load_network("runs/pong")
+    >>> network.save("pong.keras")
+
+    Raises:
+        RunFolderError, SettingsError, InvalidEnvironment, CheckpointError, Mismatch: as `export_run`.
+    """
+    return _newest(Path(run_dir))[0]
 
 
 def export_run(run_dir: Path, directory: Path) -> int:
@@ -27,19 +40,10 @@ def export_run(run_dir: Path, directory: Path) -> int:
         Mismatch: another version wrote the newest checkpoint.
         PolicyFolderError, OSError: as `exporting`.
     """
-    record = record_in(run_dir)
-    if record is None or record.environment is None:
-        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
-    settings = settings_from(record.settings)
     with exporting(directory) as export:
-        snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
-        if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
-            found = "has no checkpoint yet" if snapshot is None else "has only the checkpoint of step 0"
-            raise RunFolderError(f"{run_dir} {found}")
-        agent = make_agent(settings, record.environment)
-        agent.restore(snapshot.arrays)
-        export(agent.network, policy_metadata(settings, steps, record.maker["commit"]))
-    return steps
+        network, metadata = _newest(run_dir)
+        export(network, metadata)
+    return metadata["steps"]
 
 
 def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:
@@ -57,3 +61,18 @@ def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[
         "commit": commit,
         "versions": package_versions(),
     }
+
+
+def _newest(run_dir: Path) -> tuple[PolicyNetwork, dict[str, Any]]:
+    """The network of the newest undamaged checkpoint, and the metadata of its policy."""
+    record = record_in(run_dir)
+    if record is None or record.environment is None:
+        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
+    settings = settings_from(record.settings)
+    snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
+    if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
+        found = "has no checkpoint yet" if snapshot is None else "has only the checkpoint of step 0"
+        raise RunFolderError(f"{run_dir} {found}")
+    agent = make_agent(settings, record.environment)
+    agent.restore(snapshot.arrays)
+    return agent.network, policy_metadata(settings, steps, record.maker["commit"])

@@ -5,12 +5,13 @@ import json
 import re
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
 
 from acer_tf.errors import RunFolderError
 from acer_tf.policies.policy import load_policy
-from acer_tf.training.export_run import export_run
+from acer_tf.training.export_run import export_run, load_network
 from acer_tf.training.train import train
 from tests.training.scripted import rows_of, small_settings, use_light_agents
 
@@ -26,6 +27,15 @@ def test_a_run_in_an_environment_of_the_caller_is_exported(made, tmp_path):
     assert json.loads((tmp_path / "policy" / "metadata.json").read_text())["env"] == "mine"
     trained, exported = made
     assert exported.network.spec == trained.network.spec
+
+
+@pytest.mark.training
+def test_the_network_of_a_run_is_a_keras_model_that_answers_as_its_policy(tmp_path):
+    policy = load_policy(train(small_settings(), tmp_path / "run", quiet=True))
+    load_network(tmp_path / "run").save(tmp_path / "network.keras")
+    network = keras.models.load_model(tmp_path / "network.keras")
+    observation = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    np.testing.assert_allclose(network(observation)[0], policy.probabilities(observation), rtol=1e-5)
 
 
 UNNAMED = """
