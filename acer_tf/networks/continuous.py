@@ -84,13 +84,13 @@ class ContinuousNetwork(PolicyNetwork):
         value = layers.head(1, 1.0, "value", features)[:, 0]
         read = features if critic == "dueling" else x
         self.of_state = keras.Model(observation, (mean, value, read), name="of_state")
-        self.critic = None if critic == "none" else _critic(layers, critic, read, spec.action_size)
+        self.critic: keras.Model | None = None if critic == "none" else _critic(layers, critic, read, spec.action_size)
         self.normalization, self.policy_std = normalization, policy_std
 
     def call(self, observation: tf.Tensor, actions: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
         """(mean [N, d], V [N]) of observations [N, *observation_shape]; for actions [N, m, d] also A or Q [N, m]."""
         mean, value, state = self.of_state(observation)
-        return (mean, value) if actions is None else (mean, value, self.critic((state, actions)))
+        return (mean, value) if self.critic is None else (mean, value, self.critic((state, actions)))
 
     def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
         return Gaussian(self.windows(observation)[0], self.policy_std), state

@@ -265,5 +265,5 @@ def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
 
 def _recurrent_sizes(settings: Settings) -> dict[str, int]:
     """U, and the rows of burn-in before each replayed window: 0 without replay."""
-    state_size = architecture_of(settings.network).state_size
+    state_size = architecture_of(settings.network).state_size if settings.recurrent else 0
     return {"state_size": state_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}
