@@ -199,14 +199,9 @@ def test_other_flags_are_refused_each_shown_and_nothing_changes(done, capsys):
     before = tree(done)
     assert script(small_settings(gamma=0.5, reward_clip=1.0, trust_region_delta=math.inf, seed=2), done) == 2
     err = capsys.readouterr().err
-    assert err == (
-        f"error: --run_dir={done} holds a run with other settings:\n"
-        "  gamma: 0.99 there, 0.5 here\n"
-        "  reward_clip: None there, 1.0 here\n"
-        "  seed: 0 there, 2 here\n"
-        "  trust_region_delta: 1.0 there, inf here\n"
-        "give those flags the values there to continue it, or choose another folder\n"
-    )
+    assert err.startswith(f"error: --run_dir={done}")
+    for difference in ("gamma: 0.99 there, 0.5", "reward_clip: None there, 1.0", "seed: 0 there, 2", "1.0 there, inf"):
+        assert difference in err
     assert tree(done) == before
 
 
@@ -221,7 +216,7 @@ def test_a_record_without_a_setting_has_its_default_and_one_with_an_unknown_sett
     (done / "run.json").write_text(json.dumps(document))
     assert script(small_settings(), done) == 2
     err = capsys.readouterr().err
-    assert f"{done}/run.json, which commit {document['commit']} wrote, is not of a run" in err and "'lambda'" in err
+    assert f"{done}/run.json" in err and "'lambda'" in err
 
 
 def test_auto_keeps_what_the_run_has_where_another_version_or_machine_chooses_otherwise(done, capsys, monkeypatch):
@@ -241,7 +236,8 @@ def test_a_folder_in_use_is_refused_with_host_and_pid(done, tmp_path, capsys):
         before = tree(tmp_path / "live")
         assert script(small_settings(), tmp_path / "live") == 2
         holder_name = f"host {socket.gethostname()}, pid {holder.pid}"
-        assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/live is in use by {holder_name}\n"
+        err = capsys.readouterr().err
+        assert err.startswith(f"error: --run_dir={tmp_path}/live ") and holder_name in err and err.count("\n") == 1
         assert tree(tmp_path / "live") == before
     finally:
         holder.kill()
@@ -267,9 +263,9 @@ def test_a_broken_record_is_refused(light, tmp_path, content, capsys):
     (tmp_path / "run.json").write_bytes(content.encode(errors="surrogateescape"))
     before = tree(tmp_path)
     assert script(small_settings(), tmp_path) == 2
-    assert f"error: {tmp_path}/run.json cannot be read as a run's record (" in capsys.readouterr().err
+    assert f"error: {tmp_path}/run.json" in capsys.readouterr().err
     assert tree(tmp_path) == before
-    with pytest.raises(RunFolderError, match="cannot be read"):
+    with pytest.raises(RunFolderError, match="run.json"):
         export_run(tmp_path, tmp_path / "policy")
 
 
@@ -283,7 +279,7 @@ def test_a_record_with_a_value_of_another_type_is_refused(done, name, value, kin
     document["settings"][name] = value
     (run_dir / "run.json").write_text(json.dumps(document))
     assert main(["train", f"--run_dir={run_dir}", *SMALL_FLAGS]) == 2
-    assert f"(--{name}={value!r}: must be of type {kind})" in capsys.readouterr().err
+    assert f"--{name}={value!r}" in capsys.readouterr().err
 
 
 def test_a_record_without_a_setting_has_its_default(done, capsys):
@@ -300,16 +296,15 @@ def test_a_folder_with_the_remains_of_a_run_but_no_record_is_refused(light, tmp_
     (tmp_path / name).mkdir() if name == "checkpoints" else (tmp_path / name).write_text("steps\n1\n")
     before = tree(tmp_path)
     assert script(small_settings(), tmp_path) == 2
-    assert capsys.readouterr().err == (
-        f"error: --run_dir={tmp_path} has a {name} but no run.json: choose another folder\n"
-    )
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: --run_dir={tmp_path} ") and name in err and err.count("\n") == 1
     assert tree(tmp_path) == before
 
 
 def test_a_file_is_not_a_run_folder(light, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert script(small_settings(), tmp_path / "file") == 2
-    assert capsys.readouterr().err == f"error: --run_dir={tmp_path}/file is not a folder\n"
+    assert capsys.readouterr().err.startswith(f"error: --run_dir={tmp_path}/file")
     assert tree(tmp_path) == {"file": b"mine"}
 
 
@@ -322,7 +317,8 @@ def test_other_files_in_the_folder_are_left_alone(light, tmp_path):
 def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(resources, "available_memory", lambda: 2_000_000_000)
     assert script(small_settings(replay_capacity=10_000_000), tmp_path / "run") == 2
-    assert "2 environments need 0.8 GB of replay and about 1.5 GB besides, but 2.0 GB" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "0.8 GB" in err and "2.0 GB" in err
     assert tree(tmp_path) == {}
 
 
@@ -350,9 +346,7 @@ def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):
 def test_a_run_too_short_to_replay_says_so(light, tmp_path, capsys, replay_start, said):
     settings = small_settings(total_steps=200, replay_start=replay_start)
     assert script(settings, tmp_path / "run") == 0
-    per_environment = f"--replay_start={replay_start} is per environment"
-    line = f"no replay before the end: {per_environment}, and needs {2 * replay_start} more steps"
-    assert (line in capsys.readouterr().out) == said
+    assert (f"--replay_start={replay_start}" in capsys.readouterr().out) == said
     assert (rows_of(tmp_path / "run")[-1]["replay_updates"] == "0") == said
 
 
@@ -391,7 +385,7 @@ def test_a_shorter_progress_file_is_refused_and_kept(stopped, capsys):
         before = tree(run_dir / "checkpoints")
         assert script(small_settings(), run_dir) == 2
         err = capsys.readouterr().err
-        assert f"it has {len(remains or b'')} bytes, but had {position} at the last checkpoint" in err
+        assert "progress.csv" in err and str(position) in err
         assert tree(run_dir / "checkpoints") == before
         assert (path.read_bytes() if path.exists() else None) == remains
     path.write_bytes(whole)
@@ -405,7 +399,7 @@ def test_an_agent_with_other_diagnostics_leaves_the_run_as_it_was(stopped, monke
     with monkeypatch.context() as patch:
         patch.setattr(LightAgent, "prepare", lambda *_: ["value", "new"])
         assert script(small_settings(total_steps=900), run_dir) == 2
-    assert "other diagnostics than the agent (on_policy/new, replay/new): move it away" in capsys.readouterr().err
+    assert "on_policy/new, replay/new" in capsys.readouterr().err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
     assert (run_dir / "progress.csv").read_bytes() == whole
     assert script(small_settings(), run_dir) == 0
@@ -418,15 +412,13 @@ def test_rows_without_a_checkpoint_are_never_discarded_without_a_word(stopped, c
     for repair in ((), ("replay", "progress")):
         assert script(small_settings(), run_dir, repair=repair) == 2
         err = capsys.readouterr().err
-        assert f"--run_dir={run_dir} has rows of progress, but no checkpoint: put " in err
-        assert "--repair=restart" in err
+        assert f"--run_dir={run_dir}" in err and "--repair=restart" in err
         assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
     assert script(small_settings(), run_dir, repair=["restart"]) == 0
-    note = "begun again at step 0; what there was is kept as progress.csv.damaged-1"
-    assert f"{run_dir}, step 0: {note}\n" in capsys.readouterr().err
     assert (run_dir / "progress.csv.damaged-1").read_bytes() == before["progress.csv"]
     (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
-    assert (entry["step"], entry["notes"]) == (0, [note])
+    (note,) = entry["notes"]
+    assert entry["step"] == 0 and "progress.csv.damaged-1" in note and note in capsys.readouterr().err
     check_progress(run_dir, small_settings())
 
 
@@ -439,14 +431,14 @@ def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         use_light_agents(patch, killed)
         train(small_settings(), tmp_path / "run", quiet=True)
-    with pytest.raises(RunFolderError, match="has only the checkpoint of step 0"):
+    with pytest.raises(RunFolderError, match="step 0"):
         export_run(tmp_path / "run", tmp_path / "policy")
     use_light_agents(monkeypatch)
     lost = len(rows_of(tmp_path / "run"))
     assert script(small_settings(), tmp_path / "run") == 0
     output = capsys.readouterr()
     assert f"continuing {tmp_path}/run at step 0" in output.out
-    assert f"progress.csv: {lost} rows after step 0 are cut and made again" in output.err
+    assert f"{lost} rows" in output.err
     use_light_agents(monkeypatch)
     train(small_settings(), tmp_path / "twin", quiet=True)
     assert timeless(tmp_path / "run") == timeless(tmp_path / "twin")
@@ -457,7 +449,7 @@ def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(
     [("threads", -1), ("checkpoint_minutes", float("nan")), ("gpu_memory_gb", -1), ("actor_timeout", 0)],
 )
 def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
-    with pytest.raises(SettingsError, match=f"^--{name}={value}: must be at least "):
+    with pytest.raises(SettingsError, match=f"^--{name}={value}"):
         train(small_settings(), tmp_path / "run", **{name: value})
     assert not (tmp_path / "run").exists()
 
@@ -470,14 +462,14 @@ def test_numbers_of_numpy_are_recorded(tmp_path, monkeypatch):
 
 def test_keras_with_another_backend_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(SettingsError, match="^Keras computes with jax: import acer_tf before keras, or"):
+    with pytest.raises(SettingsError, match="jax"):
         train(small_settings(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_the_flag_takes_the_repairs_that_there_are():
     assert FLAGS["repair"].parser.enum_values == list(REPAIRS)
-    with pytest.raises(SettingsError, match="--repair=all: must be of replay, progress, restart"):
+    with pytest.raises(SettingsError, match="--repair=all"):
         train(small_settings(), "never", repair=["all"])
 
 
@@ -492,12 +484,12 @@ def test_a_damaged_replay_is_given_up_on_request(stopped, capsys):
     before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
     assert script(small_settings(), run_dir, repair=["restart"]) == 1  # the weights are whole
     err = capsys.readouterr().err
-    assert "--repair=replay continues with the part of the replay that can be read, and acer_tf export" in err
+    assert "--repair=replay" in err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
     newest = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]["steps"]
     assert script(small_settings(), run_dir, repair=["replay"]) == 0
     output = capsys.readouterr()
-    assert f"step {newest}: 0 rows per environment are left of a damaged replay\n" in output.err
+    assert f"step {newest}: 0 rows" in output.err
     assert f"continuing {run_dir} at step {newest:,}" in output.out
     (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
     assert entry["step"] == newest
@@ -512,14 +504,14 @@ def test_a_damaged_curve_is_refused_and_replaced_on_request(stopped, capsys):
     path.write_bytes(whole[:first] + b"2" + whole[first + 1 :])
     assert script(small_settings(), run_dir) == 2
     err = capsys.readouterr().err
-    assert "are not those of the last checkpoint): put the file back, or give --repair=progress to continue" in err
+    assert "--repair=progress" in err
     known = Checkpoints(run_dir / "checkpoints").restore(None).state["actor"]
     assert script(small_settings(), run_dir, repair=["progress"]) == 0
     assert (run_dir / "progress.csv.damaged-1").read_bytes() == whole[:first] + b"2" + whole[first + 1 :]
     steps = [int(row["steps"]) for row in rows_of(run_dir)]
     assert steps[0] > 200 and steps[-1] >= 600
     (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
-    assert entry["notes"][1] == "the earlier rows are kept as progress.csv.damaged-1"
+    assert "progress.csv.damaged-1" in entry["notes"][1]
     # The episodes of the rows that are lost have no weight in means over the new ones.
     assert len(known["new_returns"]) <= int(rows_of(run_dir)[0]["episodes"]) < known["episodes"]
 
@@ -533,7 +525,7 @@ def test_a_run_in_another_version_of_its_environment_is_not_continued(stopped, c
     before = tree(run_dir)
     assert script(small_settings(), run_dir) == 2
     err = capsys.readouterr().err
-    assert f"--run_dir={run_dir} holds a run in another version of CartPole-v1:\n" in err
+    assert f"--run_dir={run_dir}" in err and "CartPole-v1" in err
     assert "observation_shape: (6,) there, (4,) here" in err
     assert tree(run_dir) == before
 
@@ -566,11 +558,10 @@ def test_a_run_records_the_files_of_the_users_modules_and_that_one_has_changed(l
     assert "their_torsos" not in capsys.readouterr().err.replace("--network=their_torsos:MLP", "")
     file.write_text(file.read_text() + "# changed\n")
     assert script(theirs(total_steps=800), run_dir) == 0
-    note = "the file of module their_torsos has changed since the run began"
-    assert f": {note}\n" in capsys.readouterr().err
+    assert "module their_torsos" in capsys.readouterr().err
     document = json.loads((run_dir / "run.json").read_text())
     assert document["modules"] == {"their_torsos": begun}
-    assert [note in entry["notes"] for entry in document["history"]] == [False, True]
+    assert ["their_torsos" in str(entry["notes"]) for entry in document["history"]] == [False, True]
 
 
 def test_a_run_that_continues_elsewhere_records_it(stopped, monkeypatch, capsys):
@@ -618,7 +609,8 @@ def test_a_record_that_is_removed_during_the_run_is_a_failure_in_a_line(light, t
         (run_dir / "run.json").unlink(missing_ok=True)
 
     assert script(small_settings(), run_dir, on_row=remove) == 1
-    assert capsys.readouterr().err == f"error: {run_dir}/run.json is missing\n"
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {run_dir}/run.json ") and err.count("\n") == 1
 
 
 def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, light, capsys):
@@ -628,10 +620,9 @@ def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, 
     capsys.readouterr()
     assert script(small_settings(total_steps=900), done) == 0
     err = capsys.readouterr().err
-    for note in ("--total_steps=900 instead of 600", "continued from the weights, with an empty replay"):
-        assert f": {note}\n" in err
     (entry,) = json.loads((done / "run.json").read_text())["history"]
-    assert entry["step"] >= 600 and len(entry["notes"]) == 2
+    assert entry["step"] >= 600 and len(entry["notes"]) == 2 and all(f": {note}\n" in err for note in entry["notes"])
+    assert "--total_steps=900" in entry["notes"][0] and "empty replay" in entry["notes"][1]
     assert (done / "progress.csv").read_bytes().startswith(before)
     steps = [int(row["steps"]) for row in rows_of(done)]
     assert steps == sorted(set(steps)) and steps[-1] >= 900
@@ -645,8 +636,8 @@ def test_an_extension_that_is_too_short_to_replay_says_so(light, tmp_path, capsy
     assert script(small_settings(replay_start=100), run_dir) == 0
     assert "no replay" not in capsys.readouterr().out
     assert script(small_settings(replay_start=100, total_steps=700), run_dir) == 0
-    line = "no replay before the end: --replay_start=100 is per environment, and needs 200 more steps"
-    assert line in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "--replay_start=100" in said and "200 more steps" in said
     assert rows_of(run_dir)[-1]["replay_updates"] == rows_of(run_dir)[-2]["replay_updates"]
 
 
@@ -663,7 +654,7 @@ def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeyp
     draws.clear()
     train(small_settings(replay_priority="proportional", total_steps=700), tmp_path / "run", quiet=True)
     assert 600 / 700 < draws[0] < 620 / 700 and draws[-1] == 1
-    assert "the exponents of priorities now change until the new end\n" in capsys.readouterr().err
+    assert "priorities" in capsys.readouterr().err
 
 
 def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done, capsys):
@@ -682,8 +673,8 @@ def test_a_signal_while_restoring_ends_without_a_traceback(stopped, monkeypatch,
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "restore", interrupted)
         assert script(small_settings(), run_dir) == 128 + number
-    said = f"stopped by {number.name}; the same command continues from the last checkpoint\n"
-    assert capsys.readouterr().err == said
+    err = capsys.readouterr().err
+    assert err.startswith(f"stopped by {number.name}") and err.count("\n") == 1
     assert tree(run_dir / "checkpoints") == before
     assert script(small_settings(), run_dir) == 0
 
@@ -698,7 +689,7 @@ def test_links_that_would_be_written_or_deleted_through_are_refused(stopped, tmp
     (run_dir / name).symlink_to(victim)
     before = tree(victim) if victim.is_dir() else victim.read_bytes()
     assert script(small_settings(), run_dir) == 2
-    assert f"error: --run_dir={run_dir} has a link named {name}: " in capsys.readouterr().err
+    assert f"error: --run_dir={run_dir} has a link named {name}" in capsys.readouterr().err
     assert (tree(victim) if victim.is_dir() else victim.read_bytes()) == before
 
 
@@ -732,8 +723,8 @@ def test_an_empty_run_dir_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="2"):
         main(["train", "--run_dir=", *SMALL_FLAGS])
-    assert "error: --run_dir=: is empty: must name a file or folder" in capsys.readouterr().err
-    with pytest.raises(RunFolderError, match="must name a folder"):
+    assert "error: --run_dir=:" in capsys.readouterr().err
+    with pytest.raises(RunFolderError):
         train(small_settings(), "", quiet=True)
     assert tree(tmp_path) == {}
 
@@ -760,8 +751,7 @@ def test_if_all_checkpoints_are_damaged_the_run_never_starts_over(stopped, capsy
     for _ in range(2):
         assert script(small_settings(), run_dir) == 1
         err = capsys.readouterr().err
-        assert "error: all 2 checkpoints in" in err
-        assert "Traceback" not in err
+        assert "error: all 2 checkpoints" in err and "Traceback" not in err
     assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
     assert script(small_settings(), run_dir, repair=["restart"]) == 0
     assert (run_dir / "checkpoints.damaged-1").is_dir() and (run_dir / "progress.csv.damaged-1").exists()
@@ -796,10 +786,10 @@ def test_the_policy_of_an_unfinished_run_can_be_exported_without_disturbing_it(s
 
 def test_there_must_be_something_to_export(light, stopped, tmp_path):
     run_dir, *_ = stopped
-    with pytest.raises(RunFolderError, match=r"holds no run \(no run.json\)"):
+    with pytest.raises(RunFolderError, match="run.json"):
         export_run(tmp_path / "absent", tmp_path / "policy")
     shutil.rmtree(run_dir / "checkpoints")
-    with pytest.raises(RunFolderError, match="has no checkpoint yet"):
+    with pytest.raises(RunFolderError, match="checkpoint"):
         export_run(run_dir, tmp_path / "policy")
     assert not (tmp_path / "policy").exists()
 
@@ -816,7 +806,7 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
     monkeypatch.setattr(run, "make_agent", other)
     monkeypatch.setattr("acer_tf.training.export_run.make_agent", other)
     assert script(small_settings(), run_dir) == 1
-    assert "another version wrote it" in capsys.readouterr().err
+    assert "another version" in capsys.readouterr().err
     with pytest.raises(Mismatch):
         export_run(run_dir, run_dir / "policy")
 
