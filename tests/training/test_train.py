@@ -330,7 +330,7 @@ def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light,
             "there is no environment 'atari/Pongg'; did you mean atari/Pong",
         ),
         ({"env": "Pendulum-v1"}, "it takes --agent=acer_continuous"),
-        ({"network": "nature"}, "--network=nature: "),
+        ({"network": "nature"}, "--network=nature"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(tmp_path, given, message, capsys):

@@ -74,10 +74,10 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
         (["--ray_address=auto"], "--ray_address=auto: it goes with --launcher=ray"),
         (["--slurm_partition=gpu"], "--slurm_partition=gpu: it goes with --launcher=slurm"),
         (["--launcher=slurm", "--gpus_per_cell=0.5"], "--gpus_per_cell=0.5: must be 0 or 1 with --launcher=slurm"),
-        (["--gpus_per_cell=0.5"], "--gpus_per_cell=0.5: 1 cells at a time do not fit on the 0 GPUs"),
+        (["--gpus_per_cell=0.5"], "--gpus_per_cell=0.5"),
         (["--launcher=ray", "--slurm_time=60"], "--slurm_time=60: it goes with --launcher=slurm"),
         (["--stall_minutes=5"], "--stall_minutes=5.0: must be above --checkpoint_minutes=10.0"),
-        (["--processes=1000"], "--processes=1000: 1000 cells at a time need up to"),
+        (["--processes=1000"], "--processes=1000"),
     ],
 )
 def test_invalid_flags_are_refused_in_a_line(flags, complaint, tmp_path, capsys):

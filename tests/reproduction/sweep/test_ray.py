@@ -133,7 +133,7 @@ def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp
     monkeypatch.setattr("psutil.process_iter", lambda *_: iter(()))
     monkeypatch.setattr("psutil.pids", list)  # older versions of Ray
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SweepError, match=rf"^--ray_address={address}: .*; give local, auto, or host:port"):
+    with pytest.raises(SweepError, match=rf"^--ray_address={address}"):
         RayLauncher(address, executable=sys.executable, cwd=Path())
     assert signal.getsignal(signal.SIGTERM) == before
 
