@@ -256,7 +256,7 @@ def test_as_a_program() -> None:
     command = [sys.executable, "-m", "acer_tf", "evaluate", "--episodes=3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --policy is required; --help says what it takes\n"
+    assert done.stderr.startswith("error: --policy ") and done.stderr.count("\n") == 1
 
 
 def test_an_environment_that_fails_is_named_after_its_traceback(tmp_path, monkeypatch, capsys):

@@ -39,7 +39,7 @@ def test_it_leaves_a_gpu_to_the_run(tmp_path, monkeypatch, capsys):
 
 def test_what_holds_no_run_is_refused(tmp_path, capsys):
     assert export.main(["export", f"--run_dir={tmp_path}"]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert str(tmp_path) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--run_dir=nowhere"], ["--policy=nowhere", "--format=onnx", "--output=o"]])
@@ -47,7 +47,7 @@ def test_what_is_not_there_is_refused_without_loading_tensorflow(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "acer_tf.policies.policy", None)  # whose import would fail
     assert export.main(["export", *flags]) == 2
-    assert capsys.readouterr().err == f"error: {flags[0]} does not exist\n"
+    assert capsys.readouterr().err.startswith(f"error: {flags[0]} ")
 
 
 def test_another_folder_than_a_policy_is_not_replaced(trained_cartpole, tmp_path, capsys):
@@ -160,5 +160,5 @@ def test_a_signal_removes_what_is_half_written_and_is_a_line_and_a_status(number
         assert signal.getsignal(number) == usual
     finally:
         signal.signal(number, before)
-    assert capsys.readouterr().err == f"stopped by {number.name}\n"
+    assert number.name in capsys.readouterr().err
     assert not partial.exists()

@@ -90,7 +90,7 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
     command = [sys.executable, "-m", "acer_tf", "train", f"--run_dir={tmp_path}/run", "--env=atari/Pong"]
     done = subprocess.run([*command, "--unroll_length=0"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --unroll_length=0: must be at least 1\n"
+    assert done.stderr.startswith("error: --unroll_length=0") and done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

@@ -183,7 +183,7 @@ def test_a_reward_that_is_not_finite_is_a_failure_of_the_environment(
     step = ScriptedEnvironment.step
     reward = np.array([1.0, np.nan])
     monkeypatch.setattr(ScriptedEnvironment, "step", lambda self, action: step(self, action)._replace(reward=reward))
-    with pytest.raises(EnvironmentFailure, match=r"^two environments returned a reward of nan$"):
+    with pytest.raises(EnvironmentFailure, match="two environments.* nan"):
         run(FakePolicy("two environments"), episodes=2)
 
 
@@ -197,7 +197,7 @@ def test_an_observation_that_is_not_finite_is_a_failure_of_the_environment(
         return answer._replace(observation=np.full(answer.observation.shape, np.inf, np.float32))
 
     monkeypatch.setattr(ScriptedEnvironment, "step", broken)
-    with pytest.raises(EnvironmentFailure, match=r"^two environments returned an observation of inf$"):
+    with pytest.raises(EnvironmentFailure, match="two environments.* inf"):
         run(FakePolicy("two environments"), episodes=2)
 
 
@@ -245,7 +245,7 @@ def test_a_long_episode_is_truncated_at_the_limit(tmp_path: Path, monkeypatch: p
 def test_a_preset_of_other_fields_is_refused() -> None:
     policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
     policy.metadata["atari_preset_values"] = {"frame_skip": 4, "colour": True}
-    with pytest.raises(PolicyError, match="not those of an Atari preset: colour, fire_at_start"):
+    with pytest.raises(PolicyError, match="colour, fire_at_start"):
         run(policy)
 
 
@@ -257,7 +257,7 @@ def test_values_that_no_preset_can_have_are_refused(name: str, value: Any) -> No
     """ALE would wait forever, or raise something of its own."""
     policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
     policy.metadata["atari_preset_values"][name] = value
-    with pytest.raises(PolicyError, match=f"not those of an Atari preset: {name}$"):
+    with pytest.raises(PolicyError, match=f"{name}$"):
         run(policy)
 
 
@@ -305,7 +305,7 @@ def test_gymnasium_video(tmp_path: Path) -> None:
 
 def test_an_environment_that_cannot_render_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(InvalidEnvironment, match=r"needs pygame, which .*acer_tf\[classic\]"):
+    with pytest.raises(InvalidEnvironment, match=r"pygame.*acer_tf\[classic\]"):
         run(FakePolicy("CartPole-v1", EnvironmentSpec((4,), "float32", 1, 2)), video=tmp_path / "film.mp4")
     assert list(tmp_path.iterdir()) == []
 
@@ -382,7 +382,7 @@ def test_a_video_that_ffmpeg_cannot_finish_is_one_line(
 
     monkeypatch.setattr("imageio.v2.get_writer", lambda *_, **__: Full())
     video = tmp_path / "film.mp4"
-    with pytest.raises(OSError, match=f"^--video={video} not written: FFmpeg ended.*$"):
+    with pytest.raises(OSError, match=f"^--video={video} "):
         run(FakePolicy("Any-v0"), episodes=1, num_envs=1, video=video)
     assert not list(tmp_path.iterdir())
 
@@ -392,7 +392,7 @@ def test_a_video_that_ffmpeg_cannot_finish_is_one_line(
 
 @pytest.mark.parametrize("name", evaluation.MOST)
 def test_a_number_that_no_machine_can_hold_is_refused(scripted: list[ScriptedEnvironment], name: str) -> None:
-    with pytest.raises(SettingsError, match=f"--{name}={10**18}: must be at most {evaluation.MOST[name]}"):
+    with pytest.raises(SettingsError, match=f"--{name}={10**18}: .*{evaluation.MOST[name]}"):
         run(FakePolicy("Any-v0"), **{name: 10**18})
     assert scripted == []
 
@@ -401,10 +401,10 @@ def test_a_module_that_only_the_metadata_names_is_not_imported(tmp_path: Path, m
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "evilmod.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
     for env in ("evilmod:x-v0", "dm_control/evilmod:x-v0"):
-        with pytest.raises(InvalidEnvironment, match=f"{env} would import a module .* name it: --env={env}"):
+        with pytest.raises(InvalidEnvironment, match=f"--env={env}"):
             run(FakePolicy(env))
     assert not (tmp_path / "imported").exists()
-    with pytest.raises(InvalidEnvironment, match="there is no environment"):
+    with pytest.raises(InvalidEnvironment):
         run(FakePolicy("Any-v0"), env="evilmod:x-v0")
     assert (tmp_path / "imported").exists()
 
@@ -416,14 +416,14 @@ def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1)])
 def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
-    with pytest.raises(SettingsError, match=f"--{name}={value}: must be at least {value + 1}"):
+    with pytest.raises(SettingsError, match=f"--{name}={value}: .*{value + 1}"):
         run(FakePolicy("Any-v0"), **{name: value})
     assert scripted == []
 
 
 def test_an_environment_other_than_the_trained_one_is_refused(scripted: list[ScriptedEnvironment]) -> None:
     policy = FakePolicy("Any-v0", dataclasses.replace(SPEC, num_actions=3))
-    with pytest.raises(PolicyError, match="does not fit the installed Any-v0: num_actions: 3 there, 2 here$"):
+    with pytest.raises(PolicyError, match="Any-v0.*num_actions: 3 there, 2 here$"):
         run(policy)
     assert scripted[0].closed
 
@@ -450,7 +450,7 @@ def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
     np.testing.assert_allclose(drawn.mean(axis=0), mean[0], atol=0.012)
     np.testing.assert_allclose(drawn.std(axis=0), 0.3, rtol=0.03)
     assert np.array_equal(evaluation._choose(answer, None), mean)
-    with pytest.raises(PolicyError, match="the policy's mean is not finite"):
+    with pytest.raises(PolicyError, match="not finite"):
         evaluation._choose({"mean": mean * np.nan, "std": std}, None)
 
 

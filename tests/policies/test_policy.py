@@ -60,7 +60,7 @@ def test_it_needs_neither_keras_nor_tensorflow_probability_nor_a_simulator() -> 
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="nowhere is not a policy: it does not exist"):
+    with pytest.raises(PolicyError, match="nowhere"):
         load_policy(tmp_path / "nowhere")
 
 
@@ -70,14 +70,14 @@ def test_a_file_is_not_a_policy(cartpole: Path) -> None:
 
 
 def test_for_the_parent_folder_of_a_policy_the_message_names_it(cartpole: Path) -> None:
-    with pytest.raises(PolicyError, match=f"no metadata.json, .*; did you mean {cartpole}"):
+    with pytest.raises(PolicyError, match=f"metadata.json.*{cartpole}"):
         load_policy(cartpole.parent)
 
 
 @pytest.mark.parametrize("part", POLICY_PARTS)
 def test_a_missing_part_is_named(cartpole: Path, part: str) -> None:
     (cartpole / part).unlink()
-    with pytest.raises(PolicyError, match=f"is not a policy: it has no {part}$"):
+    with pytest.raises(PolicyError, match=f"{part}$"):
         load_policy(cartpole)
 
 
@@ -139,12 +139,12 @@ def test_metadata_that_does_not_fit_is_refused(
 
 def test_metadata_nested_too_deeply_is_refused(cartpole: Path) -> None:
     (cartpole / "metadata.json").write_text("[" * 100_000)
-    with pytest.raises(PolicyError, match="metadata.json cannot be read: it is nested too deeply"):
+    with pytest.raises(PolicyError, match="metadata.json"):
         load_policy(cartpole)
 
 
 def test_a_path_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="is not a policy: it cannot be read: File name too long"):
+    with pytest.raises(PolicyError, match="File name too long"):
         load_policy(tmp_path / ("a" * 300))
 
 
@@ -153,7 +153,7 @@ def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Pa
     other.v = tf.Variable(1.0)
     tf.saved_model.save(other, str(tmp_path / "other"))
     shutil.copy(cartpole / "metadata.json", tmp_path / "other")
-    with pytest.raises(PolicyError, match="other is damaged"):
+    with pytest.raises(PolicyError, match="other"):
         load_policy(tmp_path / "other")
 
 
@@ -173,12 +173,12 @@ def test_an_observation_of_another_kind_is_refused(exported: Path, observation: 
 
 def test_pixels_as_floats_are_refused() -> None:
     """They are often scaled to [0, 1] already, and a cast would silently make them 0."""
-    with pytest.raises(ValueError, match="expected uint8 observations, got float32"):
+    with pytest.raises(ValueError, match="uint8.*float32"):
         load_policy(PONG)(np.zeros((1, 4, 84, 84), np.float32))
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int64])
 def test_pixels_as_larger_integers_are_refused(dtype: type) -> None:
     """300 would be read as 44."""
-    with pytest.raises(ValueError, match=f"expected uint8 observations, got {np.dtype(dtype)}"):
+    with pytest.raises(ValueError, match=f"uint8.*{np.dtype(dtype)}"):
         load_policy(PONG)(np.full((1, 4, 84, 84), 300, dtype))

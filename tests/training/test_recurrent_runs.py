@@ -150,7 +150,7 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
             np.testing.assert_array_equal(ours, expected)
     assert np.abs(sample(replay).memory.state).min(axis=1).any()
     other = make_replay(settings_of(network="mlp"), env.spec)
-    with pytest.raises(CheckpointError, match="other sizes: state_size is 512 there, 0 here"):
+    with pytest.raises(CheckpointError, match="state_size is 512 there, 0 here"):
         Checkpoints(shutil.copytree(tmp_path, tmp_path.with_name("copy"))).restore(other)
 
 
@@ -250,9 +250,9 @@ def test_an_exported_policy_carries_its_state_for_any_batch_size(exported: tuple
 def test_a_missing_or_misshapen_state_is_refused(exported: tuple[Network, Path]) -> None:
     policy, observation = load_policy(exported[1]), np.zeros((2, 4), np.float32)
     for call in (policy, policy.answer, policy.probabilities, policy.q):
-        with pytest.raises(ValueError, match=r"expected its state of shape \(2, 512\), got none; `initial_state`"):
+        with pytest.raises(ValueError, match=r"\(2, 512\).*none.*initial_state"):
             call(observation)
-    with pytest.raises(ValueError, match=r"expected its state of shape \(2, 512\), got shape \(1, 512\)"):
+    with pytest.raises(ValueError, match=r"\(2, 512\).*\(1, 512\)"):
         policy.answer(observation, policy.initial_state(1))
 
 
@@ -262,7 +262,7 @@ def test_a_policy_whose_metadata_do_not_match_its_state_is_refused(
     copy = Path(shutil.copytree(exported[1], tmp_path / "policy"))
     metadata = json.loads((copy / "metadata.json").read_text())
     (copy / "metadata.json").write_text(json.dumps(metadata | {"state_size": 0}))
-    with pytest.raises(PolicyError, match="the SavedModel takes .*state.* but metadata.json says"):
+    with pytest.raises(PolicyError, match="state.*metadata.json"):
         load_policy(copy)
 
 
@@ -271,7 +271,7 @@ def test_a_policy_without_its_initial_state_is_refused(exported: tuple[Network, 
         signatures = {"serving_default": tf.saved_model.load(str(exported[1])).signatures["serving_default"]}
 
     metadata = json.loads((exported[1] / "metadata.json").read_text())
-    with pytest.raises(PolicyError, match="names a state, but the SavedModel has no signature 'initial_state'"):
+    with pytest.raises(PolicyError, match="initial_state"):
         Policy(metadata, WithoutFirstState())
 
 
@@ -280,7 +280,7 @@ def test_a_raw_client_needs_as_many_states_as_observations(
     observations: int, states: int, exported: tuple[Network, Path]
 ) -> None:
     signature = tf.saved_model.load(str(exported[1])).signatures["serving_default"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="expected as many states as observations"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="states"):
         signature(observation=tf.zeros((observations, 4)), state=tf.zeros((states, SIZE)))
 
 
