@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +54,17 @@ class EvaluationResult:
 
     @property
     def mean(self) -> float:
-        """Of the raw returns."""
+        """The mean of the raw returns."""
         return statistics.fmean(self.returns)
 
     @property
     def median(self) -> float:
-        """Of the raw returns."""
+        """The median of the raw returns."""
         return statistics.median(self.returns)
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean: sample standard deviation / √episodes. None for a single episode."""
+        """The standard error of the mean: sample standard deviation / √episodes. None for a single episode."""
         if self.episodes < 2:
             return None
         return statistics.stdev(self.returns) / self.episodes**0.5
@@ -123,59 +124,64 @@ def evaluate(
         refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
     num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
-    # The third word sets it apart from training, which seeds its environments with (seed, steps, 0), or four words.
-    random = np.random.default_rng((seed, 0, 2))
-    scored: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
-    score, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    options: dict[str, Any] = {"threads": available_cores(), "render": video is not None}
+    if family_of(env_id).atari:
+        options["atari_preset"] = _protocol(policy)
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(Video(Path(video))) if video is not None else None
-        options: dict[str, Any] = {"factory": None if isinstance(env, str) else env}
-        if family_of(env_id).atari:
-            options["atari_preset"] = _protocol(policy)
-        options |= {"threads": available_cores(), "render": video is not None}
-        world = envs.make(env_id, num_envs, (seed, 0, 1), **options)
+        # The third word sets it apart from training, which seeds its environments with (seed, steps, 0), or four words.
+        world = envs.make(env_id, num_envs, (seed, 0, 1), factory=None if isinstance(env, str) else env, **options)
         stack.callback(world.close)
         if world.spec != policy.spec:
             differ = "; ".join(policy.spec.differences(world.spec))
             raise PolicyError(f"the policy does not fit the installed {env_id}: {differ}")
         if recorder is not None:
             recorder.start(_video_fps(env_id, world))
-        taken, began = 0, time.monotonic()
-        reported = began
-        step, first_state = world.reset(), policy.initial_state(num_envs)
-        state = first_state
-        while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
-            if recorder is not None and not scored[0]:
-                recorder.add(world.render())
-            _require_finite(f"{env_id} returned an observation", step.observation)
-            answer = policy.answer(step.observation, state)
-            step = world.step(_choose(answer, None if greedy else random))
-            _require_finite(f"{env_id} returned a reward", step.reward)
-            # As in training: the masked row was the last of the old episode.
-            state = np.where(step.mask[:, None], answer.get("state", state), first_state)
-            score += step.reward
-            length += step.mask
-            for i in np.flatnonzero(step.last):
-                if recorder is not None and i == 0 and not scored[0]:
-                    recorder.add(world.render())
-                    recorder.finish()
-                if len(scored[i]) < quota[i]:
-                    scored[i].append((float(score[i]), int(length[i])))
-                score[i], length[i] = 0.0, 0
-            taken += int(step.mask.sum())
-            if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
-                reported, rate = now, taken / (now - began)
-                report(f"{sum(map(len, scored))}/{episodes} episodes, {taken:,} steps, {rate:,.0f} steps/s")
-    returns, steps = zip(*(episode for done in scored for episode in done), strict=True)
-    return EvaluationResult(
-        env=env_id,
-        greedy=greedy,
-        seed=seed,
-        num_envs=num_envs,
-        returns=returns,
-        steps=steps,
-        frames=tuple(n * policy.spec.frames_per_step for n in steps),
-    )
+        random = None if greedy else np.random.default_rng((seed, 0, 2))
+        returns, steps = zip(*_play(policy, world, env_id, quota, random, recorder, report), strict=True)
+    frames = tuple(count * policy.spec.frames_per_step for count in steps)
+    return EvaluationResult(env_id, greedy, seed, num_envs, returns, steps, frames)
+
+
+def _play(
+    policy: Policy,
+    world: VectorEnvironment,
+    env_id: str,
+    quota: Sequence[int],
+    random: np.random.Generator | None,
+    recorder: Video | None,
+    report: Callable[[str], None] | None,
+) -> Iterator[tuple[float, int]]:
+    """Returns and lengths of the first `quota[i]` episodes of every environment i; greedy if `random` is None."""
+    scored: list[list[tuple[float, int]]] = [[] for _ in quota]
+    score, length, taken = np.zeros(len(quota)), np.zeros(len(quota), np.int64), 0
+    began = reported = time.monotonic()
+    step, first_state = world.reset(), policy.initial_state(len(quota))
+    state = first_state
+    while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
+        recording = recorder if not scored[0] else None
+        if recording is not None:
+            recording.add(world.render())
+        _require_finite(f"{env_id} returned an observation", step.observation)
+        answer = policy.answer(step.observation, state)
+        step = world.step(_choose(answer, random))
+        _require_finite(f"{env_id} returned a reward", step.reward)
+        # As in training: the masked row was the last of the old episode.
+        state = np.where(step.mask[:, None], answer.get("state", state), first_state)
+        score += step.reward
+        length += step.mask
+        if recording is not None and step.last[0]:
+            recording.add(world.render())
+            recording.finish()
+        for i in np.flatnonzero(step.last):
+            if len(scored[i]) < quota[i]:
+                scored[i].append((float(score[i]), int(length[i])))
+            score[i], length[i] = 0.0, 0
+        taken += int(step.mask.sum())
+        if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
+            reported, rate = now, taken / (now - began)
+            report(f"{sum(map(len, scored))}/{sum(quota)} episodes, {taken:,} steps, {rate:,.0f} steps/s")
+    return itertools.chain.from_iterable(scored)
 
 
 def _require_finite(what: str, values: np.ndarray) -> None:
@@ -184,6 +190,7 @@ def _require_finite(what: str, values: np.ndarray) -> None:
 
 
 def _protocol(policy: Policy) -> AtariPreset:
+    """The preprocessing that the policy was trained with, under the evaluation's protocol; PolicyError if damaged."""
     usual = dataclasses.asdict(ATARI_PRESETS["acer2016"])
     values = dict(policy.metadata["atari_preset_values"] or {})
     values |= {"max_no_ops": MAX_NO_OPS, "max_frames": MAX_FRAMES, "life_loss_ends_return": False}
@@ -218,5 +225,5 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
 
 
 def _video_fps(env_id: str, env: VectorEnvironment) -> float:
-    """Simulations with a clock are shown in real time."""
+    """Pictures per second of a video: those of real time, if the environment simulates a clock."""
     return env.steps_per_second or family_of(env_id).pictures_per_second

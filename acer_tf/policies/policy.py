@@ -30,7 +30,7 @@ from acer_tf.errors import PolicyError
 from acer_tf.files import POLICY_METADATA, missing_parts, read_json
 from acer_tf.types import EnvironmentSpec
 
-FORMAT = 2  # incremented when an older version would misread newer metadata
+FORMAT = 2  # of the metadata; another is not read
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
 _TEXT = (str, type(None))
@@ -158,7 +158,7 @@ def load_policy(directory: str | Path) -> Policy:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without TensorFlow's log: of a damaged fingerprint, which nothing needs, it logs a traceback and goes on."""
+    """A context without TensorFlow's log, which shows a traceback for a damaged fingerprint that nothing needs."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -169,7 +169,7 @@ def _quiet() -> Iterator[None]:
 
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
-    """Of a policy's function: observations [N, *observation_shape], and states [N, U] float32 if U is above 0."""
+    """What a policy's function takes: observations [N, *observation_shape], and states [N, U] float32 if U > 0."""
     observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
     return [observation, state] if state_size else [observation]  # sorted by name

@@ -109,12 +109,10 @@ class Checkpoints:
         """
         checkpoints = self._checkpoints()
         damaged: list[Path] = []
-        weights: Path | None = None
+        usable: Path | None = None  # the newest with damage in the replay only
         for path in reversed(checkpoints):
             try:
-                snapshot, replay_state = _snapshot(path)
-                if replay is not None and replay_state:
-                    replay.restore(self._replay_folder, replay_state)
+                snapshot = self._load(path, replay)
             except Exception as error:  # damaged bytes raise nearly anything
                 if replay is None and not path.is_dir():  # deleted meanwhile by its run, which has saved a newer one
                     return self.restore(None)
@@ -123,7 +121,7 @@ class Checkpoints:
                     raise CheckpointError(f"checkpoint {path} cannot be read at present {what}") from error
                 print(f"checkpoint {path} is damaged {what}", file=sys.stderr)
                 if isinstance(error, ReplayCorrupt):
-                    weights = weights or path
+                    usable = usable or path
                 damaged.append(path)
                 continue
             if damaged:
@@ -132,24 +130,30 @@ class Checkpoints:
                 for other in damaged:
                     set_aside(other)
             return snapshot
-        if replay is not None and weights is not None and salvage:
-            snapshot, replay_state = _snapshot(weights)
-            replay.restore(self._replay_folder, replay_state, salvage=True)
-            for other in damaged[: damaged.index(weights)]:
-                set_aside(other)
-            return snapshot._replace(lost=f"{replay.stored:,} rows per environment are left of a damaged replay")
-        if weights:
-            raise CheckpointError(
-                f"all {len(checkpoints)} checkpoints in {self._folder} are damaged, but the weights of {weights} are "
-                "whole: --repair=replay continues with the part of the replay that can be read, and acer_tf export "
-                "writes its policy"
-            )
-        if checkpoints:
+        if not checkpoints:
+            return None
+        if usable is None:
             raise DamagedError(
                 f"all {len(checkpoints)} checkpoints in {self._folder} are damaged: give --repair=restart to begin "
                 "again at step 0, or choose another folder"
             )
-        return None
+        if replay is None or not salvage:
+            raise CheckpointError(
+                f"all {len(checkpoints)} checkpoints in {self._folder} are damaged, but the weights of {usable} are "
+                "whole: --repair=replay continues with the part of the replay that can be read, and acer_tf export "
+                "writes its policy"
+            )
+        snapshot = self._load(usable, replay, salvage=True)
+        for other in damaged[: damaged.index(usable)]:
+            set_aside(other)
+        return snapshot._replace(lost=f"{replay.stored:,} rows per environment are left of a damaged replay")
+
+    def _load(self, path: Path, replay: TrajectoryReplay | None, *, salvage: bool = False) -> Snapshot:
+        """A checkpoint's snapshot; restores its rows, if it has any, into `replay`."""
+        snapshot, replay_state = _snapshot(path)
+        if replay is not None and replay_state:
+            replay.restore(self._replay_folder, replay_state, salvage=salvage)
+        return snapshot
 
     def saved(self) -> set[str]:
         """The names of the checkpoints that there are; a later one never has the name of an earlier one."""
