@@ -97,7 +97,7 @@ def test_the_rule_is_v_trace(inside):
 
     observation = tf.constant(trajectory.observation)
     with tf.GradientTape() as tape:
-        pi, q = (tf.reshape(x, (B, T + 1, 3)) for x in networks[0](tf.reshape(observation, (-1, 4))))
+        pi, q = (tf.reshape(x, (B, T + 1, 3)) for x in networks[0](tf.reshape(observation, (-1, 4)))[:2])
         chosen = tf.gather(pi[:, :-1], trajectory.action, batch_dims=2)
         value = tf.reduce_sum(tf.stop_gradient(pi) * q, axis=-1)
         p, v = chosen.numpy(), value.numpy()
