@@ -35,27 +35,27 @@ def summary(groups: Mapping[str, Any]) -> str:
     """The loop beside its limit, memory and checkpoints, as Markdown; what was not measured is left out."""
     devices = sorted({outcome["device"] for outcome in groups.values() if "device" in outcome})
     lines = [f"Computed on {', '.join(devices)}.", ""] if devices else []
-    lines += ["| figure | measured | limit | share of the limit |", "|---|---|---|---|"]
+    rows: list[str] = []
     for group, game in _LEARNING.items():
         for ratio, precision, speed, limit in _loops(groups.get(group, {})):
             cells = f"{_number(speed)} steps/s | {_number(limit)} | {speed / limit:.2f}"
-            lines.append(f"| {game}, replay ratio {ratio}, {precision} | {cells} |")
-        lines += _by_trajectories(game, groups.get(group, {}).get("measurements", {}))
+            rows.append(f"| {game}, replay ratio {ratio}, {precision} | {cells} |")
+        rows += _by_trajectories(game, groups.get(group, {}).get("measurements", {}))
     if "control" in groups:
         outcome = groups["control"]
         speed = outcome["measurements"]["loop, ratio 4"]["median"]
         shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in outcome["facts"]["shares"].items())
-        lines.append(f"| control/cheetah, replay ratio 4 | {_number(speed)} steps/s | | {shares} of the time |")
+        rows.append(f"| control/cheetah, replay ratio 4 | {_number(speed)} steps/s | | {shares} of the time |")
     for group, (env_id, torso, *_) in PAIRS.items():
         if group in groups:
             outcome = groups[group]
             for network, share in ((torso, ""), (f"{torso}_lstm", f"{outcome['facts']['share']:.2f} of {torso}'s")):
                 speed = outcome["measurements"][f"loop, ratio {RATIO}, {network}"]["median"]
-                lines.append(f"| {env_id}, replay ratio {RATIO}, {network} | {_number(speed)} steps/s | | {share} |")
+                rows.append(f"| {env_id}, replay ratio {RATIO}, {network} | {_number(speed)} steps/s | | {share} |")
     if "priorities" in groups:
         for name, share in groups["priorities"]["facts"]["shares_of_a_dqn_update"].items():
             cost = groups["priorities"]["measurements"][f"{name}, {STORED:,} items, batch 32"]["median"]
-            lines.append(
+            rows.append(
                 f"| prioritized draw and its new priorities, {name}, {STORED:,} transitions | {cost:.3f} ms | | "
                 f"{100 * share:.1f} % of a DQN update |"
             )
@@ -63,7 +63,7 @@ def summary(groups: Mapping[str, Any]) -> str:
         facts = groups["atari"]["facts"]
         stored, size = facts["stored_steps"], facts["replay_bytes"]
         besides = (facts["resident_bytes"] - size) / 1e9
-        lines += [
+        rows += [
             f"| replay of {stored:,} Atari steps | {size / 1e9:.2f} GB | | |",
             f"| memory per stored step, in its frame's bytes | {size / stored / _PIXELS:.3f} | | |",
             f"| the process besides, with two agents | {besides:.2f} GB | | |",
@@ -72,11 +72,13 @@ def summary(groups: Mapping[str, Any]) -> str:
         checkpoint = facts["checkpoint"]
         share = interval / (60.0 * checkpoint["minutes"])
         size = checkpoint["bytes_per_interval"] / 1e9
-        lines.append(
+        rows.append(
             f"| a checkpoint every {checkpoint['minutes']:.0f} minutes, {size:.1f} GB each | {interval:.1f} s | | "
             f"{100 * share:.1f} % of the time |"
         )
-    return "\n".join(lines) + "\n"
+    if rows:
+        lines += ["| figure | measured | limit | share of the limit |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines)
 
 
 def _by_trajectories(game: str, measurements: Mapping[str, Any]) -> Iterator[str]:

@@ -190,19 +190,18 @@ def unknown(env_id: str) -> InvalidEnvironment:
     """The error for an unknown name; it names the nearest ones."""
     import gymnasium
 
-    module, _, name = env_id.rpartition(":")
-    if module:
-        nearest = difflib.get_close_matches(name, gymnasium.registry, 1)
-        hint = f"did you mean {module}:{nearest[0]}?" if nearest else f"the module {module} registers none like it"
-        return InvalidEnvironment(f"there is no environment {env_id!r}; {hint}")
-    ids = [f"{prefix}/{name}" for prefix, family in FAMILIES.items() for name in family.names]
-    ids += gymnasium.registry
+    module, colon, name = env_id.rpartition(":")
+    families = [f"{prefix}/{known}" for prefix, family in FAMILIES.items() for known in family.names]
+    ids = [*gymnasium.registry] if module else [*families, *gymnasium.registry]
     # "Pong" should find "atari/Pong", which would not be a close match.
     forms = {known.rpartition("/")[2].lower(): known for known in reversed(ids)}
     forms |= {known.lower(): known for known in ids}
-    wanted = (env_id.lower(), env_id.rpartition("/")[2].lower())
-    matches = [match for name in wanted for match in difflib.get_close_matches(name, forms)]
-    nearest = list(dict.fromkeys(forms[match] for match in matches))[:3]
-    examples = "try atari/Pong, control/cheetah, CartPole-v1, or module:Id-v0 of your own"
-    hint = f"did you mean {' or '.join(nearest)}?" if nearest else examples
+    wanted = (name.lower(), name.rpartition("/")[2].lower())
+    matches = [forms[match] for one in wanted for match in difflib.get_close_matches(one, forms)]
+    if nearest := list(dict.fromkeys(matches))[: 1 if module else 3]:
+        hint = f"did you mean {' or '.join(f'{module}{colon}{match}' for match in nearest)}?"
+    elif module:
+        hint = f"the module {module} registers none like it"
+    else:
+        hint = "try atari/Pong, control/cheetah, CartPole-v1, or module:Id-v0 of your own"
     return InvalidEnvironment(f"there is no environment {env_id!r}; {hint}")

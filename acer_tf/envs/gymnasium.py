@@ -62,7 +62,7 @@ def make_gymnasium(
     made: list[Any] = []
 
     def make_one(render: bool = False) -> gymnasium.Env:
-        with blamed(env_id, "when it was made"), _installed(env_id):
+        with blamed(env_id, "when it was made"), _installed(env_id), without_gl():
             if factory is None:
                 return wrap(_make_registered(env_id, render, max_episode_steps))
             env = factory()
@@ -109,10 +109,9 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
     options = {"max_episode_steps": max_episode_steps, **({"render_mode": "rgb_array"} if render else {})}
     try:
         if isinstance(known.entry_point, str):
-            with without_gl():  # the first of gymnasium's MuJoCo environments imports mujoco
+            with without_gl():  # takes the warnings of mujoco, which the first of its environments imports
                 load_env_creator(known.entry_point)
-        with without_gl():
-            return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **options)
+        return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **options)
     except TypeError as error:
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error

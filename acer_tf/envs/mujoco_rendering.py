@@ -145,7 +145,7 @@ class RenderProcess:
             self._sent = new
             answer = self._connection.recv_bytes()
         if len(answer) != np.prod(self._shape):
-            _wait(self._process)
+            self.close()
             reason = answer.decode() or f"exit status {self._process.returncode}"
             raise RuntimeError(f"the process that renders MuJoCo died: {reason}")
         return np.frombuffer(answer, np.uint8).reshape(self._shape)
@@ -157,10 +157,6 @@ class RenderProcess:
 
 def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
     connection.close()
-    _wait(process)
-
-
-def _wait(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_CLOSING_SECONDS)
     except subprocess.TimeoutExpired:

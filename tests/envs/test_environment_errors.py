@@ -53,11 +53,11 @@ def test_a_name_near_nothing(asked):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("own_worlds:Corridor", "there is no environment 'own_worlds:Corridor'; did you mean own_worlds:Corridor-v3?"),
+        ("own_worlds:Corridor", "did you mean own_worlds:Corridor-v3?"),
         ("own_worlds:Corider-v3", "did you mean own_worlds:Corridor-v3?"),
-        ("own_worlds:Qqqqqq", "the module own_worlds registers none like it"),
-        ("own_world:Corridor-v3", "Python finds no module own_world, in the current folder or among"),
-        ("Qqqqqq-v3", "or module:Id-v0 of your own"),
+        ("own_worlds:Qqqqqq", "the module own_worlds"),
+        ("own_world:Corridor-v3", "no module own_world,"),
+        ("Qqqqqq-v3", "module:Id-v0"),
     ],
 )
 def test_a_mistake_in_the_name_of_one_s_own_environment(asked, message, tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_a_mistake_in_the_name_of_one_s_own_environment(asked, message, tmp_path
 
 
 def test_an_observation_that_is_not_a_box():
-    assert "FrozenLake-v1 has the observation space Discrete(16)" in refused("FrozenLake-v1")
+    assert "the observation space Discrete(16)" in refused("FrozenLake-v1")
 
 
 class Blank(gymnasium.Env):
@@ -139,7 +139,7 @@ def test_an_error_of_gymnasium_that_an_environment_raises_is_its_own(blank):
     blank(needs=gymnasium.error.InvalidAction("the grid must be odd"))
     with pytest.raises(EnvironmentFailure, match="^Blank-v0 failed when it was made: InvalidAction: the grid must"):
         envs.make("Blank-v0", 1, 0)
-    with pytest.raises(EnvironmentFailure, match="^corridor failed when it was made: NameNotFound: .*CartPol"):
+    with pytest.raises(EnvironmentFailure, match="^corridor failed .* NameNotFound: .*CartPol"):
         envs.make("corridor", 1, 0, factory=lambda: gymnasium.make("CartPol-v1"))
 
 
@@ -199,25 +199,21 @@ def test_what_an_environment_raises_names_it_and_where(method, where, own, monke
 
 
 GOOD = np.zeros((2, 2), np.uint8)
-SPACE = ", but its space is Box(0, 255, (2, 2), uint8)"
 
 
 @pytest.mark.parametrize(
-    ("method", "answer", "message"),
+    ("method", "answer", "parts"),
     [
-        (
-            "reset",
-            (np.zeros(3), {}),
-            "in reset(): it returned an observation of shape (3,) and dtype",
-        ),
-        ("step", (GOOD[0], 1.0, False, False, {}), "it returned an observation of shape (2,) and dtype uint8" + SPACE),
-        ("step", (GOOD / 2, 1.0, False, False, {}), "observation of shape (2, 2) and dtype float64" + SPACE),
-        ("step", (GOOD, 1.0, False, {}), "in step(): ValueError: not enough values to unpack (expected 5, got 4)"),
-        ("step", (GOOD, "high", False, False, {}), "in step(): ValueError: could not convert string to float: 'high'"),
+        ("reset", (np.zeros(3), {}), ["in reset()", "(3,)"]),
+        ("step", (GOOD[0], 1.0, False, False, {}), ["(2,)", "uint8", "Box(0, 255, (2, 2), uint8)"]),
+        ("step", (GOOD / 2, 1.0, False, False, {}), ["(2, 2)", "float64", "Box(0, 255, (2, 2), uint8)"]),
+        ("step", (GOOD, 1.0, False, {}), ["in step(): ValueError: not enough values"]),
+        ("step", (GOOD, "high", False, False, {}), ["in step(): ValueError:", "'high'"]),
     ],
 )
-def test_what_the_spaces_do_not_promise_is_shown_with_them(method, answer, message, monkeypatch):
-    assert message in faulty(method, answer, monkeypatch)[0]
+def test_what_the_spaces_do_not_promise_is_shown_with_them(method, answer, parts, monkeypatch):
+    message, _ = faulty(method, answer, monkeypatch)
+    assert all(part in message for part in parts)
 
 
 def test_an_environment_without_spaces_is_refused():
@@ -233,14 +229,14 @@ def test_a_function_that_returns_one_environment_time_and_again_is_refused(num_e
     """`env=lambda: env`, as other libraries take one: each step would move it N times."""
     world = gymnasium.make("CartPole-v1")
     message = refused("cart", num_envs, factory=lambda: TimeLimit(world, 50) if wrapped else world)
-    assert message == "cart: its function must make a new environment at each call"
+    assert "cart: its function must make a new environment" in message
 
 
 def test_observations_without_elements_are_refused():
     class Blind(gymnasium.Env):
         observation_space, action_space = gymnasium.spaces.Box(0, 1, (0, 2)), gymnasium.spaces.Discrete(2)
 
-    assert refused("blind", factory=Blind) == "blind has observations without elements, of shape (0, 2)"
+    assert "without elements, of shape (0, 2)" in refused("blind", factory=Blind)
 
 
 def test_pictures_whose_package_is_not_installed(blank):
@@ -256,7 +252,7 @@ def test_an_environment_that_takes_no_render_mode():
 
     gymnasium.register("Mute-v0", Mute)
     try:
-        assert refused("Mute-v0", render=True) == "Mute-v0 cannot be rendered: it takes no argument render_mode"
+        assert "Mute-v0 cannot be rendered: " in (said := refused("Mute-v0", render=True)) and "render_mode" in said
     finally:
         del gymnasium.registry["Mute-v0"]
 
@@ -272,8 +268,7 @@ def test_an_environment_that_forgets_its_render_mode():
         def render(self):
             return np.zeros((200, 200, 3), np.uint8)
 
-    said = "Painted cannot be rendered: its render_mode is None, and must be 'rgb_array'"
-    assert refused("Painted", render=True, factory=Painted) == said
+    assert "Painted cannot be rendered: its render_mode is None" in refused("Painted", render=True, factory=Painted)
 
 
 def test_a_mujoco_environment_that_was_not_made_for_pictures():
