@@ -133,16 +133,15 @@ def _installed(what: str) -> Iterator[None]:
 
 def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
     """Raises InvalidEnvironment unless pictures of the environment can be made."""
-    if view(env) is not None:
-        require_gl(env_id)
-    else:
-        env.reset()
-        if np.ndim(env.render()) != 3:  # type: ignore[arg-type]
-            raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
     if env.render_mode != "rgb_array":
         raise InvalidEnvironment(
             f"{env_id} cannot be rendered: its render_mode is {env.render_mode!r}, and must be 'rgb_array'"
         )
+    if view(env) is not None:
+        return require_gl(env_id)
+    env.reset()
+    if np.ndim(env.render()) != 3:  # type: ignore[arg-type]
+        raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
 
 
 class _Vector(SyncVectorEnv):
