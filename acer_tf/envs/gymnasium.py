@@ -82,7 +82,7 @@ def make_gymnasium(
             with blamed(env_id, "when it was rendered"), _installed(f"rendering {env_id}"):
                 _check_render(env_id, trial, view)
         # Gymnasium's simulations declare so how often they step in a second.
-        rate = (trial.metadata or {}).get("render_fps")
+        rate: Any = (trial.metadata or {}).get("render_fps")
     finally:
         with blamed(env_id, "in close()"):
             trial.close()
@@ -106,12 +106,17 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
     if known is None:
         raise unknown(env_id)
     # Users' environments need not accept a render_mode.
-    options = {"max_episode_steps": max_episode_steps, **({"render_mode": "rgb_array"} if render else {})}
+    options: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
     try:
         if isinstance(known.entry_point, str):
             with without_gl():  # takes the warnings of mujoco, which the first of its environments imports
                 load_env_creator(known.entry_point)
-        return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **options)
+        return gymnasium.make(
+            known if known.version is None else name,
+            max_episode_steps=max_episode_steps,
+            disable_env_checker=True,
+            **options,
+        )
     except TypeError as error:
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
