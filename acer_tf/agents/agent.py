@@ -223,7 +223,7 @@ class Agent(Generic[N]):
         """Sets all that depends on the run's steps so far; called before each unroll, and again after its updates."""
 
     def update_normalization(self, observation: np.ndarray) -> None:
-        """Updates the running statistics of a network that normalises its observations, with those [N, k, D] collected.
+        """Updates the running statistics of a network that normalises its observations, by new ones [N, k, D].
 
         Does nothing for other networks.
         """
