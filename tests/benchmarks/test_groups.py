@@ -57,7 +57,7 @@ def test_checkpoints_are_timed_and_cleared_away(tmp_path):
     import numpy as np
 
     class Agent:
-        def variables(self):
+        def arrays(self):
             return {}
 
     ring = groups.TrajectoryReplay(groups._ATARI, 16, 90, 20, 0)
