@@ -125,5 +125,10 @@ def _benchmark(flags: list[str]) -> int:
     return module.main(["acer_tf benchmark", *flags])
 
 
+def script(file: str) -> None:
+    """Runs the command that a script of experiments/ is named by, and ends the process."""
+    sys.exit(main(["", Path(file).stem, *sys.argv[1:]]))
+
+
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

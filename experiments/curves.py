@@ -1,8 +1,6 @@
 """python -m acer_tf curves [flags]; --help says what it makes."""
 
-import sys
-
-from acer_tf.__main__ import main
+from acer_tf.__main__ import script
 
 if __name__ == "__main__":
-    sys.exit(main(["", "curves", *sys.argv[1:]]))
+    script(__file__)

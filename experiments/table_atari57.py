@@ -1,8 +1,6 @@
 """python -m acer_tf table_atari57 [flags]; --help says what it makes."""
 
-import sys
-
-from acer_tf.__main__ import main
+from acer_tf.__main__ import script
 
 if __name__ == "__main__":
-    sys.exit(main(["", "table_atari57", *sys.argv[1:]]))
+    script(__file__)

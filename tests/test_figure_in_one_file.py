@@ -18,7 +18,7 @@ FIGURE = '''"""Figure 7 of a paper: ACER and A3C on CartPole.
 python -m acer_tf figure7_cartpole --tasks=CartPole-v1
 """
 
-from acer_tf.reproduction.claims import own_design
+from acer_tf.reproduction.verdicts import own_design
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report

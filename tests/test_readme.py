@@ -9,7 +9,7 @@ import pytest
 
 from acer_tf.__main__ import commands
 from acer_tf.commands import pipeline
-from acer_tf.reproduction.catalogue import figures
+from acer_tf.reproduction.figure import figures
 from acer_tf.settings.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from acer_tf.reproduction.catalogue import figures
+from acer_tf.reproduction.figure import figures
 from tests.processes import answers_of
 
 pytestmark = pytest.mark.process

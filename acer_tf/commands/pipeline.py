@@ -14,18 +14,9 @@ from acer_tf.commands import cli, sweep_flags
 from acer_tf.envs.families import split_id
 from acer_tf.errors import EvidenceError, SettingsError
 from acer_tf.files import remove_empty
-from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.evidence import (
-    Evidence,
-    changing,
-    collect,
-    has_begun,
-    joined,
-    own_evidence,
-    require_folder,
-)
-from acer_tf.reproduction.figure import RESULTS, Figure, make_cells
+from acer_tf.reproduction.evidence import Evidence, changing, collect, has_begun, joined, own_evidence, require_folder
+from acer_tf.reproduction.figure import RESULTS, Figure, cells_of, figures, make_cells
 from acer_tf.reproduction.game_sets import GAME_SETS, atari_games
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import write_report
@@ -149,11 +140,10 @@ def _require_same_methods(known: Evidence | None, figure: Figure, output: Path) 
                 f"--output={output} was made with --{name}={there}, not {value}: choose another folder, or give the "
                 "command with which it was made"
             )
-    for cell in known.cells if known else ():
-        if cell.method not in figure.methods or cell.draw not in figure.methods[cell.method].variants():
-            which = cell.method if cell.draw is None else f"draw {cell.draw} of {cell.method}"
-            methods = ", ".join(figure.methods)
-            raise EvidenceError(f"--output={output} has runs of {which}, not one of {methods}: move it away")
+    cells = known.cells if known else ()
+    if others := [cell for cell in cells if not cells_of(figure.methods, [cell])]:
+        methods = ", ".join(figure.methods)
+        raise EvidenceError(f"--output={output} has a run of '{others[0].label}', not of {methods}: move it away")
 
 
 def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:

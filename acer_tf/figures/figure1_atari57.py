@@ -13,21 +13,15 @@ import numpy as np
 from acer_tf.reproduction import atari5
 from acer_tf.reproduction.aggregation import Axis, cumulative_maximum, hours_per_run
 from acer_tf.reproduction.atari import ATARI57, DEVIATIONS, DQN_STEPS, FEWEST_GAMES, FRAMES_PER_STEP, TRAINING, medians
-from acer_tf.reproduction.claims import own_design
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published_medians import Figure1Method, figure1_by_frames, figure1_by_hours
 from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.replay_ratios import (
-    SHOWN,
-    WITH_TRUST,
-    published_median,
-    ratios_of,
-    replay_ratio_methods,
-)
+from acer_tf.reproduction.replay_ratios import SHOWN, WITH_TRUST, published_median, ratios_of, replay_ratio_methods
 from acer_tf.reproduction.report.figures import Axes, draw_band, panels, place_axis, shared_legend
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, number, numbers
 from acer_tf.reproduction.statistics import Estimate
+from acer_tf.reproduction.verdicts import own_design
 
 _FRAMES = {0: 900_000_000, 1: 600_000_000, 4: 270_000_000, 8: 160_000_000}  # where the paper's curves end, by ratio
 _ATARI5 = (

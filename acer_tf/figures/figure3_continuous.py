@@ -25,43 +25,29 @@ import numpy as np
 from absl import flags
 
 from acer_tf.errors import SettingsError
+from acer_tf.reproduction import control
 from acer_tf.reproduction.aggregation import final_return, reached
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.claims import begun, most, own_design
-from acer_tf.reproduction.control import (
-    CAVEAT,
-    DEVIATIONS,
-    ON_POLICY_STEPS,
-    ONE_SETTING,
-    OURS,
-    REPLAY_STEPS,
-    TASKS,
-    by_method,
-    curves_report,
-    end_of,
-    published_labels,
-    returns_at_end,
-)
-from acer_tf.reproduction.coverage import Coverage, altered
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import own_evidence
-from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
+from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method, cells_of
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number, numbers
 from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.verdicts import Coverage, altered, begun, most, own_design
 
 DRAWS, BEST_DRAWS = 30, 5  # of each method in the paper: those run, and those shown
 METHODS = {
     agent: Method(label, {"agent": agent, "preset": "paper_continuous"}, steps, label)
     for agent, label, steps in (
-        ("acer_continuous", "ACER", REPLAY_STEPS),
-        ("trust_tis", "Trust-TIS", REPLAY_STEPS),
-        ("tis", "TIS", REPLAY_STEPS),
-        ("trust_a3c", "Trust-A3C", ON_POLICY_STEPS),
-        ("a3c", "A3C", ON_POLICY_STEPS),
+        ("acer_continuous", "ACER", control.REPLAY_STEPS),
+        ("trust_tis", "Trust-TIS", control.REPLAY_STEPS),
+        ("tis", "TIS", control.REPLAY_STEPS),
+        ("trust_a3c", "Trust-A3C", control.ON_POLICY_STEPS),
+        ("a3c", "A3C", control.ON_POLICY_STEPS),
     )
 }
 _WITH_TRUST_REGION = ("acer_continuous", "trust_tis", "trust_a3c")
@@ -121,7 +107,7 @@ def chosen(figure: Figure, values: flags.FlagValues) -> Figure:
     text = (
         f"Figure 3 of Wang et al. 2017 by its protocol: of {values.draws} draws per method (learning rate log-uniform "
         f"in 1e-4 to 10^-3.3, δ uniform in 0.1 to 2) the {values.best} best; the paper shows the best five of thirty.",
-        DEVIATIONS,
+        control.DEVIATIONS,
     )
     found = dataclasses.replace(
         figure,
@@ -143,12 +129,12 @@ def _best_cells(figure: Figure, folder: Path, best: int, cells: list[Cell]) -> l
     known = own_evidence(folder, figure.name, "best_of")
     if known is None:
         raise SettingsError(f"--best_of={folder}: holds no evidence (no experiment.json)")
-    finished = [cell for cell in known.cells if cell.state == "finished" and cell.draw is not None]
+    finished = [cell for cell in cells_of(figure.methods, known.cells) if cell.state == "finished"]
     recorded = RecordedRuns(figure.methods, finished, folder)
     kept = set()
     for key, env in dict.fromkeys((cell.method, cell.env) for cell in cells):
         method = figure.methods[key]
-        ranked = [draw for draw, *_ in ranked_draws(recorded, key, env) if draw in method.variants()]
+        ranked = [draw for draw, *_ in ranked_draws(recorded, key, env)]
         if len(ranked) < len(method.draws):
             raise SettingsError(
                 f"--best_of={folder}: {len(ranked)} of {len(method.draws)} draws of {method.label} in {env} are "
@@ -169,7 +155,7 @@ def ranked_draws(recorded: RecordedRuns, key: str, env: str) -> list[tuple[int |
 
 def report(recorded: RecordedRuns) -> Report:
     """The five methods by task."""
-    return curves_report(recorded, published_curves)
+    return control.curves_report(recorded, published_curves)
 
 
 def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: int) -> Report:
@@ -177,7 +163,7 @@ def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: in
     rows, all_rows = [], []
     chosen: dict[str, dict[str, list[RunCurve]]] = {env: {} for env in recorded.envs}
     for env in recorded.envs:
-        curves = by_method(published_curves(env))
+        curves = control.by_method(published_curves(env))
         for key, method in methods.items():
             if not (found := ranked_draws(recorded, key, env)):
                 continue
@@ -189,7 +175,7 @@ def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: in
             finished = sum(cell.state == "finished" for cell in cells)
             row = [env, method.label, f"{finished} of {len(method.draws)}", number(steps, 0)]
             row += [mean_with_error(float(np.mean(scores[:best])), spread), number(float(np.mean(scores)))]
-            rows.append([*row, number(curve.at(steps)), end_of(curve)])
+            rows.append([*row, number(curve.at(steps)), control.end_of(curve)])
             for draw, _, score in found:
                 settings = method.variants()[draw]
                 delta, rate = settings.get("trust_region_delta"), f"{settings['learning_rate']:.3e}"
@@ -197,16 +183,16 @@ def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: in
                 all_rows.append([env, name, rate, number(delta, 3), number(steps, 0), number(score)])
     head = f"task, method, draws finished, steps, best {best}, all, paper at equal steps, paper at its end"
     caption = (
-        f"Return: {OURS}, at the steps that all draws have done. Best {best}: mean ± standard deviation of the "
-        f"{best} draws with the highest return, as in the paper; all: mean of those begun. {CAVEAT}"
+        f"Return: {control.OURS}, at the steps that all draws have done. Best {best}: mean ± standard deviation of the "
+        f"{best} draws with the highest return, as in the paper; all: mean of those begun. {control.CAVEAT}"
     )
     drawn = (
         f"Lines: ours, the {best} best draws (thin), their mean and its standard error; dashed: the paper's, mean and "
-        f"standard deviation of its five best of thirty. {CAVEAT}"
+        f"standard deviation of its five best of thirty. {control.CAVEAT}"
     )
     every = "Every draw, best first: its learning rate, δ, and return as above."
     all_draws = Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows)
-    figure = learning_curves(chosen, published_curves, labels=published_labels(methods), unit="draws")
+    figure = learning_curves(chosen, published_curves, labels=control.published_labels(methods), unit="draws")
     return Report(
         {"table": Table(caption, head.split(", "), rows), "draws": all_draws}, {"figure": Drawing(drawn, figure)}
     )
@@ -219,7 +205,7 @@ def acer_leads(recorded: RecordedRuns) -> Finding:
         scores = recorded.compared(env, list(METHODS))  # ACER's is the first
         if scores and scores[0] != max(scores[1:]):
             ours.append(scores[0] > max(scores[1:]))
-            published = returns_at_end(published_curves(env))
+            published = control.returns_at_end(published_curves(env))
             theirs.append(max(published, key=published.__getitem__) == "ACER")
     decided = len(set(ours)) == 1
     return Finding(
@@ -233,7 +219,7 @@ def trust_region_helps(recorded: RecordedRuns) -> Finding:
     """Whether TIS and A3C are better with the trust region, in most pairs of method and task."""
     ours, theirs = [], []
     for env, key in itertools.product(recorded.envs, ("tis", "a3c")):
-        published = returns_at_end(published_curves(env))
+        published = control.returns_at_end(published_curves(env))
         if (scores := recorded.compared(env, [f"trust_{key}", key])) and scores[0] != scores[1]:
             ours.append(scores[0] > scores[1])
             theirs.append(published[METHODS[f"trust_{key}"].published] > published[METHODS[key].published])
@@ -248,7 +234,7 @@ def read_best_draws(figure: Figure, folder: Path) -> Judged | None:
         return None
     evidence, recorded = found
     shares = [c.steps / steps for c in recorded.cells if (steps := methods[c.method].steps(c.env))]
-    shown = BEST_DRAWS * len(methods) * len(TASKS)
+    shown = BEST_DRAWS * len(methods) * len(control.TASKS)
     made = Counter((cell.method, cell.env) for cell in recorded.cells)
     whole = dataclasses.replace(figure, methods=methods, seeds=1).whole
     runs = sum(min(count, BEST_DRAWS) for count in made.values())
@@ -264,7 +250,7 @@ def order_of_draws(recorded: RecordedRuns) -> Finding:
     """
     gaps, ours, theirs = [], [], []
     for env in recorded.envs:
-        curves = by_method(published_curves(env))
+        curves = control.by_method(published_curves(env))
         runs = [[run for _, run, _ in ranked_draws(recorded, key, env)[:BEST_DRAWS]] for key in METHODS]
         steps = min(reached(draws) if draws else 0.0 for draws in runs)
         published = [curves[method.published].at(steps) for method in METHODS.values()]
@@ -290,10 +276,10 @@ FIGURE = Figure(
     text=(
         "Reproduces Figure 3 of Wang et al. 2017: five methods on six MuJoCo tasks with episodes of 500 steps; "
         "A3C's variants get twice the steps, as there.",
-        DEVIATIONS,
-        ONE_SETTING,
+        control.DEVIATIONS,
+        control.ONE_SETTING,
     ),
-    envs=TASKS,
+    envs=control.TASKS,
     methods=METHODS,
     seeds=3,
     report=report,

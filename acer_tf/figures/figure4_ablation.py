@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
-from acer_tf.reproduction.claims import most, own_design
 from acer_tf.reproduction.control import DEVIATIONS, ONE_SETTING, curves_report, returns_at_end
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import published_ablations
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import Report
+from acer_tf.reproduction.verdicts import most, own_design
 
 _WHOLE = FIGURE3_METHODS["acer_continuous"]
 _WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,7 +11,6 @@ from scipy.stats import rankdata, spearmanr
 
 from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
 from acer_tf.reproduction.aggregation import equally_long, final_return, reached
-from acer_tf.reproduction.claims import own_design
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, OURS, REPLAY_STEPS, TASKS
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import SearchPoint, published_search
@@ -20,6 +19,7 @@ from acer_tf.reproduction.report.figures import panels
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.verdicts import own_design
 
 _PERMUTATIONS = 10_000
 

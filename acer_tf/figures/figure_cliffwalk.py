@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from acer_tf.commands import cli
-from acer_tf.errors import EvidenceError
+from acer_tf.errors import RecordError, ResultsError, SettingsError
 from acer_tf.reproduction.cliffwalk import (
     REPLAYS,
     REPRESENTATIONS,
@@ -55,64 +55,56 @@ flag.path("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figur
 flag.bool("report_only", False, "make table and figure again from results.csv")
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, "\n\n".join([FIGURE.doc, *FIGURE.text]) + "\n")
     output = Path(FLAGS.output)
-    try:
-        settings = {"sizes": _sizes(FLAGS.sizes), "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
-        own_evidence(output, FIGURE.name)
-        require_page(output.parent)
-        _known(output, settings)
-        require_folder(output)
-    except (EvidenceError, OSError, ValueError, KeyError, TypeError) as error:
-        return cli.fail(2, error)
-    try:
-        with contextlib.nullcontext() if FLAGS.report_only else changing(output):
-            try:
-                document, results = _known(output, settings)  # again: another process may have added to them
-            except (ValueError, KeyError, TypeError) as error:
-                return cli.fail(2, error)
-            if not FLAGS.report_only:
-                _run_rest(document, settings, results, output)
-            _show(results, output)
-    except KeyboardInterrupt:
-        return cli.fail(130, "stopped; the same command continues")
-    except (EvidenceError, OSError) as error:
-        return cli.fail(1, error)
+    settings = {"sizes": _sizes(FLAGS.sizes), "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
+    own_evidence(output, FIGURE.name)
+    require_page(output.parent)
+    _known(output, settings)
+    require_folder(output)
+    with contextlib.nullcontext() if FLAGS.report_only else changing(output):
+        document, results = _known(output, settings)  # again: another process may have added to them
+        try:
+            with cli.begun():
+                if not FLAGS.report_only:
+                    _run_rest(document or run_document(settings, {"seconds": 0}), results, output)
+                _show(results, output)
+        except KeyboardInterrupt:
+            return cli.fail(130, "stopped; the same command continues")
     return 0
 
 
 def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
-    return _recorded(output) if FLAGS.report_only else _begun(output, settings)
+    """What an earlier call left in `output`: its run.json, and the results so far.
+
+    Raises ResultsError if it had other settings and is to be continued, or if it cannot be read.
+    """
+    record, table = output / "run.json", output / "results.csv"
+    if FLAGS.report_only or table.exists():
+        results = read_results(table)
+    elif not record.exists():
+        return None, []
+    else:
+        results = []
+    try:
+        known = read_record(output)
+    except RecordError as error:
+        raise ResultsError(f"--output={output} cannot be continued or shown ({error}): choose another") from error
+    if not FLAGS.report_only and known.settings != settings:
+        raise ResultsError(f"--output={output} holds results of other settings, {known.settings}: choose another")
+    return known.document, results
 
 
-def _run_rest(document: dict[str, Any] | None, settings: dict[str, Any], results: list[Result], output: Path) -> None:
+def _run_rest(document: dict[str, Any], results: list[Result], output: Path) -> None:
     """Adds to `results` the points that they lack, and writes them after each."""
-    document = document or run_document(settings, {"seconds": 0})
     began = time.monotonic() - document["seconds"]
-    points = itertools.product(settings["sizes"], REPRESENTATIONS, REPLAYS)
+    points = itertools.product(document["settings"]["sizes"], REPRESENTATIONS, REPLAYS)
     for states, representation, replay in itertools.islice(points, len(results) // FLAGS.runs, None):
         results += _runs(representation, replay, states)
         write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
         write_results(results, output / "results.csv")
-
-
-def _recorded(output: Path) -> tuple[dict[str, Any] | None, list[Result]]:
-    results = read_results(output / "results.csv")
-    return read_record(output).document, results
-
-
-def _begun(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
-    """What an interrupted call with the same settings left in `output`: its run.json, and the results so far."""
-    record, table = output / "run.json", output / "results.csv"
-    if not record.exists():
-        if table.exists():
-            raise ValueError(f"--output={output} holds a results.csv without its run.json: choose another")
-        return None, []
-    known, results = read_record(output), read_results(table) if table.exists() else []
-    if known.settings != settings:
-        raise ValueError(f"--output={output} holds results of other settings, {known.settings}: choose another")
-    return known.document, results
 
 
 def _show(results: Sequence[Result], output: Path) -> None:
@@ -137,7 +129,7 @@ def _runs(representation: str, replay: str, states: int) -> list[Result]:
 
 def _sizes(texts: list[str]) -> list[int]:
     if not texts or not all(text.isdecimal() and 2 <= int(text) <= 20 for text in texts):
-        raise ValueError(f"--sizes={','.join(texts)}: must be numbers from 2 to 20, as in 2,4,8")
+        raise SettingsError(f"--sizes={','.join(texts)}: must be numbers from 2 to 20, as in 2,4,8")
     return sorted({int(text) for text in texts})
 
 

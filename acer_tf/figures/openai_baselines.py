@@ -13,7 +13,6 @@ import numpy as np
 
 from acer_tf.reproduction.aggregation import equally_long, reached
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.coverage import altered
 from acer_tf.reproduction.curves import RunCurve, read_run
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
@@ -24,6 +23,7 @@ from acer_tf.reproduction.report.figures import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings
 
 _STEPS = 10_000_000

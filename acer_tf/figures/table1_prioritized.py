@@ -12,7 +12,6 @@ import numpy as np
 
 from acer_tf.reproduction import atari
 from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, final_score
-from acer_tf.reproduction.claims import most, own_design
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published_medians import dqn_zoo_medians
 from acer_tf.reproduction.published_scores import published_scores
@@ -20,6 +19,7 @@ from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import draw_band, panels
 from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, number, numbers
+from acer_tf.reproduction.verdicts import most, own_design
 
 _AGENTS = {
     "dqn": "DQN",

@@ -10,7 +10,6 @@ import numpy as np
 
 from acer_tf.reproduction.aggregation import equally_long, reached
 from acer_tf.reproduction.atari import FRAMES_PER_STEP, games_of, median_of, normalize
-from acer_tf.reproduction.claims import own_design
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.game_sets import GAME_SETS
 from acer_tf.reproduction.published import published_curves
@@ -21,6 +20,7 @@ from acer_tf.reproduction.report.output import Drawing, Report
 from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
 from acer_tf.reproduction.scores import human_normalized
 from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.verdicts import own_design
 
 _STEPS = 40_000_000 // FRAMES_PER_STEP
 _CLOSE = 0.1  # medians of human-normalised scores that count as the same

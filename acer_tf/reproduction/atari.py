@@ -9,14 +9,7 @@ import numpy as np
 
 from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction import atari5
-from acer_tf.reproduction.aggregation import (
-    ATARI_WINDOW_STEPS,
-    Axis,
-    equally_long,
-    final_score,
-    reached,
-    task_scores,
-)
+from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, Axis, equally_long, final_score, reached, task_scores
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.tables import mean_with_error, number

@@ -29,15 +29,14 @@ replay grow with that number, though from a lower start than those of uniform re
 
 from __future__ import annotations
 
-import csv
 import functools
 import heapq
-import io
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from acer_tf.errors import ResultsError
 from acer_tf.files import write_whole
@@ -62,7 +61,7 @@ class Result(NamedTuple):
     converged: bool
 
 
-def transitions(states: int) -> int:
+def transitions(states: Any) -> Any:
     """The number of those in the memory: of all 2^n action sequences."""
     return 2 ** (states + 1) - 2
 
@@ -230,23 +229,16 @@ def run(representation: str, replay: str, states: int, number: int, *, seed: int
 
 def write_results(results: Sequence[Result], path: Path) -> None:
     """Writes a CSV with a row per run, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*Result._fields, "transitions"])
-    writer.writerows([*result[:-1], int(result.converged), transitions(result.states)] for result in results)
-    write_whole(path, text.getvalue())
+    table = pd.DataFrame(results, columns=Result._fields).astype({"converged": int})
+    table["transitions"] = transitions(table.states)
+    write_whole(path, table.to_csv(index=False, lineterminator="\n"))
 
 
 def read_results(path: Path) -> list[Result]:
     """What `write_results` wrote; raises ResultsError if the file does not exist, or holds something else."""
     try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        counts = [[int(row[name]) for name in Result._fields[2:]] for row in rows]
-        return [
-            Result._make([row["representation"], row["replay"], *numbers, bool(converged)])
-            for row, (*numbers, converged) in zip(rows, counts, strict=True)
-        ]
+        table = pd.read_csv(path).astype(dict.fromkeys(Result._fields[2:], int)).astype({"converged": bool})
+        return [Result(*row) for row in table[list(Result._fields)].itertuples(index=False)]
     except FileNotFoundError as error:
         raise ResultsError(f"{path} is missing: nothing has been run there") from error
     except (OSError, KeyError, TypeError, ValueError) as error:

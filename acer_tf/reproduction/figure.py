@@ -1,11 +1,16 @@
-"""What a figure or table of a paper is: the runs it is made of, its report, and the claims that it decides."""
+"""What a figure or table of a paper is: the runs it is made of, its report, and the claims that it decides.
+
+The modules of acer_tf/figures have one each, in an object FIGURE; `figures` finds them by listing that folder.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,3 +147,18 @@ def make_cells(
                 for draw, settings in method.variants().items():
                     cells.append(Cell.asked(key, make_settings({**given, **settings, **(over or {})}), draw))
     return cells
+
+
+def cells_of(methods: Mapping[str, Method], cells: Iterable[Cell]) -> list[Cell]:
+    """Those of `cells` that are of one of the methods, or of one of the draws of a search."""
+    return [cell for cell in cells if cell.method in methods and cell.draw in methods[cell.method].variants()]
+
+
+@functools.cache
+def figures() -> Mapping[str, Figure]:
+    """All figures and tables by name, in the order of the page and the verdicts."""
+    folder = importlib.import_module("acer_tf.figures").__path__
+    names = [module.name for module in pkgutil.iter_modules(folder)]
+    found = [importlib.import_module(f"acer_tf.figures.{name}").FIGURE for name in names]
+    found.sort(key=lambda figure: (figure.order, figure.name))
+    return {figure.name: figure for figure in found}

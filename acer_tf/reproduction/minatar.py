@@ -13,8 +13,6 @@ import numpy as np
 
 from acer_tf.envs.families import MINATAR_GAMES
 from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, hours_per_run, reached, score_at
-from acer_tf.reproduction.claims import begun
-from acer_tf.reproduction.coverage import altered
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.data_files import read_table
 from acer_tf.reproduction.figure import Figure, Judged, Method
@@ -31,6 +29,7 @@ from acer_tf.reproduction.statistics import (
     median,
     probability_of_improvement,
 )
+from acer_tf.reproduction.verdicts import altered, begun
 from acer_tf.settings.presets import PRESETS
 
 MINATAR = tuple(f"minatar/{game}" for game in MINATAR_GAMES)

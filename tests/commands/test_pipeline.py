@@ -16,8 +16,7 @@ import pytest
 from acer_tf.__main__ import commands
 from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
-from acer_tf.reproduction.catalogue import figures
-from acer_tf.reproduction.figure import make_cells
+from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.runs.folder import Lock
 from acer_tf.training.build import require_effect
 from acer_tf.training.resolve import resolve

@@ -1,7 +1,6 @@
 """Which runs a figure or table is made of."""
 
-from acer_tf.reproduction.catalogue import figures
-from acer_tf.reproduction.figure import Method, make_cells
+from acer_tf.reproduction.figure import Method, figures, make_cells
 
 
 def test_the_first_seed_of_all_comes_first():

@@ -23,13 +23,12 @@ from PIL import Image
 
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.files import write_whole
-from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.cells import Cell, State
-from acer_tf.reproduction.coverage import coverage
 from acer_tf.reproduction.curves import RunCurve, read_run
 from acer_tf.reproduction.evidence import Evidence, read_evidence
+from acer_tf.reproduction.figure import figures
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.verdicts import WORDS
+from acer_tf.reproduction.verdicts import WORDS, coverage
 from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.

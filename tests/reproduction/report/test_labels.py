@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from acer_tf.reproduction.catalogue import figures
-from acer_tf.reproduction.figure import make_cells
+from acer_tf.reproduction.figure import figures, make_cells
 from tests.reproduction.report.synthetic import outcome
 
 FIGURES = {name: figure for name, figure in figures().items() if figure.methods}

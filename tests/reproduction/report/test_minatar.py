@@ -5,8 +5,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.reproduction import minatar
-from acer_tf.reproduction.catalogue import figures
-from acer_tf.reproduction.figure import make_cells
+from acer_tf.reproduction.figure import figures, make_cells
 from tests.reproduction.report.synthetic import outcome, row_of
 
 pytestmark = pytest.mark.usefixtures("few_resamples")

@@ -11,10 +11,9 @@ import pytest
 
 from acer_tf.errors import EvidenceError
 from acer_tf.figures import figure3_continuous, figure4_ablation
-from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, write_evidence
-from acer_tf.reproduction.figure import make_cells
+from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.published import published_ablations
 from acer_tf.reproduction.report.page import _ours, require_page, write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill

@@ -16,19 +16,17 @@ from acer_tf.commands.verdicts import main, with_verdicts
 from acer_tf.errors import ResultsError
 from acer_tf.figures import figure3_continuous
 from acer_tf.figures.openai_baselines import published_curve
-from acer_tf.reproduction.catalogue import figures
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.cliffwalk import Result, write_results
 from acer_tf.reproduction.control import TASKS
-from acer_tf.reproduction.coverage import coverage
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
-from acer_tf.reproduction.figure import Finding, make_cells
+from acer_tf.reproduction.figure import Finding, figures, make_cells
 from acer_tf.reproduction.published import published_curves, published_search
 from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.report.tables import Table
 from acer_tf.reproduction.scores import human_normalized
-from acer_tf.reproduction.verdicts import folders, verdict, verdicts
+from acer_tf.reproduction.verdicts import coverage, folders, verdict, verdicts
 from acer_tf.settings import make_settings
 from acer_tf.settings.record import settings_document
 from tests.reproduction.report.synthetic import outcome, write_run
