@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ def _play(
     policy: Policy,
     world: VectorEnvironment,
     env_id: str,
-    quota: Sequence[int],
+    quota: list[int],
     random: np.random.Generator | None,
     recorder: Video | None,
     report: Callable[[str], None] | None,
