@@ -1,4 +1,4 @@
-"""What the commands share: their own flags, --help, and bad input as one line and exit status 2."""
+"""The commands' common parts: flags of their own, --help, and errors as one line and an exit status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
-# What other projects call our flags.
+# Names that other projects give to our flags.
 _OTHERS = {
     "algo": "agent",
     "batch_size": "replay_batch",
@@ -33,7 +33,7 @@ _OTHERS = {
     "total_timesteps": "total_steps",
 }
 
-# What Python says of text that is no number, and what would be right.
+# Python's messages for text that is no number, and ours, which say what would be right.
 _NUMBERS = {
     r"invalid literal for int\(\).*": "must be a whole number, such as 1_000_000",
     r"could not convert string to float.*": "must be a number, such as 0.001 or 1e-3",
@@ -96,7 +96,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         ours = _OTHERS.get(error.flagname, "")
         sys.exit(fail(2, f"{error}: use --{ours}" if ours in values else error))
     except flags.Error as error:
-        said = str(error).removeprefix("ERROR:: ")  # as absl begins that of a missing --flagfile
+        said = str(error).removeprefix("ERROR:: ")  # absl begins the message for a missing --flagfile so
         for pythons, ours in _NUMBERS.items():
             said = re.sub(pythons, ours, said)
         sys.exit(fail(2, said))
@@ -150,7 +150,7 @@ def command(main: Callable[P, int]) -> Callable[P, int]:
             return main(*args, **kwargs)
         except AcerError as error:
             return fail(error.status, error, error.__cause__ if isinstance(error, EnvironmentFailure) else None)
-        except BrokenPipeError:  # of the output's reader: see `acer_tf.__main__`
+        except BrokenPipeError:  # nobody reads the output any more: see `acer_tf.__main__`
             raise
         except OSError as error:
             return fail(1, error)

@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What --json prints; "human_normalized" is that of the mean, None except on Atari."""
+    """The object that --json prints; its "human_normalized" is the normalised mean, None except on Atari."""
     from acer_tf.envs import family_of
     from acer_tf.reproduction.scores import human_normalized
 

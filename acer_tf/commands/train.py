@@ -28,7 +28,7 @@ _DEFINE = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.stri
 
 
 def _help(name: str, declared: Declaration) -> str:
-    """What the setting is, which agents read it and when, and its defaults."""
+    """The help of a setting's flag: what it is, which agents read it and when, and its defaults."""
     classes = {
         agent: {path.partition(":")[2] for path in (rule.discrete, rule.continuous)} for agent, rule in RULES.items()
     }

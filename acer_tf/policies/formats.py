@@ -85,9 +85,10 @@ def _plain(policy: Policy) -> Any:
 
 
 def _transposed_words(graph: tf.Graph) -> list[tuple[tf.Tensor, list[int], tf.Tensor]]:
-    """Where four pixels are moved as one 32-bit word (`networks.layers.Planes`), which ONNX cannot express.
+    """The places where four pixels are moved as one 32-bit word (`networks.layers.Planes`), which ONNX cannot express.
 
-    Of each bitcast, transpose, bitcast: its input, the axes of the same transposition without words, and its result.
+    Each is a bitcast, a transposition and a bitcast: returns the input of the first, the axes of the same transposition
+    without words, and the result of the last.
     """
     found = []
     for last in graph.get_operations():
@@ -123,7 +124,7 @@ def _tflite(act: Any, metadata: str) -> bytes:
 
 class _Format(NamedTuple):
     convert: Callable[[Any, str], bytes]  # from what `_plain` returns, and the metadata
-    packages: tuple[str, ...]  # that it imports, of the extra "formats"
+    packages: tuple[str, ...]  # of the extra "formats", which it imports
 
 
 FORMATS = {"onnx": _Format(_onnx, ("onnx", "tf2onnx")), "tflite": _Format(_tflite, ())}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _PARTS = ("acer_tf", "experiments", "benchmarks")
 _PACKAGE = Path(__file__).resolve().parents[1]
-COMMIT_FILE = "_commit.txt"  # of the package in a wheel or an sdist
+COMMIT_FILE = "_commit.txt"  # in the package of a wheel or an sdist
 
 
 def code_version(package: Path = _PACKAGE) -> dict[str, str | None]:
@@ -34,7 +34,7 @@ def _checkout(package: Path) -> dict[str, str | None]:
     root = package.parent
 
     def git(*arguments: str) -> str:
-        # Also if another user owns the checkout, as in a container that mounts it: its code runs already.
+        # Git refuses a checkout of another user, as a container mounts it. Its code runs already, so it is safe.
         command = ["git", "--no-optional-locks", "-c", f"safe.directory={root.resolve()}", *arguments]
         return os.fsdecode(subprocess.run(command, cwd=root, capture_output=True, check=True).stdout)
 

@@ -21,11 +21,13 @@ from acer_tf.settings import Settings
 from acer_tf.settings.record import differences, settings_document, settings_from
 from acer_tf.types import EnvironmentSpec
 
-# What a run writes, or deletes from: through a link, that would be outside its folder.
+# A run writes these, or deletes from them: through a link, it would do so outside its folder.
 _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
-# The part of a damaged replay that can be read, perhaps none; a new progress.csv, in place of one that is not that of
-# the checkpoint; step 0, if no checkpoint has weights that can be read. A replaced progress.csv, and what a restart
-# replaces, are kept under another name; the rest of a damaged replay goes with the checkpoints that need it.
+# How a damaged run may continue, each if it could not otherwise:
+# replay: with the part of the replay that can be read; the rest is deleted with the checkpoints that need it;
+# progress: with a new progress.csv, in place of one that has not the rows of the checkpoint;
+# restart: from step 0, because no checkpoint has weights that can be read.
+# A replaced progress.csv, and what a restart replaces, are kept under another name.
 REPAIRS = ("replay", "progress", "restart")
 
 
@@ -34,7 +36,7 @@ class Lock:
 
     Args:
         folder: created if it does not exist, and deleted by `release` if nothing was written to it.
-        flag: that named it, for messages.
+        flag: the flag that named it, for messages.
 
     Raises:
         RunFolderError: another process holds it (names its host and pid), or it cannot be created.
@@ -46,7 +48,7 @@ class Lock:
         try:
             self._made = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(parents=True, exist_ok=True)
-            # A link would be written through.
+            # With O_NOFOLLOW, because a link would be written through.
             self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
         except OSError as error:
             remove_empty(self._made)
@@ -108,7 +110,7 @@ def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpe
 
 
 def changes_in(record: RunRecord, settings: Settings) -> list[str]:
-    """What differs from the recorded run and may, in lines; the modules that `settings` name have been imported."""
+    """The allowed differences from the recorded run, in lines; call it after importing the modules that it names."""
     old, new = record.settings, settings_document(settings)
     changes = [
         f"--{name}={new[name]} instead of {old[name]}" for name in _may_change(old, new) if new[name] != old[name]

@@ -38,7 +38,7 @@ class Progress:
         if (cut := later.count(b"\n") - (not position)) > 0:
             print(f"{self._path}: {cut} rows after step {step:,} are cut and made again", file=sys.stderr)
         self._file.truncate(position)
-        # Of what was written, not of what the disk holds later.
+        # The checksum is of what was written, not of what the disk holds later.
         self._written, self._sha256 = position, hashlib.sha256(kept)
         self._columns = next(csv.reader([kept.decode().partition("\n")[0]])) if position else None
         # TensorBoard discards what an earlier process logged from this step on.

@@ -54,7 +54,7 @@ def user_modules(names: Iterable[str]) -> dict[str, str]:
 
 
 def command_line() -> list[str]:
-    """What started this process, without the path of its Python."""
+    """The command line that started this process, without the path of its Python."""
     return ["python", *sys.orig_argv[1:]]
 
 
@@ -86,7 +86,7 @@ def package_versions() -> dict[str, str]:
 
 @functools.cache  # reading the metadata of every package takes half a second
 def _installed(path: tuple[str, ...]) -> tuple[str, Mapping[str, list[str]]]:
-    """What is found on `path`, which is that of this process: see `packages`; and distributions by module."""
+    """The text of `packages`, and the distributions by module. `path`, the process's, is the cache's key."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         if name := distribution.metadata["Name"]:

@@ -38,8 +38,8 @@ class RunRecord:
     finished: bool
     commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
     environment: EnvironmentSpec | None  # None for other programs
-    maker: dict[str, Any]  # what made its newest rows: see `maker_of`; empty for other programs
-    document: dict[str, Any]  # everything
+    maker: dict[str, Any]  # of its newest rows, see `maker_of`; empty for other programs
+    document: dict[str, Any]  # the whole content
 
 
 def read_record(folder: Path) -> RunRecord:
@@ -118,7 +118,7 @@ def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str
 def amend_record(
     folder: Path, settings: Mapping[str, Any], step: int, notes: Sequence[str], maker: Mapping[str, Any]
 ) -> None:
-    """Records in run.json that the run continues at `step` with `settings`, what is not as before, and its `maker`."""
+    """Records in run.json that the run continues at `step` with `settings`; its `notes` say what is not as before."""
     document = read_record(folder).document
     for name in ("steps", "seconds"):
         document.pop(name, None)
@@ -132,12 +132,12 @@ def history_entry(step: int, notes: Sequence[str], maker: Mapping[str, Any]) -> 
 
 
 def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What made rows, by run.json or an entry of its history: code, packages, machine, threads and device."""
+    """The code, packages, machine, threads and device that made rows, as run.json or an entry of its history says."""
     return {name: document[name] for name in _MAKER}
 
 
 def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two makers, in lines."""
+    """The differences between two results of `maker_of`, in lines."""
     lines = []
     if old["commit"] != new["commit"]:
         lines.append(f"commit {new['commit']} instead of {old['commit']}")

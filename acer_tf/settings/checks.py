@@ -1,4 +1,4 @@
-"""What must hold between the settings of a run, in one table."""
+"""The conditions that the settings of a run must fulfil together, in one table."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ class Range(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What must hold for a setting to have an effect."""
+    """A condition for a setting to have an effect."""
 
     needed: str  # completes "only with ..." and "it needs ..."
     holds: Callable[[Any, Any], bool]  # takes the resolved `Settings` and the `EnvironmentSpec`
 
 
 class Declaration(NamedTuple):
-    """What is known of a setting besides its name, type and default.
+    """The facts about a setting besides its name, type and default.
 
     Attributes:
         range: its values.

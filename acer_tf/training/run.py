@@ -198,7 +198,7 @@ class _Run:
     def advance(self, stop: StopRequest) -> None:
         """Collects and learns until the last step. Raises Interrupted after a checkpoint, if asked to stop."""
         settings, job = self._job.settings, self._job
-        # Also of a finished run that is extended, whose replay is empty.
+        # A finished run that is extended has an empty replay too.
         missing = max(0, settings.replay_start - self._loop.replay.stored) * settings.num_envs
         if settings.replay_ratio and missing > settings.total_steps - self.steps > 0:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
