@@ -10,33 +10,16 @@ Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf 
 and gymnasium.py for all others.
 """
 
-from acer_tf.envs.atari_presets import ATARI_PRESETS, AtariPreset
-from acer_tf.envs.families import (
-    ATARI_GAMES,
-    CONTROL_TASKS,
-    FAMILIES,
-    MINATAR_GAMES,
-    EnvFactory,
-    Family,
-    family_of,
-    make,
-    refuse_module,
-    spec,
-    split_id,
-)
-
-__all__ = [
-    "ATARI_GAMES",
-    "ATARI_PRESETS",
-    "CONTROL_TASKS",
-    "FAMILIES",
-    "MINATAR_GAMES",
-    "AtariPreset",
-    "EnvFactory",
-    "Family",
-    "family_of",
-    "make",
-    "refuse_module",
-    "spec",
-    "split_id",
-]
+from acer_tf.envs.atari_presets import ATARI_PRESETS as ATARI_PRESETS
+from acer_tf.envs.atari_presets import AtariPreset as AtariPreset
+from acer_tf.envs.families import ATARI_GAMES as ATARI_GAMES
+from acer_tf.envs.families import CONTROL_TASKS as CONTROL_TASKS
+from acer_tf.envs.families import FAMILIES as FAMILIES
+from acer_tf.envs.families import MINATAR_GAMES as MINATAR_GAMES
+from acer_tf.envs.families import EnvFactory as EnvFactory
+from acer_tf.envs.families import Family as Family
+from acer_tf.envs.families import family_of as family_of
+from acer_tf.envs.families import make as make
+from acer_tf.envs.families import refuse_module as refuse_module
+from acer_tf.envs.families import spec as spec
+from acer_tf.envs.families import split_id as split_id

@@ -61,13 +61,12 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
         self.single_action_space = Box(-1, 1, (model.nu,), np.float32)
         self._ctrl = self._batch.bind("ctrl")
-        self._task.random = [np.random.default_rng() for _ in range(num_envs)]
         self._elapsed = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, bool)
         self._renderer: RenderProcess | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode everywhere. `seed`: one number per environment, or None to keep their generators."""
+        """Starts an episode everywhere. `seed`: one number per environment; None later, to keep their generators."""
         if seed is not None:
             self._task.random = [np.random.default_rng(one) for one in seed]
         self._start(np.arange(self.num_envs))

@@ -9,7 +9,6 @@ import dataclasses
 import difflib
 import importlib
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -173,17 +172,6 @@ def refuse_module(env_id: str, remedy: str) -> None:
     """
     if ":" in env_id:
         raise InvalidEnvironment(f"the environment {env_id} would import a module that only a file names; {remedy}")
-
-
-def refuse_raw_atari(env_id: str) -> None:
-    """Refuses other projects' ids of Atari games ("ALE/Pong-v5", "PongNoFrameskip-v4"), which would be raw RGB here.
-
-    Raises:
-        InvalidEnvironment: it is one; names ours.
-    """
-    game = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", env_id)
-    if game != env_id and game in ATARI_GAMES:
-        raise InvalidEnvironment(f"{env_id} would be raw RGB frames, without preprocessing: use atari/{game}")
 
 
 def unknown(env_id: str) -> InvalidEnvironment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.families import EnvFactory, refuse_raw_atari, unknown
+from acer_tf.envs.families import ATARI_GAMES, EnvFactory, unknown
 from acer_tf.envs.mujoco_rendering import RenderProcess, View, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
@@ -94,7 +95,9 @@ def make_gymnasium(
 
 def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -> gymnasium.Env:
     """`gymnasium.make` for ids that are registered as they are written: it would take the newest version for none."""
-    refuse_raw_atari(env_id)
+    game = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", env_id)
+    if game != env_id and game in ATARI_GAMES:  # other projects' ids: "ALE/Pong-v5", "PongNoFrameskip-v4"
+        raise InvalidEnvironment(f"{env_id} would be raw RGB frames, without preprocessing: use atari/{game}")
     module, _, name = env_id.rpartition(":")
     if module:
         if importlib.util.find_spec(module.partition(".")[0]) is None:
