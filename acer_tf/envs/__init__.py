@@ -20,6 +20,5 @@ from acer_tf.envs.families import EnvFactory as EnvFactory
 from acer_tf.envs.families import Family as Family
 from acer_tf.envs.families import family_of as family_of
 from acer_tf.envs.families import make as make
-from acer_tf.envs.families import refuse_module as refuse_module
 from acer_tf.envs.families import spec as spec
 from acer_tf.envs.families import split_id as split_id

@@ -164,16 +164,6 @@ def family_of(env_id: str) -> Family:
     return FAMILIES[split_id(env_id)[0]]
 
 
-def refuse_module(env_id: str, remedy: str) -> None:
-    """Refuses an id that a file names, and that would import a module ("module:Id-v0"): it may be a stranger's.
-
-    Raises:
-        InvalidEnvironment: it would; ends with `remedy`.
-    """
-    if ":" in env_id:
-        raise InvalidEnvironment(f"the environment {env_id} would import a module that only a file names; {remedy}")
-
-
 def unknown(env_id: str) -> InvalidEnvironment:
     """The error for an unknown name; it names the nearest ones."""
     import gymnasium

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.envs import ATARI_PRESETS, AtariPreset, family_of, refuse_module
+from acer_tf.envs import ATARI_PRESETS, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
-from acer_tf.errors import EnvironmentFailure, PolicyError, SettingsError
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy
 from acer_tf.policies.video import Video
 from acer_tf.resources import available_cores
@@ -120,8 +120,11 @@ def evaluate(
         if value > MOST.get(name, value):
             raise SettingsError(f"--{name}={value}: must be at most {MOST[name]}")
     env_id = env if isinstance(env, str) else policy.metadata["env"]
-    if env is None:
-        refuse_module(env_id, f"if you trust its code, name it: --env={env_id}")
+    if env is None and ":" in env_id:  # "module:Id-v0" from a policy's metadata, which may be a stranger's
+        raise InvalidEnvironment(
+            f"the environment {env_id} would import a module that only a file names; if you trust its code, name "
+            f"it: --env={env_id}"
+        )
     num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
     options: dict[str, Any] = {"threads": available_cores(), "render": video is not None}
