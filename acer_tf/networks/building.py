@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
@@ -44,6 +45,9 @@ class PolicyNetwork(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
+        module, colon, _ = config.get("architecture", "").partition(":")
+        if colon and module not in sys.modules:  # like Keras, which imports no module that only a file names
+            raise ValueError(f"the network's torso is one of {module}: import it first")
         return cls(**config | {"spec": EnvironmentSpec.of(config["spec"])})
 
     def in_float32(self) -> Self:

@@ -62,16 +62,9 @@ class ContinuousNetwork(PolicyNetwork):
         readable_torso(self.architecture, spec)
         if normalization is None and normalize:
             normalization = RunningNormalization(dtype="float32", name="normalization")
-        options = {
-            "critic": critic,
-            "shared_torso": shared_torso,
-            "policy_std": policy_std,
-            "initialization": initialization,
-            "precision": precision,
-            "normalize": normalization is not None,
-            "seed": seed,
-        }
-        super().__init__(spec, self.architecture, options)
+        common = dict(initialization=initialization, precision=precision, seed=seed)
+        parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std)
+        super().__init__(spec, self.architecture, common | parts | {"normalize": normalization is not None})
         layers = Layers(initialization, precision, seed)
         observation = keras.Input(spec.frame_shape, dtype="float32", name="observation")
         x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
@@ -90,7 +83,7 @@ class ContinuousNetwork(PolicyNetwork):
     def call(self, observation: tf.Tensor, actions: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
         """(mean [N, d], V [N]) of observations [N, *observation_shape]; for actions [N, m, d] also A or Q [N, m]."""
         mean, value, state = self.of_state(observation)
-        return (mean, value) if self.critic is None else (mean, value, self.critic((state, actions)))
+        return (mean, value) if actions is None or self.critic is None else (mean, value, self.critic((state, actions)))
 
     def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
         return Gaussian(self.windows(observation)[0], self.policy_std), state

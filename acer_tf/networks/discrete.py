@@ -63,17 +63,10 @@ class Network(PolicyNetwork):
         shared_bias: bool = False,
         seed: int = 0,
     ) -> None:
-        options = {
-            "architecture": architecture,
-            "initialization": initialization,
-            "precision": precision,
-            "policy": policy,
-            "evaluation_epsilon": evaluation_epsilon,
-            "shared_bias": shared_bias,
-            "seed": seed,
-        }
         torso = readable_torso(architecture, spec)
-        super().__init__(spec, architecture, options)
+        common = dict(architecture=architecture, initialization=initialization, precision=precision, seed=seed)
+        heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
+        super().__init__(spec, architecture, common | heads)
         layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
         planes = self.preprocessing(keras.Input(spec.observation_shape, dtype=spec.observation_dtype))
@@ -84,9 +77,8 @@ class Network(PolicyNetwork):
             self.lstm = layers.lstm(LSTM_UNITS, features)
             features = keras.KerasTensor((None, LSTM_UNITS), "float32")
         self.heads = part("heads", features, partial(_heads, layers, spec.num_actions, policy, shared_bias))
-        self.exploration: EpsilonGreedy | None = None
-        if policy == "epsilon_greedy":
-            self.exploration = self.heads.get_layer("exploration")
+        greedy = policy == "epsilon_greedy"
+        self.exploration: EpsilonGreedy | None = self.heads.get_layer("exploration") if greedy else None
         self.evaluation_epsilon = evaluation_epsilon
 
     def call(self, observation: tf.Tensor, state: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -71,7 +71,9 @@ def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str,
             stack.callback(remove_empty, made)
             if not os.path.lexists(directory.parent):
                 directory.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(os.close, _lock(directory.parent))
+            descriptor = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
+            _lock(descriptor, directory.parent)
             _clear(work, directory)
             known = not os.path.lexists(directory) or (directory / POLICY_METADATA).exists()
             if not known and (not directory.is_dir() or any(directory.iterdir())):
@@ -102,22 +104,16 @@ def _export(network: PolicyNetwork, metadata: Mapping[str, Any], directory: Path
     sync(directory.parent)
 
 
-def _lock(folder: Path) -> int:
-    """A descriptor of `folder` that excludes other exports into it until it is closed."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _lock(descriptor: int, folder: Path) -> None:
+    """Excludes other exports into `folder` until its `descriptor` is closed."""
     ends = time.monotonic() + _PATIENCE_SECONDS
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return descriptor
-            except BlockingIOError as error:
-                if time.monotonic() > ends:
-                    raise PolicyFolderError(f"another process is exporting to {folder}: try again later") from error
-            time.sleep(0.1)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > ends:
+                raise PolicyFolderError(f"another process is exporting to {folder}: try again later") from error
+        time.sleep(0.1)
 
 
 def _clear(work: Path, directory: Path) -> None:

@@ -32,10 +32,10 @@ SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
 
 @pytest.fixture
 def make_agent():
-    def make(make_network=lambda: Network(SPEC, architecture="mlp"), *, seed=0, scale=0.4, **given):
+    def make(make_network=lambda: Network(SPEC, architecture="mlp"), *, seed=0, scale=0.4, optimizer=None, **given):
         rng = np.random.default_rng(seed)
         network, average = make_network(), make_network()
-        optimizer = RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
+        optimizer = optimizer or RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
         agent = Acer(network, average, optimizer, settings_of(Acer, **given))
         for model in (network, average):
             for variable in model.trainable_variables:

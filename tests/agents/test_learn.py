@@ -1,5 +1,6 @@
 """`learn`: several updates in one compiled call equal the same updates in separate calls."""
 
+import keras
 import numpy as np
 import optree
 import pytest
@@ -105,3 +106,15 @@ def test_padding_after_the_last_update_of_a_call_is_not_read(make_agent):
     for name, variable in agents[0].variables().items():
         assert np.array_equal(variable.numpy(), agents[1].variables()[name].numpy()), name
     assert int(agents[0].optimizer.iterations.numpy()) == 2
+
+
+def test_an_agent_takes_any_keras_optimizer_and_restores_it(make_agent):
+    agent, other = (make_agent(optimizer=keras.optimizers.Adam(1e-3)) for _ in range(2))  # numbered by Keras
+    before = agent.network.get_weights()
+    agent.update(flat_of(0))
+    moved = [np.abs(a - b).max() for a, b in zip(agent.network.get_weights(), before, strict=True)]
+    np.testing.assert_allclose(moved, 1e-3, rtol=1e-3)  # Adam's first step
+    other.restore(agent.arrays())
+    for a in (agent, other):
+        a.update(flat_of(1))
+    assert all(map(np.array_equal, agent.network.get_weights(), other.network.get_weights()))

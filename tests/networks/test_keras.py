@@ -1,5 +1,7 @@
 """What Keras does with models, done with the networks: save, load, clone, build others from their parts."""
 
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -8,23 +10,21 @@ import tensorflow as tf
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import Torso
+from acer_tf.types import EnvironmentSpec
 from tests.networks.test_networks import ARM, SPECS, frames_of
 
+SPECS = SPECS | {"nature": EnvironmentSpec((4, 40, 36), "uint8", stack=4, num_actions=6)}  # smaller, so faster
 THEIRS = Torso(lambda layers, x: layers.hidden(8, "relu", "dense", layers.flat(x)), lambda spec: True)
-
-
-def options_of(architecture, **options):
-    return {"architecture": architecture, **options}
 
 
 # Every torso, with and without an LSTM, and every head.
 NETWORKS = {
-    **{name: (SPECS[name], options_of(name)) for name in SPECS},
-    **{f"{name}_lstm": (SPECS[name], options_of(f"{name}_lstm")) for name in SPECS},
-    "a user's torso": (SPECS["mlp"], options_of(f"{__name__}:THEIRS")),
-    "bfloat16": (SPECS["nature"], options_of("nature", precision="bfloat16", initialization="fan_in")),
-    "epsilon-greedy": (SPECS["small"], options_of("small", policy="epsilon_greedy", evaluation_epsilon=0.01)),
-    "one bias": (SPECS["small"], options_of("small", policy="epsilon_greedy", shared_bias=True)),
+    **{name: (SPECS[name], dict(architecture=name)) for name in SPECS},
+    **{f"{name}_lstm": (SPECS[name], dict(architecture=f"{name}_lstm")) for name in SPECS},
+    "a user's torso": (SPECS["mlp"], dict(architecture=f"{__name__}:THEIRS")),
+    "bfloat16": (SPECS["nature"], dict(architecture="nature", precision="bfloat16", initialization="fan_in")),
+    "epsilon-greedy": (SPECS["small"], dict(architecture="small", policy="epsilon_greedy", evaluation_epsilon=0.01)),
+    "one bias": (SPECS["small"], dict(architecture="small", policy="epsilon_greedy", shared_bias=True)),
     **{critic: (ARM, {"critic": critic, "policy_std": 0.5}) for critic in ("dueling", "separate", "none")},
     "two torsos": (ARM, {"critic": "dueling", "shared_torso": False, "normalize": False}),
 }
@@ -87,6 +87,14 @@ def test_a_torso_alone_is_saved_and_cloned_by_its_layers(architecture, tmp_path)
         np.testing.assert_array_equal(other(x), torso(x))
 
 
+def test_a_module_that_only_the_file_names_is_not_imported():
+    config = made("mlp").get_config()
+    with pytest.raises(ValueError, match="import it first"):
+        Network.from_config(config | {"architecture": "antigravity:TORSO"})
+    assert "antigravity" not in sys.modules
+
+
+@pytest.mark.slow
 def test_a_loaded_torso_is_fine_tuned_in_a_model_of_ones_own(tmp_path):
     spec = SPECS["small"]
     Network(spec, architecture="small").save(tmp_path / "network.keras")
