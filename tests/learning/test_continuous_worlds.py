@@ -44,7 +44,7 @@ def learn(env_id: str, agent: str, folder: Path, **given: Any) -> Policy:
 
 # On-policy agents take one update per window, the others four; without a trust region large steps do not converge.
 BUDGETS = {
-    "acer_continuous": {"total_steps": 200_000, "learning_rate": 1e-3},
+    "acer_continuous": {"total_steps": 120_000, "learning_rate": 1e-3},
     "trust_tis": {"total_steps": 200_000, "learning_rate": 1e-3},
     "trust_a3c": {"total_steps": 400_000, "learning_rate": 3e-3},
     "a3c": {"total_steps": 400_000, "learning_rate": 1e-3},

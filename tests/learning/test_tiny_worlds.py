@@ -60,9 +60,9 @@ def learn(env_id: str, folder: Path, **given: Any) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param({"total_steps": 16_000, "replay_start": 20}, id="acer"),
+        pytest.param({"total_steps": 8_000, "replay_start": 20}, id="acer"),
         # The policy's gradient is then the bias correction alone: the mean over all actions of what the critic says.
-        pytest.param({"total_steps": 16_000, "replay_start": 20, "importance_truncation": 0.0}, id="acer with c = 0"),
+        pytest.param({"total_steps": 8_000, "replay_start": 20, "importance_truncation": 0.0}, id="acer with c = 0"),
         # One update per row of rewards instead of five, so more rows.
         pytest.param({"total_steps": 32_000, "agent": "a3c"}, id="a3c"),
         pytest.param({"total_steps": 32_000, "agent": "trust_a3c"}, id="trust_a3c"),
@@ -149,7 +149,7 @@ LONG = [pytest.param(preset, marks=pytest.mark.learning) for preset in ("ddqn_tu
 @pytest.mark.parametrize("preset", ["dqn", "ddqn_proportional", *LONG])
 def test_q_learning_finds_the_optimal_values_of_a_chain(preset: str, tmp_path: Path) -> None:
     world = WORLDS["TinyChain-v0"][0]
-    _, q = learn("TinyChain-v0", tmp_path, preset=preset, total_steps=24_000, **SMALL_DQN)
+    _, q = learn("TinyChain-v0", tmp_path, preset=preset, total_steps=16_000, **SMALL_DQN)
     optimal = world.optimal_q(GAMMA)
     assert (q.argmax(axis=1) == 1).all()
     # Bootstrapping after the end would add γ · 1.9.

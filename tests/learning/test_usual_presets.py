@@ -1,6 +1,7 @@
 """The usual presets learn: from an environment's name to the evaluation of the exported policy."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,17 +24,20 @@ BEGUN = {
 }
 
 
-def score(env: str, seed: int, folder: Path) -> float:
+def score(env: str, seed: int, folder: Path, **given: Any) -> float:
     """The mean return of 100 episodes, with sampled actions, after training with the default preset."""
     task = (TASKS | BEGUN)[env]
-    settings = make_settings(env=env, agent=task["agent"], seed=seed, total_steps=task["total_steps"])
+    settings = make_settings(
+        {"env": env, "agent": task["agent"], "seed": seed, "total_steps": task["total_steps"], **given}
+    )
     result = evaluate(load_policy(train(settings, folder / "run")), episodes=100, num_envs=100)
     print(f"{env}, seed {seed}: {result.mean:.1f} ± {result.standard_error:.1f}")
     return result.mean
 
 
-def test_the_usual_preset_solves_cartpole(tmp_path: Path) -> None:
-    assert score("CartPole-v1", 0, tmp_path) >= TASKS["CartPole-v1"]["at_least"]
+def test_the_usual_preset_begins_to_learn_cartpole(tmp_path: Path) -> None:
+    """A random policy scores 22."""
+    assert score("CartPole-v1", 0, tmp_path, total_steps=60_000) >= 150.0
 
 
 @pytest.mark.learning
