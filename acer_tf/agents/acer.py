@@ -5,8 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import (
-    Agent,
+from acer_tf.agents.agent import Agent
+from acer_tf.agents.compiled import fused
+from acer_tf.agents.loss import (
     Gradients,
     ParameterGradients,
     UnmaskedRows,
@@ -14,7 +15,6 @@ from acer_tf.agents.agent import (
     actor_critic_diagnostics,
     projected,
 )
-from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Categorical
 from acer_tf.networks.discrete import Network
 from acer_tf.types import Trajectory

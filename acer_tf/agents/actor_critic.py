@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, Gradients, ParameterGradients, UnmaskedRows, actor_critic_diagnostics, projected
+from acer_tf.agents.agent import Agent
 from acer_tf.agents.compiled import fused
+from acer_tf.agents.loss import Gradients, ParameterGradients, UnmaskedRows, actor_critic_diagnostics, projected
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings

@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.agent import Agent, ParameterGradients, UnmaskedRows
+from acer_tf.agents.agent import Agent
+from acer_tf.agents.loss import ParameterGradients, UnmaskedRows
 from acer_tf.networks.discrete import Network
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory
