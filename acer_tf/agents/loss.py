@@ -24,7 +24,7 @@ class Gradients(NamedTuple):
 
     def backward(self, tape: tf.GradientTape, outputs: list[tf.Tensor], model: keras.Model) -> ParameterGradients:
         """One backward pass to the weights of `model`, from the outputs of policy, value and q that have a gradient."""
-        given = [gradient for gradient in self[:3] if gradient is not None]
+        given = [gradient for gradient in (self.policy, self.value, self.q) if gradient is not None]
         gradients = tape.gradient(outputs, model.trainable_variables, output_gradients=given)
         return gradients, self.diagnostics, self.errors
 
