@@ -71,7 +71,7 @@ def test_a_checkout_needs_the_training_command_alone(older, monkeypatch):
 @pytest.mark.process
 def test_what_a_checkout_refuses_is_said(older, monkeypatch):
     monkeypatch.setattr(checkouts, "WORKLOADS", {"pong": checkouts.Loop(("--env=minatar/pong",))})
-    with pytest.raises(ValueError, match="older cannot be measured: error: there is no minatar/pong"):
+    with pytest.raises(ValueError, match="older .*minatar/pong"):
         next(checkouts.compare(older, 1))
 
 

@@ -186,7 +186,7 @@ def test_a_rendering_process_that_dies_is_the_environments_failure(gl):
     env.reset()
     env.render()
     env._env._renderer._process.kill()
-    with pytest.raises(EnvironmentFailure, match=r"^control/reacher3 failed in render\(\): .*the process that renders"):
+    with pytest.raises(EnvironmentFailure, match=r"^control/reacher3 .*render\(\)"):
         env.render()
     env.close()
 
@@ -223,7 +223,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     for module in ("control", "control_tasks"):  # so that they are imported again
         monkeypatch.delitem(sys.modules, f"acer_tf.envs.{module}")
-    with pytest.raises(InvalidEnvironment, match=r"control/fish needs MuJoCo.*pip install 'acer_tf\[control\]'"):
+    with pytest.raises(InvalidEnvironment, match=r"control/fish .*acer_tf\[control\]"):
         envs.make("control/fish", 1, 0)
 
 

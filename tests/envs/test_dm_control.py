@@ -53,7 +53,7 @@ def test_spec():
 
 
 def test_what_is_not_of_the_suite_is_refused():
-    with pytest.raises(InvalidEnvironment, match="stack_2_bricks_vision-v0 is not supported"):
+    with pytest.raises(InvalidEnvironment, match="stack_2_bricks_vision-v0"):
         envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
 
 
@@ -64,7 +64,7 @@ def test_every_model_of_the_suite_has_a_camera():
 
 
 def test_an_unknown_name_names_the_nearest():
-    with pytest.raises(InvalidEnvironment, match="did you mean dm_control/cheetah-run-v0"):
+    with pytest.raises(InvalidEnvironment, match="dm_control/cheetah-run-v0"):
         envs.make("dm_control/cheeta-run-v0", 1, 0)
 
 
@@ -84,7 +84,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "acer_tf.envs.dm_control", raising=False)  # so that it is imported again
-    with pytest.raises(InvalidEnvironment, match=r"cheetah-run-v0 needs .*pip install 'acer_tf\[control\]'"):
+    with pytest.raises(InvalidEnvironment, match=r"cheetah-run-v0 .*acer_tf\[control\]"):
         envs.make("dm_control/cheetah-run-v0", 1, 0)
 
 

@@ -137,7 +137,7 @@ def test_a_package_that_is_not_installed(blank, needs):
 
 def test_an_error_of_gymnasium_that_an_environment_raises_is_its_own(blank):
     blank(needs=gymnasium.error.InvalidAction("the grid must be odd"))
-    with pytest.raises(EnvironmentFailure, match="^Blank-v0 failed when it was made: InvalidAction: the grid must"):
+    with pytest.raises(EnvironmentFailure, match="^Blank-v0 .*InvalidAction"):
         envs.make("Blank-v0", 1, 0)
     with pytest.raises(EnvironmentFailure, match="^corridor failed .* NameNotFound: .*CartPol"):
         envs.make("corridor", 1, 0, factory=lambda: gymnasium.make("CartPol-v1"))

@@ -171,5 +171,5 @@ def test_pendulums_time_limit_is_not_a_termination():
 )
 def test_other_projects_ids_of_atari_games_name_ours(env_id):
     game = "MsPacman" if "MsPacman" in env_id else "Pong"
-    with pytest.raises(InvalidEnvironment, match=f"^{env_id} would be raw RGB .*: use atari/{game}$"):
+    with pytest.raises(InvalidEnvironment, match=f"^{env_id} .*atari/{game}$"):
         envs.spec(env_id)

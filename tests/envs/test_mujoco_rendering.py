@@ -46,7 +46,7 @@ def test_the_first_that_works_is_chosen(works, there, chosen):
 )
 def test_none_works(works, env_id):
     works()
-    with pytest.raises(InvalidEnvironment, match=f"rendering {env_id} .*neither.*libegl1.*libosmesa6"):
+    with pytest.raises(InvalidEnvironment, match=f"{env_id} .*libegl1.*libosmesa6"):
         envs.make(env_id, 1, 0, render=True)
     assert not os.environ["MUJOCO_GL"]
 
@@ -54,7 +54,7 @@ def test_none_works(works, env_id):
 def test_a_users_choice_is_kept(works, monkeypatch):
     works("egl")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    with pytest.raises(InvalidEnvironment, match="MUJOCO_GL=osmesa .*does not work"):
+    with pytest.raises(InvalidEnvironment, match="MUJOCO_GL=osmesa"):
         mujoco_rendering.require_gl("control/fish")
     assert os.environ["MUJOCO_GL"] == "osmesa"
 
@@ -226,7 +226,7 @@ def test_a_process_that_dies(ball):
     renderer.render(data)
     renderer._process.kill()
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="renders MuJoCo died: exit status -9"):
+        with pytest.raises(RuntimeError, match="exit status -9"):
             renderer.render(data)
 
 
@@ -235,7 +235,7 @@ def test_what_a_process_that_dies_has_said(ball, monkeypatch):
     _, _, data = ball
     monkeypatch.setenv("MUJOCO_GL", "no_such_thing")
     renderer = RenderProcess(View(data, "front"))
-    with pytest.raises(RuntimeError, match="died: RuntimeError: invalid value for .* MUJOCO_GL: no_such_thing"):
+    with pytest.raises(RuntimeError, match="MUJOCO_GL: no_such_thing"):
         renderer.render(data)
     renderer.close()
 

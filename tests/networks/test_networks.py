@@ -271,12 +271,12 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
     ],
 )
 def test_an_architecture_that_cannot_read_the_observations_is_refused(architecture, spec, readers):
-    with pytest.raises(ValueError, match=rf"network '{architecture}' cannot read .*; {readers}$"):
+    with pytest.raises(ValueError, match=rf"{architecture}.*{readers}$"):
         Network(spec, architecture=architecture)
 
 
 def test_an_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="unknown network 'resnet': must be one of nature, image, small, mlp"):
+    with pytest.raises(ValueError, match="resnet.*nature"):
         Network(SPECS["mlp"], architecture="resnet")
 
 

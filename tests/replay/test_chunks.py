@@ -297,7 +297,7 @@ def test_a_state_without_all_its_rows_is_refused(tmp_path: Path, small_chunks: i
     _, state, files = saved_replay(tmp_path, rows=20)
     assert len(files) == 3
     for lost in range(3):
-        with pytest.raises(ReplayCorrupt, match="chunk files end at row .*, its state at row 20"):
+        with pytest.raises(ReplayCorrupt, match="row 20"):
             new_replay().restore(tmp_path, state | {"chunks": np.delete(state["chunks"], lost, axis=0)})
 
 

@@ -438,7 +438,7 @@ def test_bad_weights_are_refused(arguments, complaint):
 
 @pytest.mark.parametrize("least", [0.0, 0.6, np.nan])
 def test_a_least_probability_out_of_range_is_refused(least):
-    with pytest.raises(ValueError, match=r"least_probability must lie in \(0, 0.5\]"):
+    with pytest.raises(ValueError, match="least_probability"):
         importance_weights(np.array([0.5, 0.7]), 1.0, least_probability=least)
 
 

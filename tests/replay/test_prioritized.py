@@ -102,7 +102,7 @@ def test_with_the_least_capacity_a_full_ring_always_has_an_item(stack, length):
         feed(replay, world, 1)
         # An item whose rows are all masked is never drawn.
         assert replay.can_sample or not replay._gather("mask", np.arange(replay.rows - least, replay.rows)).all()
-    with pytest.raises(ValueError, match=f"capacity must be at least {least} rows"):
+    with pytest.raises(ValueError, match=f"capacity .*{least}"):
         replay_of(spec, 1, least - 1, length)
 
 

@@ -395,12 +395,12 @@ def test_operations_in_the_wrong_order_are_refused() -> None:
     pair, other = (Pair(spec_of(4), num_envs=2, capacity=8, unroll_length=3, seed=0) for _ in range(2))
     unroll = other.world.unroll()
     empty = TrajectoryReplay(spec_of(4), 2, 8, 3, 0)
-    with pytest.raises(RuntimeError, match=r"no pending row: call reset\(\) first"):
+    with pytest.raises(RuntimeError, match="reset"):
         empty.append(unroll)
     pair.unroll(2)
-    with pytest.raises(RuntimeError, match="a window needs 3 rows per environment, but 2 rows are stored"):
+    with pytest.raises(RuntimeError, match="3 rows.* 2 "):
         sample(pair.replay)
-    with pytest.raises(RuntimeError, match="the latest 3 rows are needed, but 2 are stored"):
+    with pytest.raises(RuntimeError, match="3 rows.* 2 "):
         latest(pair.replay)
     pair.unroll()
     assert pair.replay.can_sample

@@ -46,5 +46,5 @@ def test_a_game_without_a_score_leaves_no_estimate() -> None:
 def test_other_games_are_refused() -> None:
     assert atari5.applies([f"atari/{game}" for game in GAMES])
     assert not atari5.applies(GAMES[:4])
-    with pytest.raises(ValueError, match="needs one score of each of BattleZone, .*, not of Pong"):
+    with pytest.raises(ValueError, match="BattleZone.*Pong"):
         atari5.estimate(["Pong"], np.ones((1, 2)))

@@ -137,7 +137,7 @@ def test_a_known_cell_replaces_a_requested_one(tmp_path):
     # A requested cell is replaced by the same run under other settings.
     other = dataclasses.replace(with_settings(learning_rate=0.1), name="other")
     assert joined([asked], [other], tmp_path) == [other]
-    with pytest.raises(EvidenceError, match="the same run under other settings: cell-3"):
+    with pytest.raises(EvidenceError, match="cell-3"):
         joined([CELL], [dataclasses.replace(asked, name="other")], tmp_path)
 
 
@@ -166,14 +166,14 @@ def test_who_changes_evidence_waits_for_others_and_says_so(tmp_path, capsys):
 def test_the_evidence_of_another_experiment_is_refused(tmp_path):
     write_evidence(tmp_path, EVIDENCE)
     assert own_evidence(tmp_path, "tiny") == EVIDENCE
-    with pytest.raises(EvidenceError, match=f"--output={tmp_path} holds the evidence of tiny"):
+    with pytest.raises(EvidenceError, match=f"--output={tmp_path} .*tiny"):
         own_evidence(tmp_path, "large")
 
 
 def test_a_folder_that_is_not_writable_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(EvidenceError, match=f"--output={folder} is not writable"):
+        with pytest.raises(EvidenceError, match=f"--output={folder} "):
             require_folder(folder)
     require_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
@@ -207,7 +207,7 @@ def test_a_record_that_cannot_be_read_at_present_is_left_alone(tmp_path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refuse)
-        with pytest.raises(EvidenceError, match=f"{name} cannot be read.*Too many open files") as refused:
+        with pytest.raises(EvidenceError, match=f"{name}.*Too many open files") as refused:
             describe(run, "name", "ACER")
     assert "kept as" not in str(refused.value)
     assert tree(run) == before
@@ -222,7 +222,7 @@ def test_a_run_without_a_row_has_begun(tmp_path):
 def test_a_damaged_record_is_set_aside_and_named(tmp_path, text):
     run = write_run(tmp_path / "run")
     (run / "run.json").write_text(text)
-    with pytest.raises(EvidenceError, match="run.json cannot be read.*kept as .*run.json.damaged-1"):
+    with pytest.raises(EvidenceError, match="run.json .*run.json.damaged-1"):
         describe(run, "name", "ACER")
     assert not (run / "run.json").exists()
     assert (run / "run.json.damaged-1").read_text() == text
@@ -348,7 +348,7 @@ def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path)
     first, _ = collect(cells, sweep_dir, tmp_path / "out", {})
     curve = tmp_path / "out" / "runs" / cells[0].name / "progress.csv"
     curve.write_text(curve.read_text() + "many,more\n")
-    with pytest.raises(EvidenceError, match=r"progress.csv cannot be read.*kept as .*progress.csv.damaged-1"):
+    with pytest.raises(EvidenceError, match="progress.csv .*progress.csv.damaged-1"):
         collect(first, tmp_path / "nowhere", tmp_path / "out", {})
     # It is then copied again from the sweep.
     assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first
@@ -364,7 +364,7 @@ def test_records_are_not_copied_through_a_link(tmp_path):
     copy_records(run, kept)
     assert (elsewhere.read_text(), (kept / "progress.csv").read_text()) == ("mine", "new")
     (tmp_path / "link").symlink_to(run)
-    with pytest.raises(EvidenceError, match="is a link, and would be written through"):
+    with pytest.raises(EvidenceError, match="link"):
         copy_records(kept, tmp_path / "link")
 
 

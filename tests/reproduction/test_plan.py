@@ -319,7 +319,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
 @pytest.mark.process
 def test_a_failed_measurement_reports_the_error():
     settings = resolve(cell().train_settings, envs.spec("CartPole-v1"))
-    with pytest.raises(SweepError, match=r"acer on CartPole-v1 cannot be measured: .*--network=small: "):
+    with pytest.raises(SweepError, match="CartPole-v1 .*--network=small"):
         measured(dataclasses.replace(settings, network="small"), 1, 1)
 
 

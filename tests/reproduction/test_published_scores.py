@@ -232,7 +232,7 @@ def test_what_is_not_published_is_refused_with_what_is(agent, protocol, message)
 
 
 def test_an_unknown_protocol_has_no_agents():
-    with pytest.raises(ValueError, match="no protocol 'human-starts': expected one of"):
+    with pytest.raises(ValueError, match="human-starts"):
         published_agents("human-starts")
 
 

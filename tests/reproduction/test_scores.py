@@ -76,7 +76,7 @@ def test_training_scores_have_the_references_of_no_op_starts() -> None:
 
 
 def test_an_unknown_protocol_is_refused() -> None:
-    with pytest.raises(ValueError, match="'noop': expected one of 'no-op starts', 'human starts', 'training'"):
+    with pytest.raises(ValueError, match="'noop'.*'no-op starts'"):
         human_normalized("Pong", 1.0, protocol="noop")  # type: ignore[arg-type]
 
 

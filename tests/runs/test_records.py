@@ -29,7 +29,7 @@ def test_what_is_written_is_read_again(tmp_path):
 
 def test_a_record_of_another_version_is_refused_in_one_line(tmp_path):
     write_json(tmp_path / "run.json", {"format": FORMAT + 1, "settings": {"env": "CartPole-v1"}})
-    with pytest.raises(RecordError, match=f"its format is {FORMAT + 1}; this version reads {FORMAT}"):
+    with pytest.raises(RecordError, match=f"{FORMAT + 1}.*{FORMAT}"):
         read_record(tmp_path)
 
 
@@ -56,7 +56,7 @@ def test_an_invalid_record_is_named(tmp_path):
         *(f'{{"format": 1, "settings": {{}}, {p}}}' for p in parts),
     ):
         (tmp_path / "run.json").write_text(text)
-        with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json cannot be read as a run's record \("):
+        with pytest.raises(RecordError, match=rf"^{tmp_path}/run.json "):
             read_record(tmp_path)
 
 
@@ -89,13 +89,13 @@ def test_a_curve_is_read_by_column_without_the_row_that_is_being_written(tmp_pat
 )
 def test_an_invalid_curve_is_named(tmp_path, content, complaint):
     (tmp_path / "progress.csv").write_text(content)
-    with pytest.raises(RecordError, match=rf"progress.csv cannot be read as a learning curve \(.*{complaint}"):
+    with pytest.raises(RecordError, match=rf"progress.csv .*{complaint}"):
         read_progress(tmp_path)
 
 
 def test_a_curve_that_lost_bytes_is_named(tmp_path):
     (tmp_path / "progress.csv").write_text("steps\n10\n20")
-    with pytest.raises(RecordError, match="it has 11 bytes, but had 12 at the last checkpoint"):
+    with pytest.raises(RecordError, match="11 bytes.* 12 "):
         read_progress(tmp_path, 12)
     with pytest.raises(RecordError, match="its last line is incomplete"):
         read_progress(tmp_path, 11)

@@ -180,7 +180,7 @@ def test_presets_of_dqn_and_of_the_others_are_not_mixed_up():
     wanted = "--preset=baselines: --agent=dqn takes one of dqn, dqn_rank, ddqn_tuned, ddqn_rank, ddqn_proportional"
     with pytest.raises(SettingsError, match=wanted):
         pong(agent="dqn", preset="baselines")
-    with pytest.raises(SettingsError, match="--preset=dqn: --agent=acer takes one of baselines, paper"):
+    with pytest.raises(SettingsError, match="--preset=dqn: --agent=acer"):
         pong(preset="dqn")
 
 
@@ -192,7 +192,7 @@ def test_dqn_replays_single_transitions_and_explores_from_where_it_learns():
 
 
 def test_a_fixed_number_of_updates_is_whole():
-    with pytest.raises(SettingsError, match=r"--replay_ratio=0.5: must be a whole number with --noreplay_poisson"):
+    with pytest.raises(SettingsError, match="--replay_ratio=0.5: .*--noreplay_poisson"):
         pong(replay_poisson=False, replay_ratio=0.5)
 
 
@@ -364,7 +364,7 @@ def test_an_agent_keeps_what_makes_it_that_agent_and_another_is_named(agent, nam
 def test_on_policy_agents_update_on_policy_whatever_the_preset_says():
     assert pong(agent="a3c", preset="paper_continuous").on_policy_updates
     assert not pong(agent="tis", preset="paper_continuous").on_policy_updates
-    with pytest.raises(SettingsError, match="--on_policy_updates=False: --agent=a3c is defined by"):
+    with pytest.raises(SettingsError, match="--on_policy_updates=False: --agent=a3c"):
         pong(agent="a3c", on_policy_updates=False)
 
 
@@ -377,7 +377,7 @@ def test_an_agent_of_the_trust_region_has_one(agent):
 
 
 def test_a_run_without_any_update_is_refused():
-    with pytest.raises(SettingsError, match="--noon_policy_updates with --replay_ratio=0.0: nothing would be learned"):
+    with pytest.raises(SettingsError, match="--noon_policy_updates .*--replay_ratio=0.0"):
         pong(on_policy_updates=False, replay_ratio=0)
 
 
@@ -393,9 +393,9 @@ def test_replay_may_start_anywhere_where_nothing_is_replayed():
 
 
 def test_a_missing_environment_and_an_unknown_name_are_refused():
-    with pytest.raises(SettingsError, match=r"^--env is required, such as --env=atari/Pong"):
+    with pytest.raises(SettingsError, match="^--env "):
         make_settings({})
-    with pytest.raises(SettingsError, match=r"unknown settings \['learning_rat'\]; known: .*'learning_rate'"):
+    with pytest.raises(SettingsError, match="'learning_rat'.*'learning_rate'"):
         pong(learning_rat=0.1)
 
 

@@ -115,7 +115,7 @@ def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
 @pytest.mark.training
 def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     settings = make_settings(env="CartPole-v1", total_steps=400, replay_start=100, log_interval=200)
-    with pytest.raises(SettingsError, match=f"^--device=gpu:7: TensorFlow sees {gpu_count()} GPUs here"):
+    with pytest.raises(SettingsError, match=f"^--device=gpu:7: .*{gpu_count()} GPUs"):
         train(settings, tmp_path / "run", device="gpu:7", quiet=True)
     with pytest.raises(SettingsError, match="^--precision=tf32"):
         train(make_settings(env="CartPole-v1", precision="tf32"), tmp_path / "run", device="cpu", quiet=True)

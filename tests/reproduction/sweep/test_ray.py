@@ -104,12 +104,12 @@ def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(c
 def test_a_cluster_that_cannot_hold_a_cell_or_see_the_folder_is_refused(cluster, tmp_path):
     cells = [Cell.asked("ACER", small_settings())]
     options = {"program": PROGRAM, "cwd": ROOT}
-    with pytest.raises(SweepError, match=r"no node has the 1 cores, 1.5 GB of memory that a cell needs"):
+    with pytest.raises(SweepError, match="1.5 GB"):
         run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), **options)
     assert not (tmp_path / "sweep").exists()
     cluster.add_node(num_cpus=1, memory=MEMORY)
     launcher = RayLauncher(cluster.address, threads=1, executable=str(tmp_path / "python"), cwd=ROOT)
-    with pytest.raises(SweepError, match=r"^node \S+ \(.*\) cannot be used: .*/python does not exist there"):
+    with pytest.raises(SweepError, match=r"^node \S+ .*/python "):
         run_sweep("tiny", cells, tmp_path / "sweep", launcher, **options)
     assert not (tmp_path / "sweep" / "cells").exists()
 
@@ -171,6 +171,6 @@ def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_p
         (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
         assert attempt["command"][-1] == f"--ray_address={cluster.address}"
         check_progress(path / "run", tried.train_settings)
-    with pytest.raises(SweepError, match=r"a cell and its 4 actors need 5 cores; the cluster has 3$"):
+    with pytest.raises(SweepError, match="4 actors.* 5 cores.* 3$"):
         cells = [Cell.asked("ACER", small_settings(actors=4, num_envs=4))]
         run_sweep("tiny", cells, tmp_path / "other", launcher_of(cluster), program=PROGRAM, cwd=ROOT)

