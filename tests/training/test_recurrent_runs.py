@@ -284,12 +284,10 @@ def test_a_raw_client_needs_as_many_states_as_observations(
         signature(observation=tf.zeros((observations, 4)), state=tf.zeros((states, SIZE)))
 
 
-def test_a_feed_forward_policy_of_an_earlier_version_has_no_state(tmp_path: Path) -> None:
+def test_a_feed_forward_policy_has_no_state(tmp_path: Path) -> None:
     export_policy(Network(envs.spec("CartPole-v1"), architecture="mlp"), tmp_path / "p", make_metadata("CartPole-v1"))
-    metadata = json.loads((tmp_path / "p" / "metadata.json").read_text())
-    assert metadata.pop("state_size") == 0
-    (tmp_path / "p" / "metadata.json").write_text(json.dumps(metadata))
     policy, observation = load_policy(tmp_path / "p"), np.zeros((3, 4), np.float32)
+    assert policy.metadata["state_size"] == 0
     assert policy.initial_state(3).shape == (3, 0)
     assert set(policy.answer(observation, policy.initial_state(3))) == set(policy.answer(observation))
     assert "state" not in policy.answer(observation)
@@ -345,15 +343,12 @@ def test_evaluation_begins_each_episode_with_the_initial_state(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"agent": "dqn", "preset": "dqn"}, "--network=mlp_lstm: --agent must be one of acer, a3c, trust_a3c, got dqn"),
-        ({"agent": "acer_continuous"}, "--network=mlp_lstm: --agent must be one of .*, got acer_continuous"),
-        ({"agent": "tis", "env": "Pendulum-v1"}, "--network=mlp_lstm: --agent must be one of .*, got tis"),
-        ({"replay_priority": "rank"}, "--replay_priority=rank: must be uniform with --network=mlp_lstm"),
+        ({"agent": "dqn", "preset": "dqn"}, "--network=mlp_lstm: --agent .*dqn"),
+        ({"agent": "acer_continuous"}, "--network=mlp_lstm: --agent .*acer_continuous"),
+        ({"agent": "tis", "env": "Pendulum-v1"}, "--network=mlp_lstm: --agent .*tis"),
+        ({"replay_priority": "rank"}, "--replay_priority=rank: .*--network=mlp_lstm"),
         ({"burn_in": -1}, "--burn_in=-1"),
-        (
-            {"replay_capacity": 12, "replay_start": 10},
-            "--replay_capacity=12: must be at least 13 with --network=mlp_lstm, twice --unroll_length=5 and --burn_in",
-        ),
+        ({"replay_capacity": 12, "replay_start": 10}, "--replay_capacity=12: .*--unroll_length=5 .*--burn_in"),
     ],
 )
 def test_settings_that_recurrent_networks_do_not_support_are_refused(given: dict[str, Any], complaint: str) -> None:
