@@ -74,8 +74,6 @@ def run(argv: list[str]) -> int:
     nothing_to_run = values.report_only or not cells
     try:
         code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, figure.family, cells)
-        if code == 2:
-            return code
     finally:
         remove_empty(made)
     command = known.command if known and values.report_only else _command(figure, argv)

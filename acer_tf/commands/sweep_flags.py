@@ -65,12 +65,13 @@ def define(values: flags.FlagValues, sweep: str) -> None:
 def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
     """Runs `cells` as the flags say; returns the exit status, and why cells were given up, by name.
 
-    The status is 0 if all cells are finished, 1 if some are not, 2 for bad input, 128 + the signal's number.
+    The status is 0 if all cells are finished, 1 if some are not, 128 + the signal's number. Raises SweepError for bad
+    input.
     """
     names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
     options: dict[str, Any] = {name: values[name].value for name in names}
+    require(values)
     try:
-        require(values)
         report = run_sweep(
             sweep,
             cells,
@@ -80,12 +81,10 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
             cwd=Path.cwd(),
             **options,
         )
-        given_up = {name: report.reasons.get(name, "") for name, state in report.states.items() if state == "failed"}
-        return report.exit_code, given_up
-    except SweepError as error:
-        return cli.fail(2, error), {}
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues"), {}
+    given_up = {name: report.reasons.get(name, "") for name, state in report.states.items() if state == "failed"}
+    return report.exit_code, given_up
 
 
 def require(values: flags.FlagValues) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from acer_tf.commands import cli
-from acer_tf.errors import CurveError, EvidenceError, ResultsError
+from acer_tf.errors import EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.evidence import require_folder
 from acer_tf.reproduction.figure import RESULTS
@@ -25,24 +25,20 @@ flag.path("results", RESULTS, "folder of the experiments' folders")
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, f"{__doc__}\nThe folders that it reads, and what of:\n\n{_folders()}\n")
     results = Path(FLAGS.results)
     if not results.is_dir():
-        return cli.fail(2, f"--results={results} is not a folder: give one that holds folders of experiments")
-    try:
-        require_page(results)
-        require_folder(results, "results")
-        table = verdicts(results)
-        write_table(table, results, "verdicts")
-        readme = results / "README.md"
-        if readme.exists() and BEGIN in (text := readme.read_text(encoding="utf-8")):
-            write_whole(readme, with_verdicts(text, table))
-        write_page(results)
-    except (EvidenceError, CurveError, ResultsError) as error:
-        return cli.fail(2, error)
-    except OSError as error:
-        return cli.fail(1, error)
+        raise EvidenceError(f"--results={results} is not a folder: give one that holds folders of experiments")
+    require_page(results)
+    require_folder(results, "results")
+    table = verdicts(results)
+    write_table(table, results, "verdicts")
+    readme = results / "README.md"
+    if readme.exists() and BEGIN in (text := readme.read_text(encoding="utf-8")):
+        write_whole(readme, with_verdicts(text, table))
+    write_page(results)
     print(f"{markdown(table)}\n\n{table.caption}")
     return 0
 

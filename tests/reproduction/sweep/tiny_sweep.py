@@ -17,6 +17,7 @@ flags.DEFINE_integer("seeds", 2, "runs", flag_values=FLAGS)
 flags.DEFINE_integer("total_steps", 2000, "steps of each", flag_values=FLAGS)
 
 
+@cli.command
 def main(argv):
     cli.parse(FLAGS, argv, __doc__)
     cells = [
