@@ -162,80 +162,59 @@ def _restore(
     return _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
 
 
+@dataclasses.dataclass
 class _Run:
-    """A run that has been restored.
+    """A run that has been restored. What it uses is closed by the caller."""
 
-    Args:
-        job, agent, loop, actors, checkpoints, progress: of the run, which others close.
-        maker: of its rows from here on, see `maker_of`.
-        seconds: that its earlier processes worked.
-        unsaved: whether it differs from its newest checkpoint.
-    """
+    job: Job
+    agent: Agent
+    loop: Loop
+    actors: Actors
+    checkpoints: Checkpoints
+    progress: Progress
+    maker: dict[str, Any]  # of its rows from here on, see `maker_of`
+    seconds_before: float  # the work of its earlier processes
+    unsaved: bool  # whether it differs from its newest checkpoint
 
-    def __init__(
-        self,
-        job: Job,
-        agent: Agent,
-        loop: Loop,
-        actors: Actors,
-        checkpoints: Checkpoints,
-        progress: Progress,
-        maker: dict[str, Any],
-        seconds: float,
-        unsaved: bool,
-    ) -> None:
-        self._job, self._agent, self._loop, self._actors = job, agent, loop, actors
-        self._checkpoints, self._progress = checkpoints, progress
-        self._maker, self._unsaved = maker, unsaved
-        self._began = time.monotonic() - seconds
-        self._logged = (self.steps, seconds)
+    def __post_init__(self) -> None:
+        self._began = time.monotonic() - self.seconds_before
+        self._logged = (self.steps, self.seconds_before)
 
     @property
     def steps(self) -> int:
         """Environment steps so far."""
-        return self._loop.collector.steps
+        return self.loop.collector.steps
 
     def advance(self, stop: StopRequest) -> None:
         """Collects and learns until the last step. Raises Interrupted after a checkpoint, if asked to stop."""
-        settings, job = self._job.settings, self._job
+        settings, job = self.job.settings, self.job
         # A finished run that is extended has an empty replay too.
-        missing = max(0, settings.replay_start - self._loop.replay.stored) * settings.num_envs
+        missing = max(0, settings.replay_start - self.loop.replay.stored) * settings.num_envs
         if settings.replay_ratio and missing > settings.total_steps - self.steps > 0:
             per_environment = f"--replay_start={settings.replay_start} is per environment"
             job.say(f"no replay before the end: {per_environment}, and needs {missing:,} more steps")
         # The first interval with replay throughout tells the rate that will last.
         slower_at = self.steps + missing + settings.log_interval if settings.replay_ratio and missing else 0
-        if self._unsaved:
+        if self.unsaved:
             self.save()
         saved = time.monotonic()
         while self.steps < settings.total_steps:
             interval = self.steps // settings.log_interval
             try:
-                self._loop.iterate()
+                self.loop.iterate()
             except ClusterLost:
-                self._actors.close()  # a minute after the loss, Ray would end this process, also within a checkpoint
+                self.actors.close()  # a minute after the loss, Ray would end this process, also within a checkpoint
                 self.save()
                 raise
             except Stopped:
                 pass  # see below
             finally:
-                if notes := self._actors.notes:
+                if notes := self.actors.notes:
                     job.note(self.steps, notes)
-                    amend_record(job.folder, settings_document(settings), self.steps, notes, self._maker)
+                    amend_record(job.folder, settings_document(settings), self.steps, notes, self.maker)
                     notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
-                row = self._row()
-                self._progress.write(row)
-                try:
-                    if job.on_row is not None:
-                        job.on_row(row)
-                    job.say(progress_line(row, settings.total_steps, slower_at))
-                except Exception as error:
-                    self.save()
-                    # Ctrl-C also ends the reader of a pipe.
-                    if isinstance(error, OSError) and stop.signal_number is not None:
-                        raise Interrupted(stop.signal_number) from error
-                    raise
+                self._log(stop, slower_at)
             if stop.signal_number is not None:
                 self.save()
                 raise Interrupted(stop.signal_number)
@@ -243,33 +222,48 @@ class _Run:
                 self.save()
                 saved = time.monotonic()
 
+    def _log(self, stop: StopRequest, slower_at: int) -> None:
+        """Writes a row of progress, and shows it; see `progress_line`."""
+        row = self._row()
+        self.progress.write(row)
+        try:
+            if self.job.on_row is not None:
+                self.job.on_row(row)
+            self.job.say(progress_line(row, self.job.settings.total_steps, slower_at))
+        except Exception as error:
+            self.save()
+            # Ctrl-C also ends the reader of a pipe.
+            if isinstance(error, OSError) and stop.signal_number is not None:
+                raise Interrupted(stop.signal_number) from error
+            raise
+
     def finish(self) -> Path:
         """Writes the last checkpoint, the policy and the end of the record; returns the policy's folder."""
         self.save(with_replay=False)
-        policy = self._job.folder / "policy"
+        policy = self.job.folder / "policy"
         with exporting(policy) as export:
-            export(self._agent.network, policy_metadata(self._job.settings, self.steps, self._maker["commit"]))
+            export(self.agent.network, policy_metadata(self.job.settings, self.steps, self.maker["commit"]))
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
-        write_json(self._job.folder / "run.json", read_record(self._job.folder).document | done)
+        write_json(self.job.folder / "run.json", read_record(self.job.folder).document | done)
         return policy
 
     def save(self, *, with_replay: bool = True) -> None:
         """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
-        state = {"actor": self._loop.collector.state(), "loop": self._loop.state(), "seconds": self._seconds()}
-        state |= self._progress.state()
-        arrays = self._agent.arrays()
+        state = {"actor": self.loop.collector.state(), "loop": self.loop.state(), "seconds": self._seconds()}
+        state |= self.progress.state()
+        arrays = self.agent.arrays()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
-        self._checkpoints.save(Snapshot(arrays, state), self._loop.replay if with_replay else None, self.steps)
+        self.checkpoints.save(Snapshot(arrays, state), self.loop.replay if with_replay else None, self.steps)
 
     def _row(self) -> Row:
-        loop, collector, (steps, seconds) = self._loop, self._loop.collector, self._logged
+        loop, collector, (steps, seconds) = self.loop, self.loop.collector, self._logged
         self._logged = (self.steps, self._seconds())
         diagnostics, new_returns = loop.take_diagnostics(), collector.take_returns()
         row = {
             "steps": self.steps,
-            "frames": self.steps * self._agent.network.spec.frames_per_step,
+            "frames": self.steps * self.agent.network.spec.frames_per_step,
             "seconds": self._logged[1],
             "steps_per_second": (self.steps - steps) / max(self._logged[1] - seconds, 1e-9),
             "episodes": collector.episodes,
