@@ -27,9 +27,8 @@ from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report, write_report
+from acer_tf.reproduction.report.output import Drawing, Report, Table, markdown, mean_with_error, number, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
-from acer_tf.reproduction.report.tables import Table, markdown, mean_with_error, number
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.settings.record import differences
 

@@ -14,8 +14,8 @@ from acer_tf.errors import EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.evidence import require_folder
 from acer_tf.reproduction.figure import RESULTS
+from acer_tf.reproduction.report.output import Table, markdown, write_table
 from acer_tf.reproduction.report.page import require_page, write_page
-from acer_tf.reproduction.report.tables import Table, markdown, write_table
 from acer_tf.reproduction.verdicts import folders, verdicts
 
 FLAGS = cli.new_flags()

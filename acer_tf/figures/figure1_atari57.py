@@ -18,8 +18,7 @@ from acer_tf.reproduction.published_medians import Figure1Method, figure1_by_fra
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.replay_ratios import SHOWN, WITH_TRUST, published_median, ratios_of, replay_ratio_methods
 from acer_tf.reproduction.report.figures import Axes, draw_band, panels, place_axis, shared_legend
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, difference, number, numbers
+from acer_tf.reproduction.report.output import Drawing, Report, Table, difference, number, numbers
 from acer_tf.reproduction.statistics import Estimate
 from acer_tf.reproduction.verdicts import own_design
 

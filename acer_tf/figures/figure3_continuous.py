@@ -34,8 +34,7 @@ from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged,
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, mean_with_error, number, numbers
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, numbers
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import Coverage, altered, begun, most, own_design
 

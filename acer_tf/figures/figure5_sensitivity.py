@@ -16,8 +16,7 @@ from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import SearchPoint, published_search
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import panels
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import own_design
 

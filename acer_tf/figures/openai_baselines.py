@@ -20,8 +20,7 @@ from acer_tf.reproduction.game_sets import GAME_SETS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings

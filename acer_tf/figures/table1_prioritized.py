@@ -17,8 +17,7 @@ from acer_tf.reproduction.published_medians import dqn_zoo_medians
 from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import draw_band, panels
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, number, numbers
+from acer_tf.reproduction.report.output import Drawing, Report, Table, number, numbers
 from acer_tf.reproduction.verdicts import most, own_design
 
 _AGENTS = {

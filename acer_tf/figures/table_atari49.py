@@ -16,8 +16,7 @@ from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.published_scores import published_agents, published_scores
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, difference, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, difference, mean_with_error, number
 from acer_tf.reproduction.scores import human_normalized
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import own_design

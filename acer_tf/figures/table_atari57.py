@@ -12,8 +12,7 @@ from acer_tf.reproduction.figure import Figure
 from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import dots
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table
+from acer_tf.reproduction.report.output import Drawing, Report, Table
 from acer_tf.reproduction.scores import Protocol
 
 _PRIORITIZED = ("Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)")

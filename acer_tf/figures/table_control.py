@@ -18,8 +18,7 @@ from acer_tf.reproduction.figure import Figure
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.figures import panels
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 
 

@@ -10,8 +10,7 @@ from acer_tf.reproduction import minatar
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.output import Report
-from acer_tf.reproduction.report.tables import numbers
+from acer_tf.reproduction.report.output import Report, numbers
 from acer_tf.settings.presets import PRESETS
 
 _EXPONENTS_OF_RANK = ("priority_exponent", "priority_exponent_final", "importance_exponent")

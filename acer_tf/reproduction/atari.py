@@ -12,7 +12,7 @@ from acer_tf.reproduction import atari5
 from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, Axis, equally_long, final_score, reached, task_scores
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.tables import mean_with_error, number
+from acer_tf.reproduction.report.output import mean_with_error, number
 from acer_tf.reproduction.scores import atari_references, human_normalized
 from acer_tf.reproduction.statistics import mean_and_error
 

@@ -7,11 +7,12 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from acer_tf.settings import Settings
+from acer_tf.errors import SweepError
+from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.record import changed, settings_document, settings_from
 
 State = Literal["finished", "interrupted", "not begun", "failed"]
@@ -81,6 +82,33 @@ class Cell:
         """Its name in messages."""
         draw = "" if self.draw is None else f" draw {self.draw}"
         return f"{self.method}{draw}, {self.env}, seed {self.seed}"
+
+
+def require_distinct(cells: Sequence[Cell]) -> None:
+    """Raises SweepError without cells, or if two have the same settings."""
+    if not cells:
+        raise SweepError("no cells: the experiment's flags leave nothing to run")
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.name in seen:
+            raise SweepError(f"'{seen[cell.name].label}' and '{cell.label}' have the same settings: give each run once")
+        seen[cell.name] = cell
+
+
+def flags_of(settings: Settings) -> list[str]:
+    """The shortest flags of `acer_tf train` that give `settings`."""
+    given: dict[str, Any] = {
+        name: getattr(settings, name) for name in ("env", "agent", "preset", "seed", "total_steps")
+    }
+    base = make_settings(given)
+    for field in dataclasses.fields(Settings):
+        value = getattr(settings, field.name)
+        if value != getattr(base, field.name):
+            given[field.name] = value
+    return [
+        f"--{'' if value else 'no'}{name}" if isinstance(value, bool) else f"--{name}={value}"
+        for name, value in given.items()
+    ]
 
 
 def require_types(record: Any) -> None:

@@ -19,8 +19,7 @@ from acer_tf.reproduction.figure import Figure, Judged, Method
 from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.replay_ratios import RATIOS, replay_ratio_methods
 from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning_curves, panels, shared_legend
-from acer_tf.reproduction.report.output import Drawing, Report
-from acer_tf.reproduction.report.tables import Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
 from acer_tf.reproduction.statistics import (
     Estimate,
     interquartile_mean,

@@ -21,9 +21,8 @@ import numpy as np
 from acer_tf import resources
 from acer_tf.errors import SweepError
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.attempt import PROGRAM, Attempt
-from acer_tf.reproduction.sweep.cells import flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import LocalLauncher, Needs, needs_of
 from acer_tf.runs.checkpoint import KEPT, Checkpoints

@@ -17,13 +17,14 @@ from acer_tf.reproduction.evidence import (
     copy_records,
     describe,
     joined,
+    known_now,
     own_evidence,
     read_evidence,
     require_folder,
     write_evidence,
 )
 from acer_tf.reproduction.report.figures import save
-from acer_tf.reproduction.report.tables import Table, write_table
+from acer_tf.reproduction.report.output import Table, write_table
 from acer_tf.reproduction.sweep.folder import CellFolder
 from tests.training.scripted import leave_policy, small_settings, tree
 
@@ -352,6 +353,32 @@ def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path)
         collect(first, tmp_path / "nowhere", tmp_path / "out", {})
     # It is then copied again from the sweep.
     assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first
+
+
+ASKED = Cell("cell", "acer", SETTINGS)
+HALF = dataclasses.replace(ASKED, state="interrupted", steps=100)
+DONE = dataclasses.replace(ASKED, state="finished", steps=200)
+FAILED = dataclasses.replace(HALF, state="failed", reason="loss is nan")
+
+
+@pytest.mark.parametrize(
+    ("before", "recorded", "swept", "given_up", "expected"),
+    [
+        (ASKED, None, None, None, ("not begun", 0, "")),
+        (ASKED, None, None, "no memory", ("failed", 0, "no memory")),
+        (HALF, None, None, None, ("not begun", 0, "")),  # its records are gone
+        (ASKED, None, HALF, None, ("interrupted", 100, "")),
+        (ASKED, None, HALF, "no memory", ("failed", 100, "no memory")),
+        (HALF, HALF, DONE, None, ("finished", 200, "")),
+        (DONE, DONE, HALF, None, ("finished", 200, "")),  # begun again elsewhere
+        (FAILED, HALF, None, None, ("failed", 100, "loss is nan")),
+        (FAILED, HALF, dataclasses.replace(HALF, steps=150), None, ("interrupted", 150, "")),  # it continued
+        (FAILED, HALF, DONE, None, ("finished", 200, "")),
+    ],
+)
+def test_what_is_known_of_a_cell_follows_from_its_records(before, recorded, swept, given_up, expected):
+    cell = known_now(before, recorded, swept, given_up)
+    assert (cell.state, cell.steps, cell.reason) == expected
 
 
 def test_records_are_not_copied_through_a_link(tmp_path):

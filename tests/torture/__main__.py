@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pandas
 
-from acer_tf.reproduction.report.tables import Table, markdown
+from acer_tf.reproduction.report.output import Table, markdown
 from acer_tf.runs.provenance import provenance
 from tests.torture import common, damage, faulty, flags, kills, strangers, together
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
-from acer_tf.reproduction.sweep.cells import flags_of, require_distinct
 from acer_tf.reproduction.sweep.folder import CellFolder, SweepFolder
 from acer_tf.reproduction.sweep.launcher import Launcher, needs_of
 from acer_tf.reproduction.sweep.progress import State, SweepProgress, table_of_missing

@@ -24,7 +24,7 @@ from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, wri
 from acer_tf.reproduction.figure import Finding, figures, make_cells
 from acer_tf.reproduction.published import published_curves, published_search
 from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.report.tables import Table
+from acer_tf.reproduction.report.output import Table
 from acer_tf.reproduction.scores import human_normalized
 from acer_tf.reproduction.verdicts import coverage, folders, verdict, verdicts
 from acer_tf.settings import make_settings
