@@ -129,7 +129,7 @@ def actors_on(ray, count, **attributes):
 
 
 def test_an_error_of_ray_itself_is_the_loss_of_its_cluster_where_no_row_is_without_its_updates():
-    network = SimpleNamespace(model=SimpleNamespace(weights=[]))
+    network = SimpleNamespace(weights=[])
     full = {"put": lambda _: error(RayError("the object store is full"))}
     actors = actors_on(full, 0, _agent=SimpleNamespace(network=network))
     actors.begin(None)
