@@ -65,26 +65,20 @@ def define(values: flags.FlagValues, sweep: str) -> None:
 def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[int, Mapping[str, str]]:
     """Runs `cells` as the flags say; returns the exit status, and why cells were given up, by name.
 
-    The status is 0 if all cells are finished, 1 if some are not, 128 + the signal's number. Raises SweepError for bad
-    input.
+    The status is 0 if all cells are finished, 1 if some are not, 128 + the number of the signal that stopped it.
+
+    Raises:
+        SweepError: bad input.
     """
-    names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
-    options: dict[str, Any] = {name: values[name].value for name in names}
     require(values)
+    names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
+    options: dict[str, Any] = {name: values[name].value for name in names} | {"cwd": Path.cwd()}
+    program = [*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])]
     try:
-        report = run_sweep(
-            sweep,
-            cells,
-            Path(values.sweep_dir),
-            _launcher(values),
-            program=[*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])],
-            cwd=Path.cwd(),
-            **options,
-        )
+        end = run_sweep(sweep, cells, Path(values.sweep_dir), _launcher(values), program=program, **options)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues"), {}
-    given_up = {name: report.reasons.get(name, "") for name, state in report.states.items() if state == "failed"}
-    return report.exit_code, given_up
+    return end.exit_code, {name: end.reasons.get(name, "") for name, state in end.states.items() if state == "failed"}
 
 
 def require(values: flags.FlagValues) -> None:

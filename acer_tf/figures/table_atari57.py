@@ -55,7 +55,7 @@ def report(recorded: RecordedRuns) -> Report:
 
 FIGURE = Figure(
     __name__,
-    order=11,
+    order=70,
     source="ACER, Figure 1, by game",
     title="Atari 57, by game",
     text=(

@@ -62,7 +62,7 @@ def _order(scores: Mapping[str, tuple[float, float]], whose: int) -> str:
 
 FIGURE = Figure(
     __name__,
-    order=31,
+    order=71,
     source="ACER, Figure 3, as numbers",
     title="Continuous control, as numbers",
     text=(
