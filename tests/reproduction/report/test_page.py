@@ -307,7 +307,8 @@ def test_of_sections_of_one_title_the_largest_is_shown_and_each_names_its_folder
 
 
 def test_what_is_long_or_not_the_first_is_shown_when_asked_for(tmp_path):
-    evidence = Evidence("x", "T", ("What.", "How."), "c", (), {"table": "", "more": ""}, {"figure": "", "games": ""})
+    tables, drawn = {"table": "", "more": ""}, {"figure": "", "games": ""}
+    evidence = Evidence("x", "T", ("What.", "How."), "c", tables=tables, figures=drawn)
     fill(tmp_path / "x", evidence)
     rows = "".join(f"{n},1\n" for n in range(20))
     (tmp_path / "x" / "table.csv").write_text("a,b\n" + rows)
