@@ -34,7 +34,7 @@ class ContinuousNetwork(PolicyNetwork):
         shared_torso: whether the mean is read from the torso of V and the critic.
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
         normalize: whether observations are normalised by their running mean and variance.
-        normalization: the layer that holds these statistics, if another network already has it.
+        normalization: the layer that holds these statistics, if another network already has it; None makes one.
 
     Attributes:
         of_state: the Keras model from observations to (mean, V, the critic's input).
@@ -60,15 +60,15 @@ class ContinuousNetwork(PolicyNetwork):
         normalization: RunningNormalization | None = None,
     ) -> None:
         readable_torso(self.architecture, spec)
-        if normalization is None and normalize:
+        if normalize and normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
-        common = dict(initialization=initialization, precision=precision, seed=seed)
-        parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std)
-        super().__init__(spec, self.architecture, common | parts | {"normalize": normalization is not None})
+        parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std, normalize=normalize)
+        options = dict(initialization=initialization, precision=precision, seed=seed)
+        super().__init__(spec, self.architecture, options | parts)
         layers = Layers(initialization, precision, seed)
         observation = keras.Input(spec.frame_shape, dtype="float32", name="observation")
         x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
-        if normalization is not None:
+        if normalize:
             x = normalization(x)
         features = of_policy = layers.hidden(UNITS, "tanh", "dense2", layers.hidden(UNITS, "tanh", "dense1", x))
         if not shared_torso:

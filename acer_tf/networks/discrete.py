@@ -31,14 +31,14 @@ class Network(PolicyNetwork):
 
     Args:
         spec: the environment's observations and number of actions.
-        architecture: of `torsos.ARCHITECTURES`, or "module:NAME" of a user's torso.
+        architecture: a name of `torsos.ARCHITECTURES`, or "module:NAME" for a user's torso.
         initialization: "orthogonal": gain √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
-        precision: of the torso's matrix products; heads and softmax are float32 ("tf32" is of all products on a GPU).
-        policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`self.exploration` holds ε).
+        precision: dtype of the torso's matrix products; heads and softmax are float32 ("tf32": all products on a GPU).
+        policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`exploration` holds ε).
         evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
-        seed: of the initial weights.
+        seed: seed of the initial weights.
 
     Attributes:
         preprocessing: the layer from observations to planes.
@@ -64,9 +64,9 @@ class Network(PolicyNetwork):
         seed: int = 0,
     ) -> None:
         torso = readable_torso(architecture, spec)
-        common = dict(architecture=architecture, initialization=initialization, precision=precision, seed=seed)
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
-        super().__init__(spec, architecture, common | heads)
+        options = dict(architecture=architecture, initialization=initialization, precision=precision, seed=seed)
+        super().__init__(spec, architecture, options | heads)
         layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
         planes = self.preprocessing(keras.Input(spec.observation_shape, dtype=spec.observation_dtype))
