@@ -17,6 +17,7 @@ from acer_tf.types import EnvironmentSpec
 
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
+Tensor = keras.KerasTensor
 _MOST_SEEDS = 4096  # two for each layer of a torso
 
 
@@ -61,7 +62,7 @@ class PolicyNetwork(keras.Model):
         raise NotImplementedError
 
 
-def part(name: str, like: keras.KerasTensor, build: Callable[[keras.KerasTensor], Any]) -> keras.Model:
+def part(name: str, like: Tensor, build: Callable[[Tensor], Any]) -> keras.Model:
     """The model `name` of what `build` makes of an input of the same shape and dtype as `like`."""
     inputs = keras.Input(like.shape[1:], dtype=like.dtype, name=f"{name}_input")
     return keras.Model(inputs, build(inputs), name=name)
@@ -102,56 +103,43 @@ class Layers:
         self._scale = scale
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
-    def scaled(self, x: keras.KerasTensor) -> keras.KerasTensor:
+    def scaled(self, x: Tensor) -> Tensor:
         """Pixels scaled to [0, 1]; other observations unchanged."""
         return keras.layers.Rescaling(self._scale, dtype=self.dtype_policy)(x)
 
-    def flat(self, x: keras.KerasTensor) -> keras.KerasTensor:
+    def flat(self, x: Tensor) -> Tensor:
         return keras.layers.Flatten("channels_last", dtype=self.dtype_policy)(x)
 
-    def hidden(
-        self, units: int, activation: str, name: str, x: keras.KerasTensor, *, bias: bool = True
-    ) -> keras.KerasTensor:
+    def hidden(self, units: int, activation: str, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A dense layer."""
         initial = self.initializers(np.sqrt(2.0), x.shape[-1])
         return keras.layers.Dense(units, activation, bias, **initial, dtype=self.dtype_policy, name=name)(x)
 
-    def convolution(
-        self,
-        filters: int,
-        size: int,
-        stride: int,
-        name: str,
-        x: keras.KerasTensor,
-        *,
-        activation: str = "relu",
-        padding: str = "valid",
-    ) -> keras.KerasTensor:
-        """A convolution of [H, W, C] images."""
-        options = self._convolution(size * size * x.shape[-1], name, activation)
-        return keras.layers.Conv2D(filters, size, stride, padding, **options)(x)
-
-    def product_convolution(self, filters: int, size: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""
-        return ProductConvolution(filters, size, **self._convolution(size * size * x.shape[-1], name))(x)
-
-    def patch_convolution(self, filters: int, name: str, x: keras.KerasTensor) -> keras.KerasTensor:
-        """8×8 kernels at stride 4 over patches of unscaled pixels, then ReLU."""
-        options = self._convolution(8 * 8 * x.shape[-1] // PATCH**2, name)
-        return PatchConvolution(filters, 2 * PATCH, PATCH, **options)(x)
-
-    def _convolution(self, fan_in: int, name: str, activation: str = "relu") -> dict[str, Any]:
-        given = {"data_format": "channels_last", "activation": activation, "dtype": self.dtype_policy, "name": name}
-        return given | self.initializers(np.sqrt(2.0), fan_in)
-
-    def head(
-        self, units: int, gain: float, name: str, features: keras.KerasTensor, *, bias: bool = True
-    ) -> keras.KerasTensor:
+    def head(self, units: int, gain: float, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A linear layer in float32."""
-        initial = self.initializers(gain, features.shape[-1])
-        return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(features)
+        initial = self.initializers(gain, x.shape[-1])
+        return keras.layers.Dense(units, None, bias, **initial, dtype="float32", name=name)(x)
 
-    def lstm(self, units: int, features: keras.KerasTensor) -> Lstm:
+    def convolution(self, filters: int, size: int, stride: int, name: str, x: Tensor, **options: Any) -> Tensor:
+        """A convolution of [H, W, C] images, then ReLU; `options` of `keras.layers.Conv2D`: `activation`, `padding`."""
+        return self._convolution(keras.layers.Conv2D, filters, size, stride, name, x.shape[-1], **options)(x)
+
+    def product_convolution(self, filters: int, size: int, name: str, x: Tensor) -> Tensor:
+        """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""
+        return self._convolution(ProductConvolution, filters, size, 1, name, x.shape[-1])(x)
+
+    def patch_convolution(self, filters: int, name: str, x: Tensor) -> Tensor:
+        """8×8 kernels at stride 4 over patches of unscaled pixels, then ReLU."""
+        return self._convolution(PatchConvolution, filters, 2 * PATCH, PATCH, name, x.shape[-1] // PATCH**2)(x)
+
+    def _convolution(
+        self, kind: Any, filters: int, size: int, stride: int, name: str, channels: int, **options: Any
+    ) -> keras.layers.Layer:
+        initial = self.initializers(np.sqrt(2.0), size * size * channels)
+        given = {"activation": "relu", "data_format": "channels_last", "dtype": self.dtype_policy, **options}
+        return kind(filters, size, stride, name=name, **initial, **given)
+
+    def lstm(self, units: int, features: Tensor) -> Lstm:
         """An LSTM in float32, since rounding would accumulate over the rows.
 
         The forget gates' bias is 1 whatever the initialization: with 0, a gate of ½ would halve the state in every row

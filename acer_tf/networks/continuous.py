@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from acer_tf.distributions import Gaussian
-from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, joined, readable_torso
+from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, Tensor, joined, readable_torso
 from acer_tf.networks.layers import RunningNormalization, registered
 from acer_tf.types import EnvironmentSpec
 
@@ -104,7 +104,7 @@ class ContinuousNetwork(PolicyNetwork):
         return tf.reshape(self.critic((joined(state), joined(actions))), [batch, rows, actions.shape[2]])
 
 
-def _critic(layers: Layers, critic: Critic, read: keras.KerasTensor, action_size: int) -> keras.Model:
+def _critic(layers: Layers, critic: Critic, read: Tensor, action_size: int) -> keras.Model:
     """The model from a critic's input [N, F] and actions [N, m, d] to A or Q [N, m]."""
     state, actions = (keras.Input(shape, dtype="float32") for shape in (read.shape[1:], (None, action_size)))
     h = state if critic == "dueling" else layers.hidden(UNITS, "tanh", "critic_torso", state)

@@ -61,9 +61,11 @@ class Torso:
 
 
 def _nature(layers: Layers, x: Any) -> Any:
-    x = layers.patch_convolution(32, "conv1", x)
-    x = layers.convolution(64, 4, 2, "conv2", x)
-    x = layers.convolution(64, 3, 1, "conv3", x)
+    return _after_conv1(layers, layers.patch_convolution(32, "conv1", x))
+
+
+def _after_conv1(layers: Layers, x: Any) -> Any:
+    x = layers.convolution(64, 3, 1, "conv3", layers.convolution(64, 4, 2, "conv2", x))
     return layers.hidden(512, "relu", "dense", layers.flat(x))
 
 
@@ -75,9 +77,7 @@ def _nature_reads(spec: EnvironmentSpec) -> bool:
 
 def _image(layers: Layers, x: Any) -> Any:
     x = layers.scaled(x if len(x.shape) == 4 else x[..., None])
-    for name, filters, size, stride in (("conv1", 32, 8, 4), ("conv2", 64, 4, 2), ("conv3", 64, 3, 1)):
-        x = layers.convolution(filters, size, stride, name, x)
-    return layers.hidden(512, "relu", "dense", layers.flat(x))
+    return _after_conv1(layers, layers.convolution(32, 8, 4, "conv1", x))
 
 
 def _image_reads(spec: EnvironmentSpec) -> bool:

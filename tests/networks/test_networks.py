@@ -362,7 +362,7 @@ def test_a_torso_may_be_deep(initialization, monkeypatch):
 def test_normalized_observations_are_clipped_at_ten_standard_deviations():
     layer = RunningNormalization()
     layer.build((None, 1))
-    layer.note(tf.constant([[-1.0], [1.0]]))
+    layer.update(tf.constant([[-1.0], [1.0]]))
     np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
 
 
