@@ -68,7 +68,7 @@ class CheckpointError(AcerError, RuntimeError):
     """No checkpoint could be written or read; the message says which file and why."""
 
 
-class Mismatch(AcerError, ValueError):
+class Mismatch(CheckpointError):
     """A saved state is whole, but it is the state of something else than what shall take it."""
 
 

@@ -29,9 +29,7 @@ from acer_tf.policies.policy import Policy
 
 
 def require_convertible(output: Path, to: str) -> None:
-    """Raises FormatError if no file or folder can be made for `output`, or it exists, or a package for the format `to`
-    is missing. It takes no time.
-    """
+    """Raises FormatError if `output` exists or cannot be made, or a package for the format `to` is missing."""
     if os.path.lexists(output):
         raise FormatError(f"--output={output} exists: not replaced; move it away, or choose another name")
     try:

@@ -83,10 +83,7 @@ class Progress:
 
 
 def require_diagnostics(folder: Path, diagnostics: Sequence[str]) -> None:
-    """Raises RunFolderError if a run's progress.csv, where it has rows, has other columns "kind/name" than these.
-
-    So it is after a change of the agent's code.
-    """
+    """Raises RunFolderError if progress.csv has rows with other diagnostics, as after a change of the agent's code."""
     path = folder / "progress.csv"
     with path.open(encoding="utf-8", newline="") as file:
         there = [name for name in next(csv.reader(file), ()) if "/" in name]

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Terminated(BaseException):
-    """SIGTERM: as KeyboardInterrupt is for Ctrl-C, so that files that are half written are removed."""
+    """Raised at SIGTERM, as KeyboardInterrupt at Ctrl-C, so that files that are half written are removed."""
 
 
 STOPPED = (KeyboardInterrupt, Terminated)
@@ -23,11 +23,11 @@ def signal_of(stop: BaseException) -> signal.Signals:
 
 
 class StopRequest:
-    """A context in which the first SIGINT or SIGTERM only sets `signal_number`; SIGINT after it acts as usual.
+    """A context in which the first SIGINT or SIGTERM only sets `signal_number`.
 
-    Not so another SIGTERM: systemd and others send it to all processes at once, and a sweep asks its runs too. The
-    `answer`, printed on standard error, is what will be done about the first. Outside the main thread, where Python
-    receives no signals, the context does nothing.
+    A SIGINT after it acts as usual. Another SIGTERM does nothing, because systemd and others send it to all processes
+    at once, and a sweep asks its runs too. The `answer`, printed on standard error, says what will be done about the
+    first signal. Outside the main thread, where Python receives no signals, the context does nothing.
     """
 
     def __init__(self, answer: str) -> None:

@@ -79,8 +79,7 @@ def train(
         Interrupted: by a signal; a checkpoint was written.
         EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
         NonFiniteError: learning diverged; the last checkpoint is from before.
-        CheckpointError: a checkpoint could not be written, or none could be read.
-        Mismatch: another version wrote the checkpoint.
+        CheckpointError: a checkpoint could not be written, none could be read, or another version wrote it.
         RecordError: run.json was damaged or removed meanwhile.
         ClusterLost: the Ray cluster is gone, or an actor could not be replaced; a checkpoint was written.
         OSError: another file could not be written (disk full); the last checkpoint is intact.

@@ -1,0 +1,62 @@
+"""What all commands do with errors: one line on standard error, and the exit status that the error carries."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from acer_tf import errors
+from acer_tf.commands import cli
+
+STATUS = {
+    errors.SettingsError("--gamma=2: must be in [0, 1]"): 2,
+    errors.EvidenceError("--output=x holds the evidence of y"): 2,
+    errors.PolicyFolderError("x exists and is not a policy"): 2,
+    errors.CheckpointError("checkpoint 3 cannot be read"): 1,
+    errors.ClusterLost("the Ray cluster is gone"): 1,
+    errors.Interrupted(15): 143,
+    OSError(28, "No space left on device"): 1,
+}
+
+
+def ending(error: BaseException, *, begun: bool = False) -> int:
+    @cli.command
+    def main(argv: list[str]) -> int:
+        if not begun:
+            raise error
+        with cli.begun():
+            raise error
+
+    return main([])
+
+
+@pytest.mark.parametrize(("error", "status"), STATUS.items(), ids=lambda value: type(value).__name__)
+def test_an_error_is_one_line_and_its_status(error, status, capsys):
+    assert ending(error) == status
+    assert capsys.readouterr() == ("", f"error: {error}\n")
+
+
+def test_bad_input_that_is_found_after_the_work_has_begun_is_a_failure(capsys):
+    assert ending(errors.EvidenceError("a record is damaged"), begun=True) == 1
+    assert ending(errors.EvidenceError("another one")) == 2
+    assert capsys.readouterr().err == "error: a record is damaged\nerror: another one\n"
+
+
+def test_the_traceback_of_the_users_environment_comes_first(capsys):
+    failure = errors.EnvironmentFailure("mine failed in step(): KeyError: 'x'")
+    failure.__cause__ = KeyError("x")
+    assert ending(failure) == 1
+    assert capsys.readouterr().err.splitlines() == ["KeyError: 'x'", f"error: {failure}"]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), ZeroDivisionError()])
+def test_a_pipe_without_a_reader_and_our_own_mistakes_are_not_lines(error):
+    with pytest.raises(type(error)):
+        ending(error)
+
+
+def test_every_error_has_the_base_and_a_docstring():
+    found = [value for value in vars(errors).values() if inspect.isclass(value)]
+    assert len(found) > 10
+    assert all(issubclass(kind, errors.AcerError) and kind.__doc__ and kind.status in (1, 2) for kind in found)
