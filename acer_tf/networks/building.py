@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ from acer_tf.types import EnvironmentSpec
 
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
-Tensor = keras.KerasTensor
+Tensor: TypeAlias = keras.KerasTensor
 _MOST_SEEDS = 4096  # two for each layer of a torso
 
 

@@ -68,7 +68,7 @@ class ContinuousNetwork(PolicyNetwork):
         layers = Layers(initialization, precision, seed)
         observation = keras.Input(spec.frame_shape, dtype="float32", name="observation")
         x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
-        if normalize:
+        if normalization is not None:
             x = normalization(x)
         features = of_policy = layers.hidden(UNITS, "tanh", "dense2", layers.hidden(UNITS, "tanh", "dense1", x))
         if not shared_torso:
