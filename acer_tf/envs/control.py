@@ -70,7 +70,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if seed is not None:
             self._task.random = [np.random.default_rng(one) for one in seed]
         self._start(np.arange(self.num_envs))
-        return self._observe(), {}
+        return self._task.observation().astype(np.float32), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Applies `actions` [N, d] in [-1, 1] for one step, or starts a new episode where the last one ended.
@@ -93,7 +93,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._start(np.flatnonzero(idle))
         truncated = ~idle & (self._elapsed >= EPISODE_STEPS)
         self._over = terminated | truncated
-        return self._observe(), reward, terminated, truncated, {}
+        return self._task.observation().astype(np.float32), reward, terminated, truncated, {}
 
     def render(self) -> tuple[np.ndarray, ...]:
         """The picture of environment 0, [240, 320, 3] uint8; EnvironmentFailure if the process that renders died."""
@@ -112,6 +112,3 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._batch.forward(which, stage=_VELOCITY)
         self._elapsed[which] = 0
         self._over[which] = False
-
-    def _observe(self) -> np.ndarray:
-        return self._task.observation().astype(np.float32)

@@ -82,8 +82,8 @@ def test_seeds(env_id):
 
     np.testing.assert_array_equal(play(0), play(0))
     # No two environments of a run, a run with a nearby seed, or its resumption share an episode.
-    games = np.concatenate([play(0), play(1), play((0, 1)), play((0, 2))]).reshape(32, -1)
-    assert len(np.unique(games, axis=0)) == 32
+    episodes = np.concatenate([play(0), play(1), play((0, 1)), play((0, 2))]).reshape(32, -1)
+    assert len(np.unique(episodes, axis=0)) == 32
     np.testing.assert_array_equal(play(0, num_envs=3), play(0)[:3])
 
 

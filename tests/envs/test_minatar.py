@@ -33,7 +33,7 @@ def test_equals_the_bare_game(game):
         bare = minatar.Environment(game)
         bare.seed(int(word >> 1))
         bare.reset()
-        legal, over, games = bare.minimal_action_set(), False, 0
+        legal, over, episodes = bare.minimal_action_set(), False, 0
         np.testing.assert_array_equal(steps[0].observation[i], bare.state())
         for step, action in zip(steps[1:], actions[:, i], strict=True):
             assert step.mask[i] == (not over)
@@ -42,11 +42,11 @@ def test_equals_the_bare_game(game):
                 reward, over = 0, False
             else:
                 reward, over = bare.act(legal[action])
-            games += over
+            episodes += over
             assert step.reward[i] == reward and step.last[i] == over and step.discount[i] == (not over)
             np.testing.assert_array_equal(step.observation[i], bare.state())
             assert step.age[i] == 0
-        assert games > 0
+        assert episodes > 0
 
 
 def test_resets_continue_the_generator():
