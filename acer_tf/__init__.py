@@ -55,31 +55,20 @@ __version__ = "0.2.0"
 
 # Imported when first used, so that `import acer_tf` loads neither TensorFlow nor a simulator.
 _NAMES = {
-    "errors": (
-        "AcerError",
-        "CheckpointError",
-        "ClusterLost",
-        "EnvironmentFailure",
-        "Interrupted",
-        "InvalidEnvironment",
-        "NonFiniteError",
-        "PolicyError",
-        "RecordError",
-        "RunFolderError",
-        "SettingsError",
-    ),
-    "policies.policy": ("Policy", "load_policy"),
-    "reproduction.curves": ("RunCurve", "read_run"),
-    "reproduction.published": ("published_ablations", "published_curves", "published_search"),
-    "reproduction.published_medians": ("Figure1Method", "dqn_zoo_medians", "figure1_by_frames", "figure1_by_hours"),
-    "reproduction.published_scores": ("published_agents", "published_scores"),
-    "reproduction.scores": ("atari_references", "human_normalized"),
-    "settings.settings": ("Settings", "make_settings"),
-    "policies.evaluation": ("EvaluationResult", "evaluate"),
-    "training.export_run": ("load_network",),
-    "training.train": ("train",),
+    "errors": "AcerError CheckpointError ClusterLost EnvironmentFailure Interrupted InvalidEnvironment "
+    "NonFiniteError PolicyError RecordError RunFolderError SettingsError",
+    "policies.policy": "Policy load_policy",
+    "reproduction.curves": "RunCurve read_run",
+    "reproduction.published": "published_ablations published_curves published_search",
+    "reproduction.published_medians": "Figure1Method dqn_zoo_medians figure1_by_frames figure1_by_hours",
+    "reproduction.published_scores": "published_agents published_scores",
+    "reproduction.scores": "atari_references human_normalized",
+    "settings.settings": "Settings make_settings",
+    "policies.evaluation": "EvaluationResult evaluate",
+    "training.export_run": "load_network",
+    "training.train": "train",
 }
-_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *_MODULES]
 
 

@@ -244,6 +244,17 @@ def test_a_folder_in_use_is_refused_with_host_and_pid(done, tmp_path, capsys):
         holder.communicate()
 
 
+def test_a_folder_that_another_process_changes_before_it_is_locked_is_refused(
+    done, light, tmp_path, monkeypatch, capsys
+):
+    run_dir = tmp_path / "new"
+    run_dir.mkdir()
+    monkeypatch.setattr(run, "make_network", lambda *_: shutil.copy(done / "run.json", run_dir))
+    assert script(small_settings(), run_dir) == 2
+    assert f"--run_dir={run_dir} has just been changed by another process" in capsys.readouterr().err
+    Lock(run_dir).release()
+
+
 def test_a_lock_left_by_a_dead_process_does_not_block(light, tmp_path):
     (tmp_path / "lock").write_text("host elsewhere, pid 1\n")
     assert script(small_settings(), tmp_path) == 0
