@@ -13,6 +13,7 @@ import numpy as np
 import optree
 import pytest
 
+from acer_tf.errors import Mismatch
 from acer_tf.replay import PrioritizedReplay, ReplayCorrupt, TrajectoryReplay, ring
 from acer_tf.types import EnvironmentSpec
 from tests.replay.checks import check_valid
@@ -409,5 +410,5 @@ def test_a_state_of_other_sizes_is_refused(
     tmp_path: Path, spec: EnvironmentSpec, sizes: dict[str, int], message: str
 ) -> None:
     _, state, _ = saved_replay(tmp_path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(Mismatch, match=message):
         new_replay(spec=spec, **sizes).restore(tmp_path, state)
