@@ -82,7 +82,7 @@ def run(job: Job) -> Path:
     settings, spec = job.settings, job.spec
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
-    if job.record is None:  # what began before a check was made may continue
+    if job.record is None:  # a run that began before a check was made may continue
         require_effect(settings, spec)
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
