@@ -123,7 +123,7 @@ setup(
     # Without experiments/ and benchmarks/, which belong to the repository.
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
     package_data={
-        "acer_tf": ["py.typed"],
+        "acer_tf": ["py.typed", "__init__.pyi"],
         "acer_tf.envs": ["*.xml"],
         "acer_tf.reproduction": ["data/*.csv"],
         "acer_tf.reproduction.report": ["templates/*"],

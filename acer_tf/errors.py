@@ -20,71 +20,43 @@ class BadInput(AcerError):
     status = 2
 
 
+# fmt: off
 class SettingsError(BadInput, ValueError):
     """An invalid setting or argument: the message names it, its value, and what would be right."""
-
-
 class InvalidEnvironment(BadInput, ValueError):
     """The environment does not exist, is not installed, or does not suit the agent."""
-
-
 class RunFolderError(BadInput, RuntimeError):
     """The run folder cannot be used: the message says why and what to do."""
-
-
 class PolicyError(BadInput, ValueError):
     """A directory holds no usable policy; the message says why."""
-
-
 class PolicyFolderError(BadInput, OSError):
     """No policy can be written to a folder; the message says why. Nothing has been changed."""
-
-
 class FormatError(BadInput, ValueError):
     """A policy cannot be converted; the message says why. Nothing has been written."""
-
-
 class SweepError(BadInput, RuntimeError):
     """A sweep cannot be run: the message names the flag or file, its value, and what would be right."""
-
-
 class EvidenceError(BadInput, RuntimeError):
     """A results folder cannot be used: the message names the file, and what would be right."""
-
-
 class CurveError(BadInput, ValueError):
     """A run folder cannot be read: the message names the file and what is wrong."""
-
-
 class ResultsError(BadInput, ValueError):
     """The results of the Blind Cliffwalk cannot be read: the message names the file and what is wrong."""
-
-
 class RecordError(AcerError, ValueError):
     """A record of a run is missing or cannot be read: the message names the file and the problem."""
-
-
 class CheckpointError(AcerError, RuntimeError):
     """No checkpoint could be written or read; the message says which file and why."""
-
-
 class Mismatch(CheckpointError):
     """A saved state is whole, but it is the state of something else than what shall take it."""
-
-
 class EnvironmentFailure(AcerError):
     """The environment raised, its simulation diverged, or it returned what its spaces do not promise.
 
     What it raised is the cause, whose traceback commands print.
     """
-
-
 class NonFiniteError(AcerError, ArithmeticError):
     """A quantity became NaN or infinite: the message names the first one in the order of computation."""
-
-
 class ClusterLost(AcerError, ConnectionError):
     """The Ray cluster is gone, or has no room left; the run can continue on another."""
+# fmt: on
 
 
 class Interrupted(AcerError):

@@ -1,1 +1,1 @@
-"""A script for each figure, table and other command of `acer_tf`: the same as python -m acer_tf COMMAND."""
+"""A script for each command: `python experiments/NAME.py [flags]` is `python -m acer_tf NAME [flags]`."""

@@ -1,6 +1,3 @@
-"""python -m acer_tf figure_cliffwalk [flags]; --help says what it makes."""
-
 from acer_tf.__main__ import script
 
-if __name__ == "__main__":
-    script(__file__)
+script(__file__)

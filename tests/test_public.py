@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import inspect
 import os
@@ -59,13 +58,6 @@ def test_its_example_gives_the_documented_result(name, monkeypatch):
     assert example.examples
     result = doctest.DocTestRunner().run(example)
     assert result.failed == 0
-
-
-def test_type_checkers_see_the_same_names_and_modules():
-    for node in ast.parse(Path(acer_tf.__file__).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.If):
-            told = {a.asname: line.module for line in node.body if isinstance(line, ast.ImportFrom) for a in line.names}
-    assert told == acer_tf._MODULES
 
 
 @pytest.mark.process

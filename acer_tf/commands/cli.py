@@ -21,17 +21,8 @@ P = ParamSpec("P")
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
 # Names that other projects give to our flags.
-_OTHERS = {
-    "algo": "agent",
-    "batch_size": "replay_batch",
-    "buffer_size": "replay_capacity",
-    "env_id": "env",
-    "lr": "learning_rate",
-    "n_envs": "num_envs",
-    "n_steps": "unroll_length",
-    "num_steps": "unroll_length",
-    "total_timesteps": "total_steps",
-}
+_OTHERS = dict(algo="agent", batch_size="replay_batch", buffer_size="replay_capacity", env_id="env", lr="learning_rate")
+_OTHERS |= dict(n_envs="num_envs", n_steps="unroll_length", num_steps="unroll_length", total_timesteps="total_steps")
 
 # Python's messages for text that is no number, and ours, which say what would be right.
 _NUMBERS = {

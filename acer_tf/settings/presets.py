@@ -8,110 +8,64 @@ from typing import Any
 from acer_tf.envs import family_of, spec
 from acer_tf.settings.rules import RULES, rule_of
 
+# fmt: off
 # Mnih et al. 2015, and its authors' google-deepmind/dqn_zoo, where RMSProp's ε is for the mean over a batch of 32.
-_DQN: dict[str, Any] = {
-    "num_envs": 1,
-    "unroll_length": 4,
-    "trajectories_per_update": 1,
-    "replay_ratio": 1.0,
-    "replay_poisson": False,
-    "replay_start": 50_000,
-    "replay_capacity": 1_000_000,
-    "replay_batch": 32,
-    "initialization": "fan_in",
-    "learning_rate": 2.5e-4,
-    "rmsprop_decay": 0.95,
-    "rmsprop_epsilon": 0.01 / 32**2,
-    "rmsprop_centered": True,
-    "rmsprop_initial_accumulator": 0.0,
-    "max_gradient_norm": math.inf,
-    "entropy_weight": 0.0,
-    "critic_weight": 1.0,
-}
+_DQN: dict[str, Any] = dict(
+    num_envs=1, unroll_length=4, trajectories_per_update=1,
+    replay_ratio=1.0, replay_poisson=False, replay_start=50_000, replay_capacity=1_000_000, replay_batch=32,
+    learning_rate=2.5e-4, rmsprop_decay=0.95, rmsprop_epsilon=0.01 / 32**2, rmsprop_centered=True,
+    rmsprop_initial_accumulator=0.0, max_gradient_norm=math.inf,
+    initialization="fan_in", entropy_weight=0.0, critic_weight=1.0,
+)
 # Schaul et al. 2016, Tables 2 and 3: a quarter of the learning rate; RMSProp's ε as in DQN Zoo.
-_QUARTER = {"learning_rate": 2.5e-4 / 4, "rmsprop_epsilon": 0.01 / 32**2 / 4**2}
-_ORIGINAL = {
-    "double_q": False,
-    "shared_bias": False,
-    "target_period": 10_000,
-    "exploration_final": 0.1,
-    "evaluation_epsilon": 0.05,
-}
-
+_QUARTER = dict(learning_rate=2.5e-4 / 4, rmsprop_epsilon=0.01 / 32**2 / 4**2)
+_ORIGINAL = dict(
+    double_q=False, shared_bias=False, target_period=10_000, exploration_final=0.1, evaluation_epsilon=0.05
+)
 # The ACER paper, §6 and appendix E.
-_CONTINUOUS: dict[str, Any] = {
-    "on_policy_updates": False,
-    "replay_start": 0,
-    "replay_capacity": 5_000,
-    "importance_truncation": 5.0,
-    "trust_region_delta": 0.42,
-    "average_decay": 0.995,
-    "entropy_weight": 0.0,
-    "critic_weight": 1.0,
-}
+_CONTINUOUS: dict[str, Any] = dict(
+    on_policy_updates=False, replay_start=0, replay_capacity=5_000,
+    importance_truncation=5.0, trust_region_delta=0.42, average_decay=0.995, entropy_weight=0.0, critic_weight=1.0,
+)
 
 # A value that a preset does not list is the default of `Settings`.
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, Any]] = dict(
     # OpenAI baselines' ACER, the public implementation to match.
-    "baselines": {},
+    baselines={},
     # The paper's §4. What it leaves open is as A3C's authors told it by e-mail (RMSProp ε 0.1 presumes summed
     # gradients); the clip is the one usual in public A3Cs. One update stands for those of four threads: it costs less
     # and moves θ as they do. The entropy weight is A3C's: with the paper's, 0.001, four runs on Pong fell to -21 and
     # stayed there.
-    "paper": {
-        "trajectories_per_update": 4,
-        "rmsprop_epsilon": 0.1,
-        "rmsprop_initial_accumulator": 0.0,
-        "max_gradient_norm": 40.0,
-        "critic_weight": 1.0,
-        "initialization": "fan_in",
-        "reduction": "threads",
-        "replay_start": 0,
-    },
+    paper=dict(
+        trajectories_per_update=4, rmsprop_epsilon=0.1, rmsprop_initial_accumulator=0.0, max_gradient_norm=40.0,
+        critic_weight=1.0, initialization="fan_in", reduction="threads", replay_start=0,
+    ),
     # `baselines` with step size and replay for games that are learned in a million steps.
-    "minatar": {"learning_rate": 3e-3, "replay_start": 1_000},
+    minatar=dict(learning_rate=3e-3, replay_start=1_000),
     # `baselines` for tasks that are learned in about 100,000 steps: more updates per step, and replay from early on.
-    "classic": {"num_envs": 8, "replay_start": 200, "learning_rate": 1e-3},
+    classic=dict(num_envs=8, replay_start=200, learning_rate=1e-3),
     # `paper_continuous` for tasks that are learned in a few 100,000 steps. Twice the learning rate learns faster, but
     # its policies forget states for a while.
-    "classic_continuous": {
-        **_CONTINUOUS,
-        "num_envs": 8,
-        "unroll_length": 20,
-        "trajectories_per_update": 2,
-        "learning_rate": 5e-4,
-    },
+    classic_continuous=dict(
+        _CONTINUOUS, num_envs=8, unroll_length=20, trajectories_per_update=2, learning_rate=5e-4
+    ),
     # Learning rate and δ are near good ones of the paper's Figures 5 and 6. Through a shared torso the critic's
     # gradient would move the policy, which the trust region does not bound: more means left the actions' bounds.
-    "paper_continuous": {
-        **_CONTINUOUS,
-        "unroll_length": 50,
-        "trajectories_per_update": 1,
-        "shared_torso": False,
-        "learning_rate": 1.4e-4,
-    },
-    "dqn": {**_DQN, **_ORIGINAL},
-    "dqn_rank": {
-        **_DQN,
-        **_ORIGINAL,
-        **_QUARTER,
-        "replay_priority": "rank",
-        "priority_exponent": 0.5,
-        "priority_exponent_final": 0.0,
-        "importance_exponent": 0.0,
-        "importance_exponent_final": 0.0,
-    },
-    "ddqn_tuned": _DQN,
-    "ddqn_rank": {
-        **_DQN,
-        **_QUARTER,
-        "replay_priority": "rank",
-        "priority_exponent": 0.7,
-        "priority_exponent_final": 0.7,
-        "importance_exponent": 0.5,
-    },
-    "ddqn_proportional": {**_DQN, **_QUARTER, "replay_priority": "proportional"},
-}
+    paper_continuous=dict(
+        _CONTINUOUS, unroll_length=50, trajectories_per_update=1, shared_torso=False, learning_rate=1.4e-4
+    ),
+    dqn=_DQN | _ORIGINAL,
+    dqn_rank=_DQN | _ORIGINAL | _QUARTER | dict(
+        replay_priority="rank", priority_exponent=0.5, priority_exponent_final=0.0, importance_exponent=0.0,
+        importance_exponent_final=0.0,
+    ),
+    ddqn_tuned=_DQN,
+    ddqn_rank=_DQN | _QUARTER | dict(
+        replay_priority="rank", priority_exponent=0.7, priority_exponent_final=0.7, importance_exponent=0.5
+    ),
+    ddqn_proportional=_DQN | _QUARTER | dict(replay_priority="proportional"),
+)
+# fmt: on
 
 
 def fitting_presets(agent: str) -> tuple[str, ...]:
