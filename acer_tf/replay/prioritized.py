@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -126,15 +126,13 @@ class PrioritizedReplay(TrajectoryReplay):
         return super().save(folder) | mine | {"largest": np.array(self._largest), "items": counters}
 
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
-        saved = {n.removeprefix("priorities/"): array for n, array in state.items() if n.startswith("priorities/")}
-        self._require_layout(state)
-        # Restored before the rows, so that the replay is as before if either raises.
-        priorities = type(self._priorities)(self._priorities.capacity)
-        priorities.restore(saved)
         super().restore(folder, state, salvage=salvage)
-        self._priorities = priorities
+        self._priorities.restore({name.removeprefix("priorities/"): array for name, array in state.items()})
         self._largest = float(state["largest"])
         self._oldest, self._newest = (int(number) for number in state["items"])
+
+    def _layout(self) -> dict[str, Any]:
+        return super()._layout() | {"priorities": type(self._priorities).__name__}
 
     def _follow(self) -> None:
         """Adds priorities of items that are now complete, and discards those of items with an overwritten row."""

@@ -262,8 +262,9 @@ class Ring:
         """Raises Mismatch if what `save` returned is of a replay of other sizes."""
         there, here = decode(state["layout"]), self._layout()
         if there != here:
-            differing = [f"{key} is {there[key]} there, {here[key]} here" for key in here if there[key] != here[key]]
-            raise Mismatch(f"the saved replay has other sizes: {'; '.join(differing)}")
+            differing = [key for key in here | there if there.get(key) != here.get(key)]
+            values = "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
+            raise Mismatch(f"the saved replay has other sizes: {values}")
 
     def _layout(self) -> dict[str, Any]:
         return {
