@@ -20,7 +20,7 @@ python -m acer_tf figure7_cartpole --tasks=CartPole-v1
 
 from acer_tf.reproduction.verdicts import own_design
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.report.figures import learning_curves
+from acer_tf.reproduction.report.output import learning_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, number
 
 

@@ -21,13 +21,20 @@ import numpy as np
 
 from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError
-from acer_tf.reproduction.aggregation import equally_long, final_return, hours_per_run
-from acer_tf.reproduction.curves import RunCurve, read_run, return_at
+from acer_tf.reproduction.curves import RunCurve, equally_long, final_return, hours_per_run, read_run, return_at
 from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, markdown, mean_with_error, number, write_report
+from acer_tf.reproduction.report.output import (
+    Drawing,
+    Report,
+    Table,
+    learning_curves,
+    markdown,
+    mean_with_error,
+    number,
+    write_report,
+)
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.settings.record import differences

@@ -15,12 +15,12 @@ from acer_tf.envs.families import split_id
 from acer_tf.errors import EvidenceError, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.evidence import Evidence, changing, collect, has_begun, joined, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Figure, cells_of, figures, make_cells
-from acer_tf.reproduction.game_sets import GAME_SETS, atari_games
-from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import markdown, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.scores import GAME_SETS, atari_games
 from acer_tf.settings import setting_types
 
 _DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags

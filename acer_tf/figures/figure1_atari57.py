@@ -10,15 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.reproduction import atari5
-from acer_tf.reproduction.aggregation import Axis, cumulative_maximum, hours_per_run
+from acer_tf.reproduction import scores
 from acer_tf.reproduction.atari import ATARI57, DEVIATIONS, DQN_STEPS, FEWEST_GAMES, FRAMES_PER_STEP, TRAINING, medians
+from acer_tf.reproduction.curves import Axis, RecordedRuns, cumulative_maximum, hours_per_run
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.published_medians import Figure1Method, figure1_by_frames, figure1_by_hours
-from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.published import Figure1Method, figure1_by_frames, figure1_by_hours
 from acer_tf.reproduction.replay_ratios import SHOWN, WITH_TRUST, published_median, ratios_of, replay_ratio_methods
-from acer_tf.reproduction.report.figures import Axes, draw_band, panels, place_axis, shared_legend
-from acer_tf.reproduction.report.output import Drawing, Report, Table, difference, number, numbers
+from acer_tf.reproduction.report.output import (
+    Axes,
+    Drawing,
+    Report,
+    Table,
+    difference,
+    draw_band,
+    number,
+    numbers,
+    panels,
+    place_axis,
+    shared_legend,
+)
 from acer_tf.reproduction.statistics import Estimate
 from acer_tf.reproduction.verdicts import own_design
 
@@ -26,7 +36,7 @@ _FRAMES = {0: 900_000_000, 1: 600_000_000, 4: 270_000_000, 8: 160_000_000}  # wh
 _ATARI5 = (
     "Where the games are Atari-5's, the median over 57 games is estimated from them (Aitchison et al. 2022), with the "
     "95 % range of the truth when the method is left out of the fit; the fit is of medians from "
-    f"{atari5.FITTED[0]:.2f} to {atari5.FITTED[1]:.0f}, and below that it is extrapolated."
+    f"{scores.FITTED[0]:.2f} to {scores.FITTED[1]:.0f}, and below that it is extrapolated."
 )
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from absl import flags
 
 from acer_tf.reproduction import minatar
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
-from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.replay_ratios import WITH_TRUST, WITHOUT, published_median, ratios_of
 from acer_tf.reproduction.report.output import Report, numbers
 from acer_tf.reproduction.statistics import interquartile_mean

@@ -26,15 +26,12 @@ from absl import flags
 
 from acer_tf.errors import SettingsError
 from acer_tf.reproduction import control
-from acer_tf.reproduction.aggregation import final_return, reached
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.curves import RunCurve
+from acer_tf.reproduction.curves import RecordedRuns, RunCurve, final_return, reached
 from acer_tf.reproduction.evidence import own_evidence
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method, cells_of
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, numbers
+from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number, numbers
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import Coverage, altered, begun, most, own_design
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
 from acer_tf.reproduction.control import DEVIATIONS, ONE_SETTING, curves_report, returns_at_end
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import published_ablations
-from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import Report
 from acer_tf.reproduction.verdicts import most, own_design
 

@@ -10,13 +10,11 @@ import numpy as np
 from scipy.stats import rankdata, spearmanr
 
 from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
-from acer_tf.reproduction.aggregation import equally_long, final_return, reached
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, OURS, REPLAY_STEPS, TASKS
+from acer_tf.reproduction.curves import RecordedRuns, equally_long, final_return, reached
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import SearchPoint, published_search
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import panels
-from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import own_design
 

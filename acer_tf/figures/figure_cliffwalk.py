@@ -37,8 +37,7 @@ from acer_tf.reproduction.cliffwalk import (
 )
 from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
-from acer_tf.reproduction.report.figures import Axes, panels
-from acer_tf.reproduction.report.output import Drawing, Report, Table, markdown, write_report
+from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.runs.records import read_record, run_document, write_json
 

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from acer_tf.reproduction.aggregation import equally_long, reached
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.curves import RunCurve, read_run
+from acer_tf.reproduction.curves import RecordedRuns, RunCurve, equally_long, reached, read_run
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
-from acer_tf.reproduction.game_sets import GAME_SETS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
+from acer_tf.reproduction.scores import GAME_SETS
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings

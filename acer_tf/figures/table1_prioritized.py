@@ -11,13 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from acer_tf.reproduction import atari
-from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, final_score
+from acer_tf.reproduction.curves import ATARI_WINDOW_STEPS, RecordedRuns, final_score
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.published_medians import dqn_zoo_medians
-from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import draw_band, panels
-from acer_tf.reproduction.report.output import Drawing, Report, Table, number, numbers
+from acer_tf.reproduction.published import dqn_zoo_medians
+from acer_tf.reproduction.report.output import Drawing, Report, Table, draw_band, number, numbers, panels
+from acer_tf.reproduction.scores import published_scores
 from acer_tf.reproduction.verdicts import most, own_design
 
 _AGENTS = {

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from acer_tf.reproduction.aggregation import equally_long, reached
 from acer_tf.reproduction.atari import FRAMES_PER_STEP, games_of, median_of, normalize
+from acer_tf.reproduction.curves import RecordedRuns, equally_long, reached
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.game_sets import GAME_SETS
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.published_scores import published_agents, published_scores
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, difference, mean_with_error, number
-from acer_tf.reproduction.scores import human_normalized
+from acer_tf.reproduction.report.output import (
+    Drawing,
+    Report,
+    Table,
+    difference,
+    learning_curves,
+    mean_with_error,
+    number,
+)
+from acer_tf.reproduction.scores import GAME_SETS, human_normalized, published_agents, published_scores
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import own_design
 

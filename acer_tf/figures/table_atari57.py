@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from acer_tf.figures.figure1_atari57 import FIGURE as FIGURE1
 from acer_tf.reproduction import atari
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Figure
-from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import dots
-from acer_tf.reproduction.report.output import Drawing, Report, Table
-from acer_tf.reproduction.scores import Protocol
+from acer_tf.reproduction.report.output import Drawing, Report, Table, dots
+from acer_tf.reproduction.scores import Protocol, published_scores
 
 _PRIORITIZED = ("Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)")
 _COLUMNS: dict[Protocol, tuple[str, ...]] = {

@@ -12,13 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from acer_tf.figures.figure3_continuous import FIGURE as FIGURE3
-from acer_tf.reproduction.aggregation import final_return, reached
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, ONE_SETTING, OURS, by_method
+from acer_tf.reproduction.curves import RecordedRuns, final_return, reached
 from acer_tf.reproduction.figure import Figure
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import panels
-from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
 from acer_tf.reproduction.statistics import mean_and_error
 
 

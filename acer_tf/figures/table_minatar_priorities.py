@@ -7,10 +7,10 @@ python -m acer_tf table_minatar_priorities --report_only
 from __future__ import annotations
 
 from acer_tf.reproduction import minatar
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import Report, numbers
+from acer_tf.reproduction.scores import published_scores
 from acer_tf.settings.presets import PRESETS
 
 _EXPONENTS_OF_RANK = ("priority_exponent", "priority_exponent_final", "importance_exponent")

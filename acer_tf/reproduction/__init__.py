@@ -1,1 +1,1 @@
-"""The paper's experiments: published data, grids, sweeps, aggregation and report."""
+"""The paper's experiments: published data, runs, sweeps, statistics and report."""

@@ -8,12 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from acer_tf.envs.families import ATARI_GAMES
-from acer_tf.reproduction import atari5
-from acer_tf.reproduction.aggregation import ATARI_WINDOW_STEPS, Axis, equally_long, final_score, reached, task_scores
-from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.curves import (
+    ATARI_WINDOW_STEPS,
+    Axis,
+    RecordedRuns,
+    RunCurve,
+    equally_long,
+    final_score,
+    reached,
+    task_scores,
+)
 from acer_tf.reproduction.report.output import mean_with_error, number
-from acer_tf.reproduction.scores import atari_references, human_normalized
+from acer_tf.reproduction.scores import INTERVAL, atari5_median, atari_references, human_normalized, of_atari5
 from acer_tf.reproduction.statistics import mean_and_error
 
 FRAMES_PER_STEP = 4
@@ -45,9 +51,8 @@ def medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> Medians:
     """The median over the games of `runs`, which are by environment, against steps or seconds."""
     points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
     scores = task_scores(runs, points, ATARI_WINDOW_STEPS, normalize, axis)
-    if atari5.applies(runs):
-        estimate = atari5.estimate(list(runs), scores)
-        return Medians(points, estimate, f"57 games estimated from {len(runs)}", True, atari5.INTERVAL)
+    if of_atari5(runs):
+        return Medians(points, atari5_median(list(runs), scores), "57 games estimated from 5", True, INTERVAL)
     # NaN where a game has no score: the median of the others would be another quantity.
     values, whole = np.median(scores, axis=0), len(runs) == len(ATARI57)
     return Medians(points, values, games_of(len(runs)), whole, (np.nan, np.nan))

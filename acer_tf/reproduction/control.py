@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from acer_tf.reproduction.aggregation import equally_long, final_return, reached
+from acer_tf.reproduction.curves import RecordedRuns, equally_long, final_return, reached
 from acer_tf.reproduction.figure import Method
 from acer_tf.reproduction.published import PublishedCurve
-from acer_tf.reproduction.recorded_runs import RecordedRuns
-from acer_tf.reproduction.report.figures import learning_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
 from acer_tf.reproduction.statistics import mean_and_error
 
 # The steps at which the curves of the paper's Figure 3 end: those of methods with replay, and those of A3C's variants.

@@ -1,14 +1,21 @@
-"""Learning curves of finished and unfinished runs, read from their folders."""
+"""Learning curves of finished and unfinished runs, and the scores that papers report of them: means, maxima."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from acer_tf.errors import CurveError, RecordError
+from acer_tf.errors import CurveError, EvidenceError, RecordError
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.figure import Method
 from acer_tf.runs.records import read_progress, read_record
+
+# The ACER paper, §4: "the past 1 million consecutive frames of training"; frames are the emulator's, 4 per step.
+ATARI_WINDOW_STEPS = 250_000
+Axis = Literal["steps", "seconds"]
 
 
 class NoRowsYet(CurveError):
@@ -67,3 +74,140 @@ def return_at(run: RunCurve, steps: float) -> float:
     """The mean return of the last 100 episodes at the first row at or after `steps`; NaN if there is no such row."""
     reached = np.flatnonzero(run.steps >= steps)
     return float(run.mean_return[reached[0]]) if len(reached) else float("nan")
+
+
+def training_score(run: RunCurve, window: float) -> np.ndarray:
+    """Mean raw return of the episodes that ended in the last `window` steps, at the end of each log interval.
+
+    Args:
+        run: P log intervals.
+        window: steps, rounded up to whole log intervals; shorter at the beginning of the run.
+
+    Returns:
+        [P] float64; NaN if no episode ended in the window.
+    """
+    episodes = np.diff(run.episodes, prepend=0.0)
+    total = np.cumsum(np.where(episodes > 0, np.nan_to_num(run.interval_return) * episodes, 0.0))
+    # The last interval that ends before the window begins; -1 where the window reaches back to the start.
+    before = np.searchsorted(run.steps, run.steps - window, side="right") - 1
+    ended = run.episodes - np.where(before >= 0, run.episodes[before], 0.0)
+    returns = total - np.where(before >= 0, total[before], 0.0)
+    return np.divide(returns, ended, out=np.full(len(ended), np.nan), where=ended > 0)
+
+
+def final_score(run: RunCurve, window: float) -> float:
+    """`training_score` at the end of the curve."""
+    return float(training_score(run, window)[-1])
+
+
+def final_return(run: RunCurve, share: float = 0.1) -> float:
+    """`final_score` over the last `share` of its steps."""
+    return final_score(run, share * run.steps[-1])
+
+
+def cumulative_maximum(values: np.ndarray) -> np.ndarray:
+    """The largest value so far; NaN before the first and after the last value that is not NaN."""
+    known = ~np.isnan(values)
+    largest = np.fmax.accumulate(values)
+    end = np.flatnonzero(known)[-1] + 1 if known.any() else 0
+    return np.where(np.arange(len(values)) < end, largest, np.nan)
+
+
+def reached(runs: Sequence[RunCurve], axis: Axis = "steps") -> float:
+    """Where the shortest of `runs` ends, in steps or seconds."""
+    return min(float(getattr(run, axis)[-1]) for run in runs)
+
+
+def hours_per_run(runs: Mapping[str, Sequence[RunCurve]]) -> float:
+    """Mean over runs, which are by task."""
+    return float(np.mean([run.seconds[-1] / 3600 for seeds in runs.values() for run in seeds]))
+
+
+def equally_long(runs: Sequence[RunCurve]) -> list[RunCurve]:
+    """`runs` up to the end of the shortest."""
+    return [run.until(reached(runs)) for run in runs] if runs else []
+
+
+def score_at(run: RunCurve, points: np.ndarray, window: float, axis: Axis = "steps") -> np.ndarray:
+    """`training_score` at each of `points` [G], linear between log intervals: [G] float64; NaN outside the scores."""
+    scores, x = training_score(run, window), getattr(run, axis)
+    known = ~np.isnan(scores)
+    if not known.any():
+        return np.full(len(points), np.nan)
+    return np.interp(points, x[known], scores[known], left=np.nan, right=np.nan)
+
+
+def task_scores(
+    runs: Mapping[str, Sequence[RunCurve]],
+    points: np.ndarray,
+    window: float,
+    normalize: Callable[[str, float], float],
+    axis: Axis = "steps",
+) -> np.ndarray:
+    """`score_at` of each task, mean over its seeds, normalised: [tasks, G]; NaN after the shortest seed's end."""
+    means = [np.mean([score_at(run, points, window, axis) for run in seeds], axis=0) for seeds in runs.values()]
+    return np.array([[normalize(t, s) for s in mean] for t, mean in zip(runs, means, strict=True)])
+
+
+class RecordedRuns:
+    """The cells of a figure, and the curves of those that have begun.
+
+    Args:
+        methods: of the figure, by key; every cell is of one of them. As an attribute, those that have cells.
+        cells: all of them; the attribute `envs` has the ids of their tasks.
+        folder: of the figure's results, with runs/.
+
+    Raises:
+        EvidenceError: a curve cannot be read.
+    """
+
+    def __init__(self, methods: Mapping[str, Method], cells: Iterable[Cell], folder: Path) -> None:
+        self.cells = tuple(cells)
+        self.methods = {key: m for key, m in methods.items() if any(cell.method == key for cell in self.cells)}
+        self.envs = tuple(dict.fromkeys(cell.env for cell in self.cells))
+        self._runs: dict[tuple[str, str], list[RunCurve]] = {}
+        self._draws: dict[tuple[str, str], list[int | None]] = {}
+        for cell in sorted(self.cells, key=lambda cell: cell.seed):
+            if cell.steps:
+                try:
+                    run = read_run(folder / "runs" / cell.name)
+                except CurveError as error:
+                    raise EvidenceError(f"{error}: remove that folder, or bring it back") from error
+                self._runs.setdefault((cell.method, cell.env), []).append(run)
+                self._draws.setdefault((cell.method, cell.env), []).append(cell.draw)
+
+    def runs(self, method: str, env: str) -> list[RunCurve]:
+        """The runs of a method in a task that have a row, by seed."""
+        return self._runs.get((method, env), [])
+
+    def draws(self, method: str, env: str) -> list[int | None]:
+        """The number of the draw of each of these runs."""
+        return self._draws.get((method, env), [])
+
+    def by_env(self, method: str) -> dict[str, list[RunCurve]]:
+        """The runs of a method, by the tasks in which it has begun."""
+        return {env: runs for env in self.envs if (runs := self.runs(method, env))}
+
+    def by_method(self, env: str) -> dict[str, list[RunCurve]]:
+        """The runs in a task, by the methods that have begun there."""
+        return {key: runs for key in self.methods if (runs := self.runs(key, env))}
+
+    def by_label(self) -> dict[str, dict[str, list[RunCurve]]]:
+        """The runs of every task, by the label of their method."""
+        return {env: {self.methods[key].label: r for key, r in self.by_method(env).items()} for env in self.envs}
+
+    def finished(self, method: str, env: str | None = None) -> str:
+        """The count of finished cells of a method, in one task or all: "3 of 4"."""
+        cells = [cell for cell in self.cells if cell.method == method and env in (None, cell.env)]
+        return f"{sum(cell.state == 'finished' for cell in cells)} of {len(cells)}"
+
+    def compared(
+        self, env: str, methods: Sequence[str], score: Callable[[RunCurve], float] = final_return
+    ) -> list[float]:
+        """Each method's mean score over seeds where the shortest run of all ends; [] if one has no score yet."""
+        runs = [self.runs(method, env) for method in methods]
+        if not all(runs):
+            return []
+        steps = min(map(reached, runs), default=0.0)
+        scores = [float(np.mean([score(run.until(steps)) for run in seeds])) for seeds in runs]
+        return scores if np.isfinite(scores).all() else []

@@ -12,14 +12,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acer_tf.envs.families import MINATAR_GAMES
-from acer_tf.reproduction.aggregation import Axis, equally_long, final_score, hours_per_run, reached, score_at
-from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.data_files import read_table
+from acer_tf.reproduction.curves import (
+    Axis,
+    RecordedRuns,
+    RunCurve,
+    equally_long,
+    final_score,
+    hours_per_run,
+    reached,
+    score_at,
+)
 from acer_tf.reproduction.figure import Figure, Judged, Method
-from acer_tf.reproduction.recorded_runs import RecordedRuns
+from acer_tf.reproduction.published import read_table
 from acer_tf.reproduction.replay_ratios import RATIOS, replay_ratio_methods
-from acer_tf.reproduction.report.figures import Axes, draw_band, dress, learning_curves, panels, shared_legend
-from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number
+from acer_tf.reproduction.report.output import (
+    Axes,
+    Drawing,
+    Report,
+    Table,
+    draw_band,
+    dress,
+    learning_curves,
+    mean_with_error,
+    number,
+    panels,
+    shared_legend,
+)
 from acer_tf.reproduction.statistics import (
     Estimate,
     interquartile_mean,
@@ -69,8 +87,7 @@ class MinatarReference(NamedTuple):
 @functools.cache
 def minatar_references() -> Mapping[str, MinatarReference]:
     """By game ("breakout"): the returns of random play and of the policy that counts as 1 (see the data file)."""
-    rows = read_table("minatar_references.csv")
-    return {row["game"]: MinatarReference(float(row["random"]), float(row["reference"])) for row in rows}
+    return {game: MinatarReference(*row) for game, *row in read_table("minatar_references.csv").to_numpy().tolist()}
 
 
 def normalize(env: str, score: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from acer_tf.reproduction.figure import Method
-from acer_tf.reproduction.published_medians import Figure1Method, figure1_by_frames
+from acer_tf.reproduction.published import Figure1Method, figure1_by_frames
 
 RATIOS = (0, 1, 4, 8)
 WITH_TRUST, WITHOUT = (tuple(f"replay{ratio}{end}" for ratio in RATIOS) for end in ("_trust", ""))

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.figure import Figure, Finding, Judged, Method, cells_of, figures
-from acer_tf.reproduction.recorded_runs import RecordedRuns
 from acer_tf.reproduction.report.output import Table
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, jsonable

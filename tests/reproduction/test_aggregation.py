@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.aggregation import (
+from acer_tf.reproduction.curves import (
     ATARI_WINDOW_STEPS,
+    RunCurve,
     cumulative_maximum,
     final_return,
     final_score,
@@ -15,7 +16,6 @@ from acer_tf.reproduction.aggregation import (
     task_scores,
     training_score,
 )
-from acer_tf.reproduction.curves import RunCurve
 
 NAN = math.nan
 

@@ -3,20 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from acer_tf.reproduction import atari5
-from acer_tf.reproduction.published_scores import published_scores
+from acer_tf.reproduction.scores import INTERVAL, atari5_median, of_atari5, published_scores
 
 GAMES = ["Qbert", "Phoenix", "NameThisGame", "DoubleDunk", "BattleZone"]  # in another order than the weights
 
 
 def test_by_hand() -> None:
     """Human play in all five games is 101 to the power of the sum of the weights, less 1, in per cent."""
-    human = atari5.estimate(GAMES, np.ones((5, 1)))
+    human = atari5_median(GAMES, np.ones((5, 1)))
     assert human == pytest.approx([(101**0.9653005981851923 - 1) / 100])
     only = np.zeros((5, 2))
     only[0, 1] = 9.99  # Qbert at 999 %
-    assert atari5.estimate(GAMES, only) == pytest.approx([0.0, (1000**0.08048518286466755 - 1) / 100])
-    assert atari5.estimate(GAMES, only - 5.0) == pytest.approx([0.0, (500**0.08048518286466755 - 1) / 100])
+    assert atari5_median(GAMES, only) == pytest.approx([0.0, (1000**0.08048518286466755 - 1) / 100])
+    assert atari5_median(GAMES, only - 5.0) == pytest.approx([0.0, (500**0.08048518286466755 - 1) / 100])
 
 
 @pytest.mark.parametrize(
@@ -32,19 +31,19 @@ def test_published_medians_lie_in_the_interval(agent: str, median: float) -> Non
     published = published_scores(agent, "no-op starts")
     assert published.median() == pytest.approx(median, abs=0.01)
     normalized = published.human_normalized()
-    estimate = atari5.estimate(GAMES, np.array([[normalized[game]] for game in GAMES])).item()
-    low, high = atari5.INTERVAL
+    estimate = atari5_median(GAMES, np.array([[normalized[game]] for game in GAMES])).item()
+    low, high = INTERVAL
     assert low * estimate < median < high * estimate
 
 
 def test_a_game_without_a_score_leaves_no_estimate() -> None:
     scores = np.ones((5, 3))
     scores[3, 1] = np.nan
-    assert np.isnan(atari5.estimate(GAMES, scores)).tolist() == [False, True, False]
+    assert np.isnan(atari5_median(GAMES, scores)).tolist() == [False, True, False]
 
 
 def test_other_games_are_refused() -> None:
-    assert atari5.applies([f"atari/{game}" for game in GAMES])
-    assert not atari5.applies(GAMES[:4])
+    assert of_atari5([f"atari/{game}" for game in GAMES])
+    assert not of_atari5(GAMES[:4])
     with pytest.raises(ValueError, match="BattleZone.*Pong"):
-        atari5.estimate(["Pong"], np.ones((1, 2)))
+        atari5_median(["Pong"], np.ones((1, 2)))

@@ -23,8 +23,7 @@ from acer_tf.reproduction.evidence import (
     require_folder,
     write_evidence,
 )
-from acer_tf.reproduction.report.figures import save
-from acer_tf.reproduction.report.output import Table, write_table
+from acer_tf.reproduction.report.output import Table, save, write_table
 from acer_tf.reproduction.sweep.folder import CellFolder
 from tests.training.scripted import leave_policy, small_settings, tree
 

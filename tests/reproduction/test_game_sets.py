@@ -1,9 +1,8 @@
 import pytest
 
 from acer_tf.envs import ATARI_GAMES
-from acer_tf.reproduction.game_sets import GAME_SETS, atari_games
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.published_scores import published_scores
+from acer_tf.reproduction.scores import GAME_SETS, atari_games, published_scores
 
 
 @pytest.mark.parametrize(

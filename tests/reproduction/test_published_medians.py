@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from acer_tf.reproduction.published_medians import Figure1Method, dqn_zoo_medians, figure1_by_frames, figure1_by_hours
+from acer_tf.reproduction.published import Figure1Method, dqn_zoo_medians, figure1_by_frames, figure1_by_hours
 
 DQN, PRIORITIZED = Figure1Method("DQN"), Figure1Method("Prioritized Double DQN")
 METHODS = {Figure1Method("ACER", ratio, trust) for ratio in (0, 1, 4, 8) for trust in (False, True)} | {

@@ -3,10 +3,8 @@ import statistics
 import pytest
 
 from acer_tf.envs import ATARI_GAMES
-from acer_tf.reproduction.data_files import read_table
-from acer_tf.reproduction.game_sets import GAME_SETS
-from acer_tf.reproduction.published_scores import published_agents, published_scores
-from acer_tf.reproduction.scores import PROTOCOLS, human_normalized
+from acer_tf.reproduction.published import read_table
+from acer_tf.reproduction.scores import GAME_SETS, PROTOCOLS, human_normalized, published_agents, published_scores
 
 RANK, PROPORTIONAL = "Prioritized Double DQN (rank)", "Prioritized Double DQN (proportional)"
 # The columns of Schaul et al. 2016's Tables 1 and 6; Table 1 counts DQN and its prioritized variant on 49 games.
@@ -144,8 +142,8 @@ def test_table_1_counts_the_games_above_the_baseline(agent, baseline, better):
 
 
 def table_6(agent):
-    rows = read_table("prioritized_paper_table6.csv")
-    return {row["game"]: float(row["percent"]) for row in rows if row["agent"] == agent}
+    rows = read_table("prioritized_paper_table6.csv", agent=agent)
+    return dict(zip(rows.game, rows.percent, strict=True))
 
 
 @pytest.mark.parametrize("column", TABLE_1, ids=lambda column: column[0])

@@ -5,8 +5,7 @@ import statistics
 import pytest
 
 from acer_tf.envs import ATARI_GAMES
-from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.scores import PROTOCOLS, Protocol, atari_references, human_normalized
+from acer_tf.reproduction.scores import PROTOCOLS, Protocol, atari_references, human_normalized, published_scores
 
 # DQN with up to 30 no-ops, 57 games: Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning"
 # (arXiv 1511.06581), Table 2. Reactor (arXiv 1704.04651), Table 2, gives the median of these as 0.79.

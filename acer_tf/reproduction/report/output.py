@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 from acer_tf.files import write_whole
+from acer_tf.reproduction.curves import Axis, RunCurve
 from acer_tf.reproduction.evidence import Evidence, write_evidence
-from acer_tf.reproduction.report.figures import save
+from acer_tf.reproduction.published import PublishedCurve
+
+Groups = Mapping[str, Sequence[RunCurve]]
+
+_DPI = 150
+_PATH, _DECIMALS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")  # of an SVG
+_FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,3 +103,189 @@ def difference(ours: float, published: float | None) -> str:
     """Ours less theirs, with its sign."""
     gap = np.nan if published is None else ours - published
     return "" if np.isnan(gap) else f"{gap:+z,.2f}"
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Writes <name>.png and <name>.svg."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn, vectors, palette = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    # Text stays text; the same data give the same file.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "acer_tf"}):
+        figure.savefig(vectors, format="svg", metadata={"Date": None})
+    figure.savefig(drawn, format="png", dpi=_DPI)
+    # 256 colours make a quarter of the file. Without k-means, pale bands and the grid get other hues.
+    whole, coverage = Image.open(drawn).convert("RGB"), Image.Quantize.MAXCOVERAGE
+    colours = whole.quantize(256, coverage, kmeans=1, dither=Image.Dither.NONE)
+    colours.save(palette, "png", optimize=True, dpi=(_DPI, _DPI))
+    write_whole(folder / f"{name}.png", palette.getvalue())
+    # Two decimals are a hundredth of a point; the other four make a fifth of the file.
+    shorter = _PATH.sub(lambda path: _DECIMALS.sub(rb"\1", path[0]), vectors.getvalue())
+    write_whole(folder / f"{name}.svg", shorter)
+
+
+def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+    """Makes a figure of `count` axes in rows of `columns`."""
+    columns = min(columns, max(count, 1))
+    rows = max(1, -(-count // columns))
+    size = (max(7.5, width * columns), max(4.5, height * rows)) if count == 1 else (width * columns, height * rows)
+    figure = Figure(size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for spare in axes.flat[count:]:
+        spare.set_axis_off()
+    return figure, list(axes.flat[:count])
+
+
+def learning_curves(
+    by_env: Mapping[str, Groups],
+    published: Callable[[str], Sequence[PublishedCurve]],
+    *,
+    titles: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    unit: str = "seeds",
+    axis: Axis = "steps",
+) -> Figure:
+    """Draws a panel per environment: each group's mean ± standard error over its thin runs; published ones dashed.
+
+    Args:
+        by_env: label to runs, by environment. A label has one colour in all panels.
+        published: the published curves of an environment.
+        titles: of the panels, by environment; by default the environment.
+        labels: ours by the name of the published method that shares their colour; by default those that are equal.
+        unit: what the runs of a group differ in, for the legend.
+        axis: "seconds" draws hours; published curves have steps alone.
+    """
+    counts: dict[str, list[int]] = collections.defaultdict(list)
+    for groups in by_env.values():
+        for label, runs in groups.items():
+            counts[label].append(len(runs))
+    colours = {label: f"C{number % 10}" for number, label in enumerate(counts)}
+    names = {label: _plain(_counted(label, each, unit)) for label, each in counts.items()}
+    figure, axes = panels(len(by_env))
+    for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
+        curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
+        _draw_runs(ax, groups, curves, colours, names, axis)
+        ax.set_title(_plain((titles or {}).get(env, env)))
+        x = "environment steps (agent decisions)" if axis == "steps" else "hours"
+        ax.set_xlabel(x, fontsize=None if len(by_env) == 1 else "small")
+    shared_legend(figure, axes)
+    figure.supylabel("mean return of the last 100 episodes", fontsize="medium")
+    return figure
+
+
+def _draw_runs(
+    axes: Axes,
+    groups: Groups,
+    published: Sequence[PublishedCurve],
+    colours: Mapping[str, str],
+    names: Mapping[str, str],
+    axis: Axis,
+) -> None:
+    """Draws one panel of `learning_curves`; `names` are those in the legend, by label."""
+    longest = max((_x(run, axis)[-1] for runs in groups.values() for run in runs), default=0.0)
+    others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
+    for curve in published:
+        plain = "0.45" if len(published) == 1 else None
+        colour = colours.get(curve.method) or plain or next(others)
+        draw_band(axes, curve.steps, curve.low, curve.high, colour)
+        axes.plot(curve.steps, curve.mean, "--", color=colour, linewidth=1.5, label=curve.label)
+    for label, runs in groups.items():
+        colour = colours[label]
+        for run in runs:
+            x, thin = _x(run, axis), 0.3 if len(runs) > 1 else 1.0
+            axes.plot(x, run.mean_return, color=colour, alpha=thin, linewidth=0.7)
+        shared = min(_x(run, axis)[-1] for run in runs)
+        grid = np.linspace(0.0, shared, 200)
+        returns = np.array([_interpolate(run, grid, axis) for run in runs])
+        mean = np.mean(returns, axis=0)
+        if len(runs) > 1:
+            error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
+            draw_band(axes, grid, mean - error, mean + error, colour)
+        axes.plot(grid, mean, color=colour, linewidth=2, label=names[label])
+    place_axis(axes, longest, max((curve.steps[-1] for curve in published), default=0.0))
+    dress(axes, axis)  # after the scale, which brings its own formatter
+
+
+def dots(
+    games: Sequence[str], ours: Mapping[str, Mapping[str, float]], published: Mapping[str, Mapping[str, float]]
+) -> Figure:
+    """Draws scores by game, ours filled, published hollow; the axis is linear around 0 and logarithmic beyond."""
+    figure, (axes,) = panels(1)
+    figure.set_size_inches(8.0, max(3.5, 1.2 + 0.22 * len(games)))
+    for count, (label, scores) in enumerate([*ours.items(), *published.items()]):
+        filled, colour = count < len(ours), f"C{count % 10}"
+        axes.scatter(
+            [scores[game] for game in games if game in scores],
+            [place for place, game in enumerate(games) if game in scores],
+            s=28 if filled else 18,
+            facecolors=colour if filled else "none",
+            edgecolors=colour,
+            label=f"ours: {label}" if filled else label,
+        )
+    axes.set_yticks(range(len(games)), games, fontsize="small")
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.axvline(1.0, color="0.6", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel("human-normalised score")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def dress(axes: Axes, axis: Axis = "steps") -> None:
+    """Adds a grid, and writes thousands and millions of steps as 10 k and 10 M."""
+    if axis == "steps":
+        axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
+    axes.grid(alpha=0.25)
+
+
+def shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Adds one legend below all panels, each label once, in up to three columns: as many as fit into the figure."""
+    found = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    for columns in (3, 2, 1) if found else ():
+        legend = figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize="small", frameon=False
+        )
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
+
+
+def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
+    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _counted(label: str, counts: Sequence[int], unit: str) -> str:
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return label
+    return f"{label} ({most} {unit})" if fewest == most else f"{label} ({fewest} to {most} {unit})"
+
+
+def _plain(text: str) -> str:
+    """Escapes text that Matplotlib would take for a formula."""
+    return text.replace("$", r"\$")
+
+
+def _x(run: RunCurve, axis: Axis) -> np.ndarray:
+    return run.steps if axis == "steps" else run.seconds / 3600
+
+
+def _interpolate(run: RunCurve, grid: np.ndarray, axis: Axis) -> np.ndarray:
+    known = ~np.isnan(run.mean_return)
+    x = _x(run, axis)[known]
+    return np.interp(grid, x, run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
+
+
+def place_axis(axes: Axes, ours: float, published: float) -> None:
+    """Sets the horizontal axis so that all curves are seen, and marks where the published ones end; 0 stands for none.
+
+    It is logarithmic if ours end far before the published ones.
+    """
+    if ours and published > _FAR * ours:
+        axes.set_xscale("log")
+        axes.set_xlim(ours / 50, 1.2 * published)
+    elif published:
+        end = max(ours, published)
+        axes.set_xlim(-0.02 * end, 1.02 * end)
+    if published:
+        axes.axvline(published, color="0.6", linestyle=":", linewidth=1, label="end of the published axis")

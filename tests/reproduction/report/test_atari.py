@@ -7,11 +7,9 @@ import pytest
 
 from acer_tf.figures import figure1_atari57, table1_prioritized, table_atari49, table_atari57
 from acer_tf.reproduction import atari
-from acer_tf.reproduction.atari5 import WEIGHTS
 from acer_tf.reproduction.figure import make_cells
-from acer_tf.reproduction.published_medians import figure1_by_frames
-from acer_tf.reproduction.published_scores import published_scores
-from acer_tf.reproduction.scores import atari_references, human_normalized
+from acer_tf.reproduction.published import figure1_by_frames
+from acer_tf.reproduction.scores import WEIGHTS, atari_references, human_normalized, published_scores
 from tests.reproduction.report.synthetic import outcome, row_of
 
 pytestmark = pytest.mark.usefixtures("few_resamples")

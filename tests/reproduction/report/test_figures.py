@@ -5,7 +5,7 @@ import pytest
 
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.report.figures import dots, learning_curves, panels, save
+from acer_tf.reproduction.report.output import dots, learning_curves, panels, save
 
 
 def curve(steps, value, env, seed=0):

@@ -23,9 +23,8 @@ from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
 from acer_tf.reproduction.figure import Finding, figures, make_cells
 from acer_tf.reproduction.published import published_curves, published_search
-from acer_tf.reproduction.published_scores import published_scores
 from acer_tf.reproduction.report.output import Table
-from acer_tf.reproduction.scores import human_normalized
+from acer_tf.reproduction.scores import human_normalized, published_scores
 from acer_tf.reproduction.verdicts import coverage, folders, verdict, verdicts
 from acer_tf.settings import make_settings
 from acer_tf.settings.record import settings_document
