@@ -176,7 +176,7 @@ def collect(
         try:
             # The evidence may be from another machine, which decided otherwise.
             asked = dataclasses.replace(cell, settings={**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
-            folder = CellFolder(sweep_dir / "cells" / cell.name, asked)
+            folder = CellFolder(sweep_dir, asked)
             kept, who = output / "runs" / cell.name, (cell.name, cell.method, cell.draw)
             if damage := folder.set_aside_damaged():
                 damages.append(damage)

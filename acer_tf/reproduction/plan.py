@@ -12,11 +12,12 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from acer_tf import resources
 from acer_tf.errors import SweepError
@@ -28,7 +29,6 @@ from acer_tf.reproduction.sweep.launcher import LocalLauncher, Needs, needs_of
 from acer_tf.runs.checkpoint import KEPT, Checkpoints
 from acer_tf.runs.records import read_progress
 from acer_tf.settings import Settings, setting_types
-from acer_tf.settings.record import settings_document
 from acer_tf.training import build
 from acer_tf.training.device import find_device
 
@@ -37,7 +37,7 @@ _ROW_BYTES = 1_700  # a row of progress.csv and its TensorBoard event
 _OTHER_BYTES = 500_000  # the graphs of a policy, run.json and logs
 _ITERATIONS = 5  # before replay begins
 _SECONDS = 8.0  # that are timed; an iteration of the largest network takes one
-_ENOUGH = 600.0  # seconds to start, and to stop
+_STALL_SECONDS = 600.0  # more than a measured process takes to start
 
 
 class Measured(NamedTuple):
@@ -48,35 +48,23 @@ class Measured(NamedTuple):
     checkpoint: int  # bytes, without replay
 
 
-@dataclasses.dataclass(frozen=True)
-class Rest:
-    """What an unfinished cell still needs: seconds and bytes."""
+class Rest(NamedTuple):
+    """What an unfinished cell still needs."""
 
     steps: int
-    stepping: float  # time of these
-    kept: int  # disk: growth from now until the run is finished; negative if an earlier attempt left more
-    passing: int  # disk: the most that is used in addition while it runs
-    memory: int
-
-    @property
-    def seconds(self) -> float:
-        return START_SECONDS + self.stepping
+    seconds: float  # the start of its process included
+    kept: int  # disk: bytes from now until the run is finished; negative if an earlier attempt left more
+    passing: int  # disk: the most bytes that are used in addition while it runs
+    memory: int  # bytes
 
 
 def plan(
-    cells: Sequence[Cell],
-    sweep_dir: Path,
-    *,
-    processes: int = 1,
-    threads: int = 0,
-    checkpoint_minutes: float = 10.0,
-    measure: Callable[[Settings, int, int], Measured] | None = None,
-    say: Callable[[str], None] = lambda line: print(line, flush=True),
+    cells: Sequence[Cell], sweep_dir: Path, *, processes: int = 1, threads: int = 0, checkpoint_minutes: float = 10.0
 ) -> list[str]:
     """Estimates `run_sweep` of `cells` with a `LocalLauncher`; starts no cell, and writes nothing to `sweep_dir`.
 
     An interrupted cell counts from its last row of progress.csv, though its last checkpoint may be an interval earlier.
-    Times exclude what `measured` ignores, and failures; each process's start counts `START_SECONDS`.
+    Times exclude what `measured` ignores, and failures. Prints a line before each measurement.
 
     Args:
         cells: of the sweep, in its order.
@@ -84,9 +72,6 @@ def plan(
         processes: cells at a time.
         threads: of each; 0 for an equal share of the cores.
         checkpoint_minutes: between the checkpoints of each run.
-        measure: called with settings, threads and how many to measure at once, once for all unfinished cells of one
-            `kind_of` settings; None for `measured`.
-        say: prints a line before each measurement.
 
     Returns:
         Lines: an aligned table by method, totals, their basis, and warnings for resources that do not suffice.
@@ -96,14 +81,12 @@ def plan(
     """
     require_distinct(cells)
     load, cores, threads = os.getloadavg()[0], resources.available_cores(), LocalLauncher(processes, threads).threads
-    folders = [CellFolder(sweep_dir / "cells" / cell.name, cell) for cell in cells]
-    asked = [dataclasses.replace(folder.cell, settings=settings_document(folder.settings())) for folder in folders]
+    unfinished = [folder for cell in cells if not (folder := CellFolder(sweep_dir, cell)).finished]
     kinds: dict[Any, list[tuple[CellFolder, Needs]]] = collections.defaultdict(list)
-    for folder, needs in zip(folders, needs_of(asked, find_device()), strict=True):
-        if not folder.finished:
-            kinds[kind_of(needs.settings)].append((folder, needs))
+    for folder, needs in zip(unfinished, needs_of(unfinished, find_device()), strict=True):
+        kinds[kind_of(needs.settings)].append((folder, needs))
     available = resources.available_memory()
-    copies = max(1, min(processes, sum(map(len, kinds.values())), available // resources.PROCESS_BYTES))
+    copies = max(1, min(processes, len(unfinished), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"
     rest: dict[str, Rest] = {}
     rates = []
@@ -114,23 +97,24 @@ def plan(
             f"{model.precision}, replay ratio {model.replay_ratio:g}"
         )
         methods = "; ".join(dict.fromkeys(folder.cell.method for folder, _ in kind))
-        say(f"measuring {number} of {len(kinds)}: {methods}: {what} ...")
-        found = (measure or measured)(model, threads, copies)
+        print(f"measuring {number} of {len(kinds)}: {methods}: {what} ...", flush=True)
+        found = measured(model, threads, copies)
         rest |= {folder.cell.name: rest_of(folder, needs, found, checkpoint_minutes) for folder, needs in kind}
         others = len({folder.cell.env for folder, _ in kind}) - 1
         differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
-    steps, left = sum(cell.total_steps for cell in cells), sum(cell.steps for cell in rest.values())
-    head = f"{len(cells)} cells in {sweep_dir}, {len(cells) - len(rest)} finished; {steps:,} steps, {left:,} left"
-    if not rest:
-        return [head, *_table(cells, rest), "all cells are finished: nothing would be run"]
-    seconds = [rest[cell.name].seconds for cell in cells if cell.name in rest]
-    span, each = makespan(seconds, processes), _counted(threads, "thread")
+    left = pd.DataFrame([rest[cell.name] for cell in cells if cell.name in rest], columns=Rest._fields)
+    steps = sum(cell.total_steps for cell in cells)
+    count = f"{len(cells)} cells in {sweep_dir}, {len(cells) - len(left)} finished"
+    table = [f"{count}; {steps:,} steps, {int(left.steps.sum()):,} left", *_table(cells, rest)]
+    if left.empty:
+        return [*table, "all cells are finished: nothing would be run"]
+    span, each = makespan(left.seconds, processes), _counted(threads, "thread")
     days = f" ({span / 86400:,.0f} days)" if span >= 48 * 3600 else ""
     how = f"{processes} processes of {each} each" if processes > 1 else "one process"
-    kept = sum(cell.kept for cell in rest.values())
-    peak = max(0, kept + _largest((cell.passing for cell in rest.values()), processes))
-    memory = _largest((cell.memory for cell in rest.values()), processes)
+    # Any cells may run together, so the largest ones must fit.
+    peak = max(0, left.kept.sum() + left.passing.nlargest(processes).sum())
+    memory = left.memory.nlargest(processes).sum()
     place = next(path for path in (sweep_dir.absolute(), *sweep_dir.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     warnings = {
@@ -142,14 +126,13 @@ def plan(
         > cores / 2,
     }
     return [
-        head,
-        *_table(cells, rest),
-        f"time: {_hours(span)} hours{days} with {how}; the longest cell takes {_hours(max(seconds))}",
-        f"steps/s and hours left of a method are for one process of {each}: {_hours(sum(seconds))} hours in total; "
-        "without checkpoints (about 2 %) and failures",
+        *table,
+        f"time: {_hours(span)} hours{days} with {how}; the longest cell takes {_hours(left.seconds.max())}",
+        f"steps/s and hours left of a method are for one process of {each}: {_hours(left.seconds.sum())} hours in "
+        "total; without checkpoints (about 2 %) and failures",
         *rates,
         f"disk: at most about {resources.in_bytes(peak)} more while cells run, of which "
-        f"{resources.in_bytes(max(0, kept))} stay; {resources.in_bytes(free)} are free at {place}",
+        f"{resources.in_bytes(max(0, left.kept.sum()))} stay; {resources.in_bytes(free)} are free at {place}",
         f"memory: up to {resources.in_bytes(memory)}; {resources.in_bytes(available)} are available",
         *(f"warning: {text}" for text, holds in warnings.items() if holds),
     ]
@@ -189,31 +172,28 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
         replay_poisson=settings.replay_ratio % 1 > 0,  # a whole ratio needs no draws to average over
         learning_rate=1e-9,  # nothing may diverge
     )
-    cell = Cell.asked("", short)
     command = (*PROGRAM, *flags_of(short), f"--threads={threads}", "--checkpoint_minutes=1e6")
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as opened:
-        attempts = []
-        for place in (Path(name, str(copy)) for copy in range(copies)):
-            in_place = (*command, f"--run_dir={place}/run")
-            attempt = Attempt(cell, in_place, Path.cwd(), place / "run", place / "log", 0, *[_ENOUGH] * 3)
-            attempts.append(opened.enter_context(contextlib.closing(attempt)))
+    launcher = LocalLauncher(copies, threads)
+    with tempfile.TemporaryDirectory() as name, contextlib.closing(launcher):
+        runs = [Path(name, f"run-{copy}") for copy in range(copies)]
+        for run in runs:
+            cell = dataclasses.replace(Cell.asked("", short), name=run.name)
+            in_place = (*command, f"--run_dir={run}")
+            launcher.start(Attempt(cell, in_place, Path.cwd(), run, run.with_suffix(".log"), 0, _STALL_SECONDS))
         # All compile first, so that they are timed together.
-        end, rows = math.inf, [0] * copies
+        end = math.inf
         while time.monotonic() < end:
-            for attempt in attempts:
-                if ended := attempt.poll():
-                    what = f"the speed of {settings.agent} on {settings.env}"
-                    raise SweepError(f"{what} cannot be measured: {ended.reason}")
-            if end == math.inf and all(_of_run(attempt.run_dir, settings) for attempt in attempts):
+            for _, ended in launcher.poll():
+                what = f"the speed of {settings.agent} on {settings.env}"
+                raise SweepError(f"{what} cannot be measured: {ended.reason}")
+            if end == math.inf and all(_of_run(run, settings) for run in runs):
                 end = time.monotonic() + _SECONDS
-                rows = [len(read_progress(attempt.run_dir)["steps"]) for attempt in attempts]
             time.sleep(0.2)
-        for attempt in attempts:
-            attempt.stop()
-        while not all(attempt.poll() for attempt in attempts):
+        launcher.stop()
+        while launcher.room(0) < copies:
+            launcher.poll()
             time.sleep(0.2)
-        runs = zip(attempts, rows, strict=True)
-        found = [run for attempt, row in runs if (run := _of_run(attempt.run_dir, settings, row - 1))]
+        found = [one for run in runs if (one := _of_run(run, settings))]
     return Measured(*map(statistics.median_high, zip(*found, strict=True)))
 
 
@@ -227,21 +207,21 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-def _of_run(run_dir: Path, settings: Settings, since: int = 0) -> Measured | None:
-    """What a run's rows and its newest checkpoint say so far, the pace with replay by rows from `since` on.
+def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
+    """What a run's rows and its newest checkpoint say; None if there are too few.
 
-    None if these are too few.
+    The pace with replay is that of the last `_SECONDS`. The first row of each part has what happens once.
     """
     rows, replays = read_progress(run_dir), settings.replay_ratio > 0
-    # The first row of each part has what happens once.
     first = int(np.searchsorted(rows["replay_updates"], 1)) if rows and replays else 1
-    if not rows or len(rows["steps"]) < max(first, since) + 2:
+    if not rows or len(rows["steps"]) < first + 2:
         return None
 
-    def pace(*part: int) -> float:
-        return float(np.diff(rows["seconds"][[*part]])[0] / np.diff(rows["steps"][[*part]])[0])
+    def pace(start: int, end: int) -> float:
+        return float((rows["seconds"][end] - rows["seconds"][start]) / (rows["steps"][end] - rows["steps"][start]))
 
-    after = pace(max(first, since), -1)
+    since = int(np.searchsorted(rows["seconds"], rows["seconds"][-1] - _SECONDS))
+    after = pace(max(first, min(since, len(rows["steps"]) - 2)), -1)
     checkpoints = run_dir / "checkpoints"
     size = bytes_in(checkpoints / max(Checkpoints(checkpoints).saved()))
     return Measured(pace(0, first - 1) if replays else after, after, size)
@@ -264,13 +244,9 @@ def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minute
     rows = math.ceil(min(total / num_envs, capacity + (KEPT + 1) * interval))
     states = build.replay_bytes(settings, spec, capacity) - TrajectoryReplay.required_bytes(spec, num_envs, capacity)
     passing = KEPT * (found.checkpoint + states) + build.replay_bytes(settings, spec, rows)
-    return Rest(
-        steps=steps,
-        stepping=before * found.before + (steps - before) * found.after,
-        kept=kept - min(bytes_in(folder.run_dir), kept + passing),
-        passing=passing,
-        memory=memory,
-    )
+    kept -= min(bytes_in(folder.run_dir), kept + passing)
+    seconds = START_SECONDS + before * found.before + (steps - before) * found.after
+    return Rest(steps, seconds, kept, passing, memory)
 
 
 def makespan(seconds: Iterable[float], processes: int) -> float:
@@ -282,23 +258,21 @@ def makespan(seconds: Iterable[float], processes: int) -> float:
 
 
 def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("method", "cells", "finished", "tasks", "steps per cell", "steps/s", "hours left")]
+    rows = {}
     for method in dict.fromkeys(cell.method for cell in cells):
         own = [cell for cell in cells if cell.method == method]
         left = [rest[cell.name] for cell in own if cell.name in rest]
         lengths = sorted({cell.total_steps for cell in own})
-        steps, stepping = sum(cell.steps for cell in left), sum(cell.stepping for cell in left)
-        counts = len(own), len(own) - len(left), len({cell.env for cell in own})
-        length = f"{lengths[0]:,}" + f" to {lengths[-1]:,}" * (len(lengths) > 1)
-        rate = f"{steps / stepping:,.0f}" if steps else "-"
-        rows.append((method, *map(str, counts), length, rate, _hours(sum(cell.seconds for cell in left))))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-
-
-def _largest(sizes: Iterable[int], count: int) -> int:
-    """The sum of the largest `count`, since any may run together."""
-    return sum(sorted(sizes, reverse=True)[:count])
+        steps, seconds = sum(cell.steps for cell in left), sum(cell.seconds for cell in left)
+        rows[method] = {
+            "cells": len(own),
+            "finished": len(own) - len(left),
+            "tasks": len({cell.env for cell in own}),
+            "steps per cell": f"{lengths[0]:,}" + f" to {lengths[-1]:,}" * (len(lengths) > 1),
+            "steps/s": f"{steps / (seconds - START_SECONDS * len(left)):,.0f}" if steps else "-",
+            "hours left": _hours(seconds),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(columns="method").to_string().splitlines()
 
 
 def _counted(count: int, noun: str) -> str:

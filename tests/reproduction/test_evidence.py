@@ -242,7 +242,7 @@ def test_a_record_of_wrong_values_is_named(tmp_path, settings, rows, document):
 def sweep(tmp_path):
     """Four cells, of which the first has finished and the second is under way."""
     cells = [Cell.asked("ACER", small_settings(seed=seed)) for seed in range(4)]
-    folders = [CellFolder(tmp_path / "sweep" / "cells" / cell.name, cell) for cell in cells]
+    folders = [CellFolder(tmp_path / "sweep", cell) for cell in cells]
     for folder, finished in zip(folders[:2], (True, False), strict=True):
         write_run(folder.run_dir, settings=folder.cell.settings, finished=finished)
     leave_policy(folders[0].run_dir / "policy")

@@ -1,10 +1,13 @@
 """Plans: hours, steps and sizes computed by hand from given measurements, and one real measurement."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
 import tempfile
+from unittest import mock
 
 import pytest
 
@@ -43,13 +46,11 @@ def cell(method="ACER", **given):
 
 
 def planned(cells, sweep_dir, found=FOUND, **options):
-    measurements, said = [], []
-
-    def measure(settings, threads, copies):
-        measurements.append((settings, threads, copies))
-        return found
-
-    return plan(cells, sweep_dir, measure=measure, say=said.append, **options), measurements, said
+    said = io.StringIO()
+    measuring = mock.patch("acer_tf.reproduction.plan.measured", return_value=found)
+    with measuring as measure, contextlib.redirect_stdout(said):
+        lines = plan(cells, sweep_dir, **options)
+    return lines, [call.args for call in measure.call_args_list], said.getvalue().splitlines()
 
 
 def line(lines, start):
@@ -72,7 +73,8 @@ def leave(sweep_dir, cell, steps, *, finished=False):
 
 def rest(folder, found=FOUND, **given):
     one = cell(**given)
-    return rest_of(CellFolder(folder / "cells" / one.name, one), *needs_of([one]), found, checkpoint_minutes=10.0)
+    place = CellFolder(folder, one)
+    return rest_of(place, *needs_of([place]), found, checkpoint_minutes=10.0)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +94,7 @@ def test_steps_before_and_with_replay_have_different_rates(tmp_path, given, done
         leave(tmp_path, cell(**given), done)
     left = rest(tmp_path, **given)
     assert left.steps == before + after
-    assert left.stepping == pytest.approx(before * 0.01 + after * 0.02)
-    assert left.seconds == left.stepping + START_SECONDS
+    assert left.seconds == pytest.approx(before * 0.01 + after * 0.02 + START_SECONDS)
 
 
 def test_finished_cells_cost_nothing_and_interrupted_ones_what_is_left(tmp_path):

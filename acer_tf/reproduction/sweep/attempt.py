@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import math
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from acer_tf.errors import RunFolderError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.runs.folder import Lock
 
+HOST = socket.gethostname()
 PROGRAM = (sys.executable, "-m", "acer_tf", "train")  # the command of a run, without flags
 # Asks the kernel to stop the run with SIGTERM when its parent dies, then becomes the run. Not a preexec_fn, because a
 # process with threads, such as a Ray worker, can safely do almost nothing between fork and exec. Slurm sends SIGUSR2
@@ -32,6 +34,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 # Errors of a lock that waiting does not help; others may be a network file system's, which pass.
 _LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EROFS)
+STOP_SECONDS = 120.0  # until a run that was asked to stop is killed: enough for a checkpoint of the largest replay
+LOCK_SECONDS = 180.0  # a network file system takes a minute or two to free the locks of a lost host
 _STDERR_LINES = 20
 _STDERR_BYTES = 20_000
 EndKind = Literal["ended", "failed", "stopped", "lost"]  # without an error, by an error, by request, with its node
@@ -62,12 +66,10 @@ class Attempt:
     log: Path  # standard output and error go to this path with .out and .err
     memory: int  # bytes that it needs
     stall_seconds: float  # it is stopped after this time without a new row of progress.csv or a new checkpoint
-    stop_seconds: float  # it is killed this long after it was asked to stop
-    lock_seconds: float  # how long to wait for a run folder that another process holds, as on a lost node
 
     def __post_init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._deadline: float | None = None
+        self._deadline = math.inf
         self._progress: object = None
         self._stopping: str | None = None  # why; "" if it was asked to
 
@@ -80,17 +82,16 @@ class Attempt:
         """How the attempt ended; None while it is under way."""
         now = time.monotonic()
         if self._process is None:
-            return self._end("stopped") if self._stopping is not None else self._begin(now)
+            return AttemptEnd("stopped", host=HOST) if self._stopping is not None else self._begin(now)
         if (status := self._process.poll()) is not None:
             return self._end_of(status)
-        assert self._deadline is not None
         if self._stopping is None and (progress := _progress_of(self.run_dir)) != self._progress:
             self._progress, self._deadline = progress, now + self.stall_seconds
         elif now > self._deadline:
             if self._stopping is None:
                 self._terminate(f"no progress for {self.stall_seconds / 60:.3g} minutes")
             else:
-                self._kill()
+                self._kill(self._process)
         return None
 
     def stop(self) -> None:
@@ -101,17 +102,17 @@ class Attempt:
     def close(self) -> None:
         """Kills the process if it is still running."""
         if self._process is not None and self._process.poll() is None:
-            self._kill()
+            self._kill(self._process)
             self._process.wait()
 
     def _begin(self, now: float) -> AttemptEnd | None:
         """Starts the process as soon as nothing holds the folder."""
-        self._deadline = self._deadline or now + self.lock_seconds
+        self._deadline = min(self._deadline, now + LOCK_SECONDS)
         try:
             Lock(self.run_dir).release()
         except RunFolderError as error:
             lasting = isinstance(error.__cause__, OSError) and error.__cause__.errno in _LASTING
-            return self._end("failed", str(error)) if lasting or now > self._deadline else None
+            return AttemptEnd("failed", str(error), host=HOST) if lasting or now > self._deadline else None
         command = [sys.executable, "-I", "-S", "-c", _TIED_TO_PARENT, str(os.getpid()), *self.command]
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -121,40 +122,36 @@ class Attempt:
                     command, cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
                 )
         except OSError as error:
-            return self._end("failed", f"not started: {error}")
-        self._progress, self._deadline = _progress_of(self.run_dir), now + self.stall_seconds
+            return AttemptEnd("failed", f"not started: {error}", host=HOST)
+        self._deadline = now + self.stall_seconds
         return None
 
     def _terminate(self, why: str) -> None:
-        self._stopping, self._deadline = why, time.monotonic() + self.stop_seconds
+        self._stopping, self._deadline = why, time.monotonic() + STOP_SECONDS
         if self._process is not None:
             self._process.terminate()
 
-    def _kill(self) -> None:
-        assert self._process is not None
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
 
     def _end_of(self, status: int) -> AttemptEnd:
-        if status == 0:
-            return self._end("ended", status=0)
-        if self._stopping is not None:
-            return self._end("failed" if self._stopping else "stopped", self._stopping, status)
-        if status < 0:
-            return self._end("failed", f"killed by {signal.Signals(-status).name}", status)
-        lines = [line for line in self._stderr() if line.strip()]
-        said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
-        return self._end("failed", ": ".join([f"exit status {status}", *said[-1:]]), status)
-
-    def _end(self, kind: EndKind, reason: str = "", status: int | None = None) -> AttemptEnd:
-        return AttemptEnd(kind, reason, status, socket.gethostname(), self._stderr())
-
-    def _stderr(self) -> tuple[str, ...]:
-        if self._process is None:
-            return ()
         with self.log.with_suffix(".err").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_BYTES))
-            return tuple(file.read().decode(errors="replace").splitlines()[-_STDERR_LINES:])
+            stderr = file.read().decode(errors="replace").splitlines()[-_STDERR_LINES:]
+        kind: EndKind = "failed"
+        reason = ""
+        if status == 0:
+            kind = "ended"
+        elif self._stopping is not None:
+            kind, reason = "failed" if self._stopping else "stopped", self._stopping
+        elif status < 0:
+            reason = f"killed by {signal.Signals(-status).name}"
+        else:
+            lines = [line for line in stderr if line.strip()]
+            said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
+            reason = ": ".join([f"exit status {status}", *said[-1:]])
+        return AttemptEnd(kind, reason, status, HOST, tuple(stderr))
 
 
 def _progress_of(run_dir: Path) -> list[object]:

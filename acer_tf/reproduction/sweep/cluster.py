@@ -6,20 +6,20 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.attempt import HOST, Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.launcher import Launcher
 
 _POLL_SECONDS = 0.5
 # An unusable node looks free. Were its tasks to end at once, it would be sent every waiting cell, time and again.
 _UNUSABLE_SECONDS = 300.0
 
 
-class ClusterLauncher:
+class ClusterLauncher(Launcher):
     """Base of the launchers of clusters, with what is the same on each.
 
     Args:
@@ -29,13 +29,11 @@ class ClusterLauncher:
         gpus_per_cell: of each run, also a part of one.
     """
 
-    ray_address = ""
-
     def __init__(self, *, threads: int = 1, executable: str, cwd: Path, gpus_per_cell: float = 0.0) -> None:
         self.threads = threads or 1
         self._needs = (executable, str(cwd))
         self._gpus = gpus_per_cell
-        self._probe: Path | None = None  # in the sweep's folder, named by its content: tasks know the folder by it
+        self._probe = Path()  # in the sweep's folder, named by its content: tasks know the folder by it
 
     def open(self, sweep_dir: Path) -> None:
         for stale in sweep_dir.glob("probe-*"):
@@ -44,7 +42,7 @@ class ClusterLauncher:
         self._probe.write_text(self._probe.name)
 
     def close(self) -> None:
-        if self._probe is not None:
+        if self._probe.name:
             self._probe.unlink(missing_ok=True)
 
     def _placed(self, attempt: Attempt) -> Attempt:
@@ -60,7 +58,7 @@ def run_task(attempt: Attempt, probe: Path, needs: tuple[str, str], asked: Calla
     given_up = time.monotonic() + _UNUSABLE_SECONDS
     while complained := complaint(probe, needs):
         if asked() or time.monotonic() >= given_up:
-            return AttemptEnd("lost", f"the node cannot be used: {complained}", host=socket.gethostname())
+            return AttemptEnd("lost", f"the node cannot be used: {complained}", host=HOST)
         time.sleep(_POLL_SECONDS)
     with contextlib.closing(attempt):
         while (end := attempt.poll()) is None:
@@ -80,11 +78,10 @@ def noted_signals(*numbers: signal.Signals) -> list[int]:
 
 def complaint(probe: Path, needs: tuple[str, ...]) -> str:
     """Says why this node cannot use the folder of `probe`; empty if it can."""
-    try:
-        seen = probe.read_text() == probe.name
-    except OSError:
-        seen = False
-    if not seen:
+    seen = ""
+    with contextlib.suppress(OSError):
+        seen = probe.read_text()
+    if seen != probe.name:
         return f"--sweep_dir={probe.parent} is not the same folder there: the nodes must share it"
     with (probe.parent / "lock").open("rb") as file, contextlib.suppress(OSError):
         # The sweep holds this lock. If this node can take it too, locks do not work across nodes.

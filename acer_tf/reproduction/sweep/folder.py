@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,11 @@ _OWN_NAMES = ("lock", "cells", "slurm")  # of a sweep that was stopped before it
 
 
 class CellFolder:
-    """The folder of one cell."""
+    """The folder of one cell of a sweep; it need not exist."""
 
-    def __init__(self, path: Path, cell: Cell) -> None:
-        self.path, self.cell = path, cell
-        self.run_dir = path / "run"
+    def __init__(self, sweep_dir: Path, cell: Cell) -> None:
+        self.path, self.cell = sweep_dir / "cells" / cell.name, cell
+        self.run_dir = self.path / "run"
 
     @property
     def finished(self) -> bool:
@@ -56,11 +58,9 @@ class CellFolder:
     def settings(self) -> Settings:
         """The settings of the cell, with `DECIDED_BY_RUN` of an earlier attempt, which a resumed run must keep."""
         try:
-            recorded = read_record(self.run_dir).settings
+            return settings_from(self._decided(read_record(self.run_dir).settings))
         except RecordError:
             return self.cell.train_settings
-        decided = {name: recorded[name] for name in DECIDED_BY_RUN if name in recorded}
-        return settings_from({**self.cell.settings, **decided})
 
     def set_aside_damaged(self) -> str | None:
         """Renames a run that cannot be continued or read, so that the cell starts again; returns what is to be said."""
@@ -93,15 +93,17 @@ class CellFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "attempts.json", {"format": FORMAT, "cell": self.cell.label, "attempts": [*entries]})
 
+    def _decided(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        asked = self.cell.settings
+        return {**asked, **{n: recorded[n] for n in DECIDED_BY_RUN if asked[n] == "auto" and n in recorded}}
+
     def _damage(self) -> str | None:
         path, curve, checkpoints = (self.run_dir / name for name in ("run.json", "progress.csv", "checkpoints"))
         if not any(each.exists() for each in (path, curve, checkpoints)):
             return None
         try:
             record = read_record(self.run_dir)
-            asked = {**self.cell.settings}
-            asked |= {name: record.settings.get(name) for name in DECIDED_BY_RUN if asked[name] == "auto"}
-            if different := differences(record.settings, asked):
+            if different := differences(record.settings, self._decided(record.settings)):
                 return f"{path} belongs to another run ({different[0]})"
             if record.finished:
                 size = curve.stat().st_size if curve.exists() else 0
@@ -119,40 +121,23 @@ class CellFolder:
         return None
 
 
-class SweepFolder:
-    """Holds a sweep's folder for this process alone, until `close` or the end of the process.
-
-    Args:
-        path: created if it does not exist.
-        experiment: see `run_sweep`.
-        cells: of this sweep, added to those that the folder holds.
+@contextlib.contextmanager
+def locked_sweep(path: Path, experiment: str, cells: Sequence[Cell]) -> Iterator[None]:
+    """A context that holds a sweep's folder for this process alone, and adds `cells` to those in its sweep.json.
 
     Raises:
-        SweepError: another process uses the folder, or it holds something else; nothing was changed.
+        SweepError: the folder holds something else, or cannot be read; nothing was changed.
+        RunFolderError: another process uses it.
     """
-
-    def __init__(self, path: Path, experiment: str, cells: Sequence[Cell]) -> None:
-        self.path = path
-        self.note = ""  # what is to be said of a damaged sweep.json
-        _recorded_cells(path, experiment)  # before a lock is made in a folder of something else
-        try:
-            self._lock = Lock(path, "sweep_dir")
-        except RunFolderError as error:
-            raise SweepError(str(error)) from error
-        try:
-            document = path / "sweep.json"
-            if (known := _recorded_cells(path, experiment)) is None:
-                kept = set_aside(document)
-                self.note = f"{document} cannot be read: it is kept as {kept}, and written again"
-            self.cells = [CellFolder(path / "cells" / cell.name, cell) for cell in cells]
-            new = {c.name: {"method": c.method, "settings": c.settings} for c in cells}
-            write_json(document, {"format": FORMAT, "experiment": experiment, "cells": {**(known or {}), **new}})
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def close(self) -> None:
-        self._lock.release()
+    _recorded_cells(path, experiment)  # before a lock is made in a folder of something else
+    with contextlib.ExitStack() as held:
+        held.callback(Lock(path, "sweep_dir").release)
+        document = path / "sweep.json"
+        if (known := _recorded_cells(path, experiment)) is None:
+            print(f"{document} cannot be read: it is kept as {set_aside(document)}, and written again", file=sys.stderr)
+        new = {c.name: {"method": c.method, "settings": c.settings} for c in cells}
+        write_json(document, {"format": FORMAT, "experiment": experiment, "cells": {**(known or {}), **new}})
+        yield
 
 
 def _recorded_cells(folder: Path, experiment: str) -> dict[str, Any] | None:
@@ -170,10 +155,8 @@ def _recorded_cells(folder: Path, experiment: str) -> dict[str, Any] | None:
                 f"--sweep_dir={folder} has a {others[0]} but no sweep.json, so it holds no sweep: choose another"
             ) from None
         return {}
-    except NotADirectoryError as error:
-        raise SweepError(f"--sweep_dir={folder} is not a folder") from error
     except OSError as error:
-        raise SweepError(f"{path} cannot be read: {error}") from error
+        raise SweepError(f"--sweep_dir={folder} cannot be used: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if version != FORMAT:

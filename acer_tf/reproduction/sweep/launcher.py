@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
+import functools
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from acer_tf import envs, resources
 from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
-from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, Device, gpu_count
 from acer_tf.types import EnvironmentSpec
@@ -20,17 +22,14 @@ class Launcher(Protocol):
     """Starts attempts somewhere and reports their ends. Its methods are called in this order, by one thread."""
 
     threads: int  # of each run
-    ray_address: str  # of the cluster on which the runs' actors act; "" for the runs' own processes
+    ray_address: str = ""  # of the cluster on which the runs' actors act; "" for the runs' own processes
 
-    def check(self, memory: Sequence[int], actors: int) -> None:
-        """Checks that cells with so many bytes of memory and at most `actors` each fit, before anything is written.
-
-        Raises:
-            SweepError: says what is needed, what there is, and what would fit.
-        """
+    def check(self, memory: Sequence[int], actors: int = 0) -> None:
+        """Raises SweepError unless cells with so many bytes of memory and at most `actors` each fit."""
 
     def open(self, sweep_dir: Path) -> None:
         """Raises SweepError if a machine cannot use the sweep's folder, whose lock the caller holds."""
+        return None
 
     def room(self, actors: int) -> int:
         """The number of attempts, with so many actors each, that can be started now."""
@@ -47,7 +46,7 @@ class Launcher(Protocol):
         """Kills all processes that still run."""
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Runs at most `processes` cells at a time.
 
     Args:
@@ -55,8 +54,6 @@ class LocalLauncher:
         threads: of each; 0 for an equal share of the cores.
         gpus_per_cell: of each run, at most 1; 0 leaves the device to the run.
     """
-
-    ray_address = ""
 
     def __init__(self, processes: int = 1, threads: int = 0, *, gpus_per_cell: float = 0.0) -> None:
         self.threads = threads or max(1, resources.available_cores() // processes)
@@ -67,27 +64,20 @@ class LocalLauncher:
         self._gpu_of: dict[str, int] = {}
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
-        side_by_side = min(self._processes, len(memory))
-        fits = self._gpus * int(1 / self._share + 1e-9) if self._share else side_by_side
-        if fits < side_by_side:
+        # Any cells may run together, so the largest ones must fit.
+        largest = sorted(memory, reverse=True)[: self._processes]
+        if self._share and (fits := self._gpus * int(1 / self._share + 1e-9)) < len(largest):
             raise SweepError(
-                f"--gpus_per_cell={self._share:g}: {side_by_side} cells at a time do not fit on the {self._gpus} GPUs "
+                f"--gpus_per_cell={self._share:g}: {len(largest)} cells at a time do not fit on the {self._gpus} GPUs "
                 f"that TensorFlow sees here; {f'at most --processes={fits} fits' if fits else 'leave it out'}"
             )
         available = resources.available_memory()
-        # Any cells may run together, so the largest ones must fit.
-        largest = sorted(memory, reverse=True)[: self._processes]
-        if sum(largest) <= available:
-            return
-        fits = max((n for n in range(len(largest)) if sum(largest[:n]) <= available), default=0)
-        raise SweepError(
-            f"--processes={self._processes}: {len(largest)} cells at a time need up to {sum(largest) / 1e9:.1f} GB of "
-            f"memory, but {available / 1e9:.1f} GB are available; "
-            + (f"at most --processes={fits} fits" if fits else f"one alone needs {largest[0] / 1e9:.1f} GB")
-        )
-
-    def open(self, sweep_dir: Path) -> None:
-        pass
+        if (fits := sum(total <= available for total in itertools.accumulate(largest))) < len(largest):
+            raise SweepError(
+                f"--processes={self._processes}: {len(largest)} cells at a time need up to {sum(largest) / 1e9:.1f} GB "
+                f"of memory, but {available / 1e9:.1f} GB are available; "
+                + (f"at most --processes={fits} fits" if fits else f"one alone needs {largest[0] / 1e9:.1f} GB")
+            )
 
     def room(self, actors: int) -> int:
         return self._processes - len(self._attempts)
@@ -122,8 +112,8 @@ class Needs(NamedTuple):
     memory: int  # bytes, replay included
 
 
-def needs_of(cells: Sequence[Cell], device: Device = CPU) -> list[Needs]:
-    """What each cell needs on a device of this machine.
+def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]:
+    """What the run in each cell's folder needs on a device of this machine.
 
     Raises:
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
@@ -132,17 +122,16 @@ def needs_of(cells: Sequence[Cell], device: Device = CPU) -> list[Needs]:
     from acer_tf.training.build import replay_bytes, replay_rows, require_effect
     from acer_tf.training.resolve import resolve
 
-    specs: dict[tuple[str, str], EnvironmentSpec] = {}
+    spec_of = functools.cache(envs.spec)
     found = []
-    for cell in cells:
-        settings = cell.train_settings
-        key = settings.env, settings.atari_preset
+    for folder in folders:
         try:
-            spec = specs[key] = specs.get(key) or envs.spec(settings.env, atari_preset=settings.atari_preset)
+            settings = folder.settings()
+            spec = spec_of(settings.env, atari_preset=settings.atari_preset)
             settings = resolve(settings, spec, device=device)
             require_effect(settings, spec)
         except (InvalidEnvironment, SettingsError) as error:
-            raise SweepError(f"'{cell.label}' cannot be run: {error}") from error
+            raise SweepError(f"'{folder.cell.label}' cannot be run: {error}") from error
         memory = resources.PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))
         found.append(Needs(settings, spec, memory))
     return found

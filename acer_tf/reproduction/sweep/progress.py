@@ -27,40 +27,36 @@ class SweepProgress:
         """One line: cells by state, steps, rate, time left, and the mean returns of running cells; `states` by name."""
         returns, left, total = [], 0, 0
         for folder in self._cells:
-            name, whole = folder.cell.name, folder.cell.total_steps
-            if states[name] == "finished":
+            name, whole, state = folder.cell.name, folder.cell.total_steps, states[folder.cell.name]
+            if state == "finished":
                 self._steps[name] = whole
-            elif states[name] == "running" or name not in self._steps:
+            elif state == "running" or name not in self._steps:
                 steps, mean_return = folder.latest()
                 self._steps[name] = min(steps, whole)
-                if states[name] == "running" and mean_return is not None:
+                if state == "running" and mean_return is not None:
                     returns.append(f"{folder.cell.label}: {mean_return:.2f}")
             total += whole
-            left += whole - self._steps[name] if states[name] in ("running", "waiting") else 0
-        done = sum(self._steps.values())
-        rate = self._rate(done)
-        count = collections.Counter(states.values())
-        parts = [
-            f"{count['finished']}/{len(self._cells)} done, {count['running']} running, {count['failed']} failed, "
-            f"{count['waiting']} waiting",
-            f"{100 * done / total:.1f} %",
-            f"{done:,}/{total:,} steps",
-            f"{rate:,.0f} steps/s",
-            f"{datetime.timedelta(seconds=round(left / rate)) if rate else '?'} left",
-            *returns[:_NAMED],
-        ]
-        if len(returns) > _NAMED:
-            parts.append(f"and {len(returns) - _NAMED} more")
-        return "  ".join(parts)
-
-    def _rate(self, done: int) -> float:
-        now = time.monotonic()
+            left += whole - self._steps[name] if state in ("running", "waiting") else 0
+        now, done = time.monotonic(), sum(self._steps.values())
         self._seen.append((now, done))
         while len(self._seen) > 2 and now - self._seen[0][0] > _WINDOW_SECONDS:
             self._seen.popleft()
         then, before = self._seen[0]
         # A run that resumes from its checkpoint loses steps.
-        return max(0, done - before) / (now - then) if now > then else 0.0
+        rate = max(0, done - before) / (now - then) if now > then else 0.0
+        count = collections.Counter(states.values())
+        return "  ".join(
+            [
+                f"{count['finished']}/{len(self._cells)} done, {count['running']} running, {count['failed']} failed, "
+                f"{count['waiting']} waiting",
+                f"{100 * done / total:.1f} %",
+                f"{done:,}/{total:,} steps",
+                f"{rate:,.0f} steps/s",
+                f"{datetime.timedelta(seconds=round(left / rate)) if rate else '?'} left",
+                *returns[:_NAMED],
+                *([f"and {len(returns) - _NAMED} more"] if len(returns) > _NAMED else []),
+            ]
+        )
 
 
 def table_of_missing(
@@ -79,6 +75,6 @@ def table_of_missing(
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         f"{len(rows) - 1} of {len(cells)} cells are missing:",
-        *("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+        *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
         "the same command continues them; cells/*/logs/ holds their output",
     ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acer_tf.errors import SettingsError, SweepError, first_line
+from acer_tf.errors import SweepError, first_line
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from acer_tf.reproduction.sweep.cluster import ClusterLauncher, complaint, noted_signals, run_task
 from acer_tf.training.ray_connection import connect
@@ -29,19 +29,15 @@ class RayLauncher(ClusterLauncher):
         common: see `ClusterLauncher`.
 
     Raises:
-        SweepError: Ray is not installed, or there is no cluster at `address`.
+        SettingsError: Ray is not installed, or there is no cluster at `address`.
     """
 
     def __init__(self, address: str, **common: Any) -> None:
         super().__init__(**common)
         self._tasks: dict[Any, Attempt] = {}
-        try:
-            ray = self._ray = connect(address)
-        except SettingsError as error:
-            raise SweepError(error) from error
+        ray = self._ray = connect(address)
         self.ray_address = ray.get_runtime_context().gcs_address
         self._task = ray.remote(max_retries=0)(_run)
-        self._check_node = ray.remote(max_retries=0, num_cpus=0)(complaint)
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
         nodes = [node["Resources"] for node in self._nodes()]
@@ -51,27 +47,24 @@ class RayLauncher(ClusterLauncher):
                 f"--launcher=ray: no node has the {_resources(needed)} of memory that a cell needs; the cluster's "
                 f"nodes have: {'; '.join(map(_resources, nodes))}"
             )
-        if self.threads + actors > (cores := self._cores()):
-            raise SweepError(
-                f"--launcher=ray: a cell and its {actors} actors need {self.threads + actors} cores; the "
-                f"cluster has {cores}"
-            )
+        if (cores := self.threads + actors) > self._cores():
+            what = f"a cell and its {actors} actors need {cores} cores; the cluster has {self._cores()}"
+            raise SweepError(f"--launcher=ray: {what}")
 
     def open(self, sweep_dir: Path) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         super().open(sweep_dir)
-        answers = {}
-        for node in self._nodes():
-            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, node {node['NodeID'][:8]})"
-            answers[name] = self._check_node.options(scheduling_strategy=strategy).remote(self._probe, self._needs)
-        for name, answer in answers.items():
+        check, nodes = self._ray.remote(max_retries=0, num_cpus=0)(complaint), self._nodes()
+        there = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+        answers = [check.options(scheduling_strategy=where).remote(self._probe, self._needs) for where in there]
+        for node, answer in zip(nodes, answers, strict=True):
             try:
                 complained = self._ray.get(answer, timeout=_PROBE_SECONDS)
             except (self._ray.exceptions.RayError, TimeoutError) as error:
                 complained = f"does not answer ({first_line(error)})"
             if complained:
+                name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, node {node['NodeID'][:8]})"
                 raise SweepError(f"node {name} cannot be used: {complained}")
 
     def room(self, actors: int) -> int:

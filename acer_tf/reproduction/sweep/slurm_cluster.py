@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import SweepError, first_line
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.attempt import STOP_SECONDS, Attempt, AttemptEnd
 from acer_tf.reproduction.sweep.cluster import ClusterLauncher, noted_signals, run_task
 from acer_tf.runs.checkpoint import Checkpoints
 
@@ -55,9 +55,8 @@ class SlurmLauncher(ClusterLauncher):
         if self._gpus not in (0.0, 1.0):
             raise SweepError(f"--gpus_per_cell={self._gpus:g}: must be 0 or 1 with --launcher=slurm")
         self._minutes = minutes
-        gpus = int(self._gpus) or None
-        given = {"partition": partition, "time": minutes, "gpus-per-node": gpus, "cpus-per-task": self.threads}
-        self._options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        given = {"partition": partition, "time": minutes, "gpus-per-node": int(self._gpus)}
+        self._options = {name: value for name, value in given.items() if value} | {"cpus-per-task": self.threads}
         self._waiting: list[Attempt] = []  # until the next submission
         self._tasks: dict[str, tuple[str, Any]] = {}  # name of the cell, and submitit's job, by Slurm's id
         self._missing: set[str] = set()  # the ids that the last list did not have
@@ -73,9 +72,8 @@ class SlurmLauncher(ClusterLauncher):
             raise SweepError("--launcher=slurm needs submitit: pip install 'acer_tf[slurm]'") from error
         for name in ("sbatch", "srun", "squeue", "scancel"):
             if not shutil.which(name):
-                raise SweepError(
-                    f"--launcher=slurm: {name} is not found; run this on a machine that submits to the cluster"
-                )
+                where = "run this on a machine that submits to the cluster"
+                raise SweepError(f"--launcher=slurm: {name} is not found; {where}")
         self._submitit = submitit
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
@@ -87,7 +85,6 @@ class SlurmLauncher(ClusterLauncher):
 
     def open(self, sweep_dir: Path) -> None:
         super().open(sweep_dir)
-        assert self._probe is not None
         python = shlex.quote(self._needs[0])
         self._executor = self._submitit.SlurmExecutor(sweep_dir / "slurm" / self._probe.name, python=python)
 
@@ -111,7 +108,10 @@ class SlurmLauncher(ClusterLauncher):
         results = set(os.listdir(self._executor.folder))
         for number, (name, task) in list(self._tasks.items()):
             if task.paths.result_pickle.name in results:
-                end = _outcome(task)
+                try:
+                    end = task.result()
+                except (RuntimeError, OSError, EOFError):
+                    end = AttemptEnd("lost", f"Slurm's task {number} failed: see {task.paths.stderr}")
             elif number in gone:
                 end = AttemptEnd("lost", f"Slurm's task {number} is gone without a result: see {task.paths.stderr}")
             else:
@@ -134,10 +134,13 @@ class SlurmLauncher(ClusterLauncher):
         return {**self._options, "mem": f"{_MEMORY_MIB * math.ceil(memory / 2**20 / _MEMORY_MIB)}M"}
 
     def _submit(self) -> list[tuple[str, AttemptEnd]]:
-        """Submits an array of attempts that need as much memory as the first; returns the end of one that is lost."""
+        """Submits an array of attempts that need as much memory as the first.
+
+        An attempt that is refused by itself, while there is no other task, is lost: returns its end.
+        """
         options = self._options_of(self._waiting[0].memory)
         attempts = [a for a in self._waiting if self._options_of(a.memory) == options][: self._most_tasks]
-        delay = attempts[0].stop_seconds + _REQUEUE_SECONDS
+        delay = STOP_SECONDS + _REQUEUE_SECONDS
         self._executor.update_parameters(
             job_name="acer_tf",
             time=None,  # else submitit's five minutes
@@ -151,23 +154,18 @@ class SlurmLauncher(ClusterLauncher):
         try:
             tasks = self._executor.map_array(_run, attempts, *shared)
         except (RuntimeError, OSError) as error:
-            return self._refuse(attempts, first_line(error))
+            said = first_line(error)
+            if len(attempts) == 1 and not self._tasks:
+                self._waiting.remove(attempts[0])
+                return [(attempts[0].cell.name, AttemptEnd("lost", f"not submitted: {said}"))]
+            # They wait for a smaller array, which may keep to a limit on tasks, or for the end of a task.
+            self._refused, self._most_tasks = time.monotonic(), max(1, len(attempts) // 2)
+            if said != self._said:
+                print(f"sbatch refuses {len(attempts)} tasks, which wait: {said}", file=sys.stderr, flush=True)
+            self._said = said
+            return []
         self._tasks |= {task.job_id: (attempt.cell.name, task) for task, attempt in zip(tasks, attempts, strict=True)}
         self._waiting = [attempt for attempt in self._waiting if attempt not in attempts]
-        return []
-
-    def _refuse(self, attempts: Sequence[Attempt], said: str) -> list[tuple[str, AttemptEnd]]:
-        """Lets refused attempts wait for a smaller array, which may keep to a limit on tasks, or for the end of a task.
-
-        An attempt that is refused by itself, while there is no other task, is lost: returns its end.
-        """
-        if len(attempts) == 1 and not self._tasks:
-            self._waiting.remove(attempts[0])
-            return [(attempts[0].cell.name, AttemptEnd("lost", f"not submitted: {said}"))]
-        self._refused, self._most_tasks = time.monotonic(), max(1, len(attempts) // 2)
-        if said != self._said:
-            print(f"sbatch refuses {len(attempts)} tasks, which wait: {said}", file=sys.stderr, flush=True)
-        self._said = said
         return []
 
     def _gone(self, now: float) -> set[str]:
@@ -186,13 +184,6 @@ class SlurmLauncher(ClusterLauncher):
             _slurm("scancel", *which, *self._tasks)
 
 
-def _outcome(task: Any) -> AttemptEnd:
-    try:
-        return task.result()
-    except (RuntimeError, OSError, EOFError):
-        return AttemptEnd("lost", f"Slurm's task {task.job_id} failed: see {task.paths.stderr}")
-
-
 def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
     """Runs an attempt as a task, which ends without a result where Slurm will start it again, or may."""
     noted = noted_signals(signal.SIGUSR2, signal.SIGTERM)
@@ -205,8 +196,7 @@ def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:
         sys.exit("stopped by Slurm")  # cancelled, or in the way of another job; Slurm has told the run too
     if end.kind != "stopped" or not probe.exists():
         return end
-    # Its time is over. A run that had only begun also ends by SIGTERM, but without a checkpoint might be requeued for
-    # ever.
+    # Its time is over. A run that had only begun also ends by SIGTERM, but without a checkpoint it would never end.
     if end.status != 128 + signal.SIGTERM or checkpoints.saved() <= before:
         return dataclasses.replace(end, kind="failed", reason="its time was over before it could write a checkpoint")
     import submitit

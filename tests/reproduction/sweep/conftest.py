@@ -6,7 +6,7 @@ import pytest
 
 from acer_tf import resources
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.sweep import LocalLauncher, run_sweep, runner
+from acer_tf.reproduction.sweep import LocalLauncher, attempt, run_sweep
 from tests.training.scripted import small_settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
@@ -23,7 +23,7 @@ def attempts(sweep, cell):
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
     """A sweep of stand-ins, with enough memory, and a short time before cells that do not stop are killed."""
-    monkeypatch.setattr(runner, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(attempt, "STOP_SECONDS", 0.5)
     monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
     lines = []
 

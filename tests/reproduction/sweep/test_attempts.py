@@ -19,7 +19,7 @@ from tests.reproduction.sweep.conftest import attempts, cell
 
 @pytest.mark.process
 def test_a_run_that_another_process_holds_for_long_is_named(sweep, monkeypatch):
-    monkeypatch.setattr(runner, "LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(attempt, "LOCK_SECONDS", 0.5)
     lock = Lock(sweep.folder / "cells" / cell(0).name / "run")
     report = sweep([cell(0)])
     assert "is in use by host" in report.reasons[cell(0).name]
@@ -44,7 +44,7 @@ def test_new_rows_and_new_checkpoints_are_progress_and_nothing_else_is(monkeypat
     program = (sys.executable, "-c", "import time; time.sleep(600)")
     run_dir, checkpoints = tmp_path / "run", tmp_path / "run" / "checkpoints"
     checkpoints.mkdir(parents=True)
-    watched = Attempt(cell(0), program, tmp_path, run_dir, tmp_path / "log", 0, 10.0, 60.0, 60.0)
+    watched = Attempt(cell(0), program, tmp_path, run_dir, tmp_path / "log", 0, 10.0)
     try:
         assert watched.poll() is None
         for number in range(6):
@@ -141,7 +141,7 @@ def test_a_run_folder_that_cannot_be_locked_is_not_waited_for(sweep):
     began = time.monotonic()
     report = sweep([cell(0)])
     assert "cannot be used: " in report.reasons[cell(0).name]
-    assert time.monotonic() - began < 0.5 * runner.LOCK_SECONDS
+    assert time.monotonic() - began < 0.5 * attempt.LOCK_SECONDS
 
 
 def test_a_task_keeps_an_unusable_node_for_a_while_and_then_is_lost(monkeypatch, tmp_path):

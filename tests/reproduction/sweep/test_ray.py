@@ -14,7 +14,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from acer_tf.commands.sweep_flags import PROGRAM
-from acer_tf.errors import SweepError
+from acer_tf.errors import SettingsError, SweepError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep import RayLauncher, run_sweep
 from acer_tf.reproduction.sweep.cluster import complaint
@@ -133,7 +133,7 @@ def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp
     monkeypatch.setattr("psutil.process_iter", lambda *_: iter(()))
     monkeypatch.setattr("psutil.pids", list)  # older versions of Ray
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SweepError, match=rf"^--ray_address={address}"):
+    with pytest.raises(SettingsError, match=rf"^--ray_address={address}"):
         RayLauncher(address, executable=sys.executable, cwd=Path())
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -8,10 +8,9 @@ import shutil
 import pytest
 
 from acer_tf import resources
-from acer_tf.errors import RecordError, SweepError
+from acer_tf.errors import RecordError, RunFolderError, SweepError
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher
 from acer_tf.reproduction.sweep.attempt import Attempt
-from acer_tf.reproduction.sweep.folder import SweepFolder
 from acer_tf.reproduction.sweep.progress import SweepProgress
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import make_settings
@@ -109,7 +108,7 @@ def test_another_folder_is_refused_untouched(sweep, tmp_path):
         sweep([cell(1)], experiment="other")
     assert tree(sweep.folder) == before
     lock = Lock(sweep.folder)
-    with pytest.raises(SweepError, match=rf"^--sweep_dir={sweep.folder} .* pid \d+$"):
+    with pytest.raises(RunFolderError, match=rf"^--sweep_dir={sweep.folder} .* pid \d+$"):
         sweep([cell(1)])
     lock.release()
     shutil.rmtree(sweep.folder)
@@ -182,7 +181,7 @@ def test_what_cannot_be_read_at_present_is_left_alone(reader, name, sweep, monke
             raise raised
         raise RecordError(f"{path} cannot be read") from raised
 
-    (folder,) = SweepFolder(sweep.folder, "tiny", [cell(0)]).cells
+    folder = CellFolder(sweep.folder, cell(0))
     with monkeypatch.context() as patch:
         patch.setattr(f"acer_tf.reproduction.sweep.folder.{reader}", read)
         with pytest.raises(OSError, match="Too many open files"):
@@ -233,7 +232,7 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
         patch.setattr(run._Run, "finish", lambda self: self.save())  # interrupted before its end
         train(c.train_settings, run_dir, quiet=True)
     (run_dir / "progress.csv").open("a").write("10")  # part of a row after the checkpoint, as kill -9 leaves
-    (folder,) = SweepFolder(sweep.folder, "tiny", [c]).cells
+    folder = CellFolder(sweep.folder, c)
     assert folder.set_aside_damaged() is None
     curve = (run_dir / "progress.csv").read_bytes()
     (run_dir / "progress.csv").write_bytes(curve.replace(b"\n1", b"\n2", 1))
@@ -245,7 +244,7 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
 
 
 def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(sweep):
-    cells = [CellFolder(sweep.folder / "cells" / c.name, c) for c in CELLS]
+    cells = [CellFolder(sweep.folder, c) for c in CELLS]
     (cells[1].run_dir).mkdir(parents=True)
     (cells[1].run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # an incomplete row
     states = dict(zip((c.name for c in CELLS), ["finished", "running", "failed", "waiting"], strict=True))
@@ -261,7 +260,7 @@ def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     monkeypatch.setattr("acer_tf.reproduction.sweep.launcher.gpu_count", lambda: 2)
     launcher = LocalLauncher(4, gpus_per_cell=0.5)
     launcher.check([10**9] * 9)
-    attempts = [Attempt(c, ("train",), tmp_path, tmp_path, tmp_path, 0, 1.0, 1.0, 1.0) for c in CELLS]
+    attempts = [Attempt(c, ("train",), tmp_path, tmp_path, tmp_path, 0, 1.0) for c in CELLS]
     for each in attempts:
         launcher.start(each)
     assert [each.command[-1] for each in attempts] == ["--device=gpu:0", "--device=gpu:1"] * 2

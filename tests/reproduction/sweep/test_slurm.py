@@ -205,7 +205,7 @@ def waiting_launcher(monkeypatch, folder, map_array, cells):
 
 
 def attempt_in(folder):
-    return Attempt(cell(0), ("train",), folder, folder / "run", folder / "log", 2**30, 1.0, 1.0, 1.0)
+    return Attempt(cell(0), ("train",), folder, folder / "run", folder / "log", 2**30, 1.0)
 
 
 def test_more_cells_than_an_array_may_have_are_submitted_in_several(monkeypatch, tmp_path):
