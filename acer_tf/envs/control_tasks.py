@@ -21,6 +21,8 @@ from mujoco.batch import Batch
 
 from acer_tf.envs.families import CONTROL_TASKS
 
+SUITE = Path(dm_control.__file__).parent / "suite"  # importing it instead takes seconds, and looks for OpenGL
+
 
 class Task:
     """A task on a whole `Batch` of N simulations, whose state it reads, and writes at the start of episodes.
@@ -29,31 +31,30 @@ class Task:
         random: N generators, which draw the starts.
     """
 
-    suite: str  # name of its model in dm_control's suite
+    file: Path  # of its model
     observation_size: int
     substeps: int = 1  # physics steps in one agent step
     per_second: bool = True  # whether the reward is a rate per second, rather than per step
     camera: str = "side"  # of the model, for pictures
 
     @classmethod
-    def spec(cls) -> mujoco.MjSpec:
-        """The editable model: dm_control's, without its sensors, which cost time."""
-        # Importing the suite instead of reading the file takes seconds, and looks for OpenGL.
-        spec = mujoco.MjSpec.from_file(str(Path(dm_control.__file__).parent / "suite" / f"{cls.suite}.xml"))
-        for sensor in list(spec.sensors):
-            spec.delete(sensor)
-        return spec
-
-    @classmethod
     def model(cls) -> mujoco.MjModel:
+        spec = mujoco.MjSpec.from_file(str(cls.file))
+        for sensor in list(spec.sensors):  # nothing reads them, and they cost time
+            spec.delete(sensor)
+        cls.edit(spec)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the cheetah's file sets the total mass in a deprecated way
-            return cls.spec().compile()
+            return spec.compile()
+
+    @staticmethod
+    def edit(spec: mujoco.MjSpec) -> None:
+        """Changes the model of `file`, before it is compiled."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.random: list[np.random.Generator] = []
-        self.qpos, self.qvel = batch.bind("qpos"), batch.bind("qvel")  # views [N, nq], [N, nv]
+        self.qpos, self.qvel = batch.qpos, batch.qvel  # views [N, nq], [N, nv]
 
     def draw(self, which: np.ndarray, one: Callable[[np.random.Generator], Any]) -> np.ndarray:
         """[M, ...]: `one` called with the generator of each simulation of `which` [M]."""
@@ -81,8 +82,7 @@ class FreeBody(Task):
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
-        xmat = batch.bind("xmat")[:, batch.model.body("torso").id]
-        self._torso = xmat.reshape(batch.nsim, 3, 3)  # view; columns are the torso's axes in the world
+        self._torso = batch.body("torso").xmat.reshape(-1, 3, 3)  # view; columns are the torso's axes in the world
 
     def _upright(self) -> np.ndarray:
         """Cosine [N] of the torso's angle to upright."""
@@ -112,23 +112,19 @@ def wrapped(angle: np.ndarray) -> np.ndarray:
 class CartpoleSwingup(Task):
     """Swing up a pole on a cart and balance it at the centre.
 
-    The pole starts at a uniform angle, the cart at the centre, both at rest. The track is cut to 2.4.
-
     Observation [10]: cart position, velocity; pole angle in [-π, π) from upright, angular velocity; its sine, cosine;
     the tip's x, z; the tip's velocity in x, z.
     """
 
-    suite = "cartpole"
+    file = SUITE / "cartpole.xml"
     observation_size = 10
     substeps = 2
     per_second = False
     camera = "fixed"
 
-    @classmethod
-    def spec(cls) -> mujoco.MjSpec:
-        spec = super().spec()
+    @staticmethod
+    def edit(spec: mujoco.MjSpec) -> None:
         spec.joint("slider").range = [-1.2, 1.2]
-        return spec
 
     def start(self, which: np.ndarray) -> None:
         self.qpos[which, 1] = self.draw(which, lambda r: r.uniform(-np.pi, np.pi))
@@ -149,24 +145,17 @@ class CartpoleSwingup(Task):
 class Reacher3(Task):
     """Move the tip of a planar arm of three links to a target.
 
-    The model (reacher3.xml) is modelled on dm_control's two-link reacher; the shoulder turns freely, elbow and wrist by
-    ±160°. Angles are uniform at the start, at rest; so are the target's direction and its distance from the shoulder.
-
     Observation [8]: joint angles, the shoulder's in [-π, π); joint velocities; target minus tip, x and y.
     """
 
+    file = Path(__file__).with_name("reacher3.xml")
     observation_size = 8
     per_second = False
     camera = "fixed"
 
-    @classmethod
-    def spec(cls) -> mujoco.MjSpec:
-        return mujoco.MjSpec.from_file(str(Path(__file__).with_name("reacher3.xml")))
-
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
-        self._target = batch.bind("mocap_pos")[:, 0]
-        self._tip = batch.bind("site_xpos")[:, batch.model.site("tip").id]
+        self._target, self._tip = batch.mocap_pos[:, 0], batch.site("tip").xpos
 
     def start(self, which: np.ndarray) -> None:
         low, high = self.batch.model.jnt_range.T.copy()
@@ -188,14 +177,13 @@ class Reacher3(Task):
 class Cheetah(Task):
     """Run forward as fast as possible.
 
-    The start is the model's pose with the noise of gymnasium's HalfCheetah, within the joints' ranges. The control cost
-    is printed with a plus, which would reward effort.
+    The paper prints the control cost with a plus, which would reward effort.
 
     Observation [17]: the torso's height, less its initial one, and its pitch, joint angles; velocities of all nine
     degrees of freedom, x and z first.
     """
 
-    suite = "cheetah"
+    file = SUITE / "cheetah.xml"
     observation_size = 17
 
     def start(self, which: np.ndarray) -> None:
@@ -215,32 +203,27 @@ class Cheetah(Task):
 class Fish(FreeBody):
     """Swim to a target in three dimensions.
 
-    Starts and targets are those of dm_control's fish-swim. The target does not collide.
-
     Observation [24]: target minus mouth, in the torso's frame; joint angles; joint velocities; cosine of the angle to
     upright; the torso's velocity and angular velocity, in its frame.
     """
 
-    suite = "fish"
+    file = SUITE / "fish.xml"
     observation_size = 24
     substeps = 10
     camera = "fixed_top"
 
-    @classmethod
-    def spec(cls) -> mujoco.MjSpec:
-        spec = super().spec()
+    @staticmethod
+    def edit(spec: mujoco.MjSpec) -> None:
         # A mocap body's position is part of each simulation's state, a geom's part of the shared model.
         old = spec.geom("target")
         body = spec.worldbody.add_body(name="target", mocap=True, pos=old.pos)
         look = dict(type=old.type, size=old.size, material=old.material, contype=0, conaffinity=0)
         spec.delete(old)
         body.add_geom(name="target", **look)
-        return spec
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
-        self._target = batch.bind("mocap_pos")[:, 0]
-        self._mouth = batch.bind("geom_xpos")[:, batch.model.geom("mouth").id]
+        self._target, self._mouth = batch.mocap_pos[:, 0], batch.geom("mouth").xpos
 
     def start(self, which: np.ndarray) -> None:
         self.qpos[which, 3:7] = self.draw(which, orientation)
@@ -263,20 +246,18 @@ class Fish(FreeBody):
 class Walker2d(Task):
     """Walk forward as fast as possible without falling.
 
-    Control cost, limits and start (standing, with noise) are those of gymnasium's Walker2d.
-
     Observation [24]: torso height; velocities of all nine degrees of freedom; cosine and sine of the seven bodies'
     orientations.
     """
 
-    suite = "walker"
+    file = SUITE / "walker.xml"
     observation_size = 24
     substeps = 10
     height = 1.3  # of the standing model's torso
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
-        self._bodies = batch.bind("xmat")[:, 1:]
+        self._bodies = batch.xmat[:, 1:]
 
     def start(self, which: np.ndarray) -> None:
         size = self.qpos.shape[1]
@@ -304,40 +285,34 @@ class Walker2d(Task):
 class Humanoid(FreeBody):
     """Stand up from lying on the ground.
 
-    To lie down, the limp body falls for 1.5 s from a height of 1.5, from a random orientation with joints uniform in
-    their ranges and no contacts; velocities are then set to 0. dm_control's force and touch sensors are omitted.
+    To lie down, the limp body falls for 1.5 s from a random pose without contacts.
 
     Observation [94], all vectors in the torso's frame: joint angles (21); velocity and angular velocity of the torso,
     joint velocities (27); head height; the vertical (3); centre of mass (3) and its velocity (3); positions of hands,
     feet, forearms and shins (24); velocities of hands and feet relative to the torso (12).
     """
 
-    suite = "humanoid"
+    file = SUITE / "humanoid.xml"
     observation_size = 94
     substeps = 5
 
-    @classmethod
-    def spec(cls) -> mujoco.MjSpec:
-        spec = super().spec()
-        ends, middles = ("left_hand", "right_hand", "left_foot", "right_foot"), ("lower_arm", "shin")
-        limbs = [*ends, *(f"{side}_{middle}" for middle in middles for side in ("left", "right"))]
-        body, sensor = mujoco.mjtObj, mujoco.mjtSensor
+    @staticmethod
+    def edit(spec: mujoco.MjSpec) -> None:
+        ends = ("left_hand", "right_hand", "left_foot", "right_foot")
+        limbs = (*ends, "left_lower_arm", "right_lower_arm", "left_shin", "right_shin")
+        sensor, body = mujoco.mjtSensor, mujoco.mjtObj.mjOBJ_XBODY
         seen = [(sensor.mjSENS_FRAMEPOS, name) for name in limbs] + [(sensor.mjSENS_FRAMELINVEL, name) for name in ends]
         for kind, name in seen:
-            spec.add_sensor(
-                type=kind, objtype=body.mjOBJ_XBODY, objname=name, reftype=body.mjOBJ_XBODY, refname="torso"
-            )
-        spec.add_sensor(type=sensor.mjSENS_SUBTREELINVEL, objtype=body.mjOBJ_BODY, objname="torso")
-        return spec
+            spec.add_sensor(type=kind, objtype=body, objname=name, reftype=body, refname="torso")
+        spec.add_sensor(type=sensor.mjSENS_SUBTREELINVEL, objtype=mujoco.mjtObj.mjOBJ_BODY, objname="torso")
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
-        torso = batch.model.body("torso").id
-        self._torso_position = batch.bind("xpos")[:, torso]
-        self._mass_centre = batch.bind("subtree_com")[:, torso]
-        self._head = batch.bind("xpos")[:, batch.model.body("head").id]
-        self._sensors = batch.bind("sensordata")  # positions 24, velocities 12, the centre of mass's velocity 3
-        self._contacts = batch.bind("ncon")
+        torso = batch.body("torso")
+        self._torso_position, self._mass_centre = torso.xpos, torso.subtree_com
+        self._head = batch.body("head").xpos
+        self._sensors = batch.sensordata  # positions 24, velocities 12, the centre of mass's velocity 3
+        self._contacts = batch.ncon
 
     def start(self, which: np.ndarray) -> None:
         low, high = self.batch.model.jnt_range[1:].T
@@ -346,7 +321,7 @@ class Humanoid(FreeBody):
             self.qpos[touching, 3:7] = self.draw(touching, orientation)
             self.qpos[touching, 7:] = self.draw(touching, lambda r: r.uniform(low, high))
             self.batch.forward(touching, stage=mujoco.mjtStage.mjSTAGE_POS.value)
-            touching = touching[self._contacts[touching].reshape(-1) > 0]
+            touching = touching[self._contacts[touching] > 0]
         self.batch.step(which, nstep=300)  # 1.5 s
         self.qvel[which] = 0
 
