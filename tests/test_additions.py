@@ -38,9 +38,9 @@ RULE: Edits = {
     "acer_tf/agents/vtrace.py": re.findall(r"```python\n# my_rules.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0],
 }
 FAMILY: Edits = {
-    "acer_tf/envs/families.py": (
+    "acer_tf/envs/__init__.py": (
         "FAMILIES: dict[str, Family] = {",
-        '    "corridor": Family("acer_tf.envs.corridor:make_corridor", ("short", "long"), ("classic", "")),',
+        '    "corridor": Family("corridor:make_corridor", ("short", "long"), ("classic", "")),',
     ),
     "acer_tf/envs/corridor.py": re.findall(r"```python\n# my_envs.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0]
     + """

@@ -6,19 +6,208 @@
         step = env.step(policy(step.observation))
 
 Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf sees `VectorEnvironment` (vector.py) and
-`EnvironmentSpec`. Each family has its module, named as its ids begin: atari.py, minatar.py, control.py, dm_control.py,
-and gymnasium.py for all others.
+`EnvironmentSpec`. Each family of environments has its module, named as its ids begin: atari.py, minatar.py, control.py,
+dm_control.py, and gymnasium.py for all others. Only `make` loads a simulator: settings and commands read these tables.
 """
 
-from acer_tf.envs.atari_presets import ATARI_PRESETS as ATARI_PRESETS
-from acer_tf.envs.atari_presets import AtariPreset as AtariPreset
-from acer_tf.envs.families import ATARI_GAMES as ATARI_GAMES
-from acer_tf.envs.families import CONTROL_TASKS as CONTROL_TASKS
-from acer_tf.envs.families import FAMILIES as FAMILIES
-from acer_tf.envs.families import MINATAR_GAMES as MINATAR_GAMES
-from acer_tf.envs.families import EnvFactory as EnvFactory
-from acer_tf.envs.families import Family as Family
-from acer_tf.envs.families import family_of as family_of
-from acer_tf.envs.families import make as make
-from acer_tf.envs.families import spec as spec
-from acer_tf.envs.families import split_id as split_id
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acer_tf.envs.mujoco_rendering import without_gl
+from acer_tf.errors import InvalidEnvironment
+from acer_tf.types import EnvironmentSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from acer_tf.envs.vector import VectorEnvironment
+
+EnvFactory = Callable[[], "gymnasium.Env"]  # makes one environment
+
+# The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
+_ROMS = """
+    alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk bowling boxing breakout
+    centipede chopper_command crazy_climber defender demon_attack double_dunk enduro fishing_derby freeway frostbite
+    gopher gravitar hero ice_hockey jamesbond kangaroo krull kung_fu_master montezuma_revenge ms_pacman name_this_game
+    phoenix pitfall pong private_eye qbert riverraid road_runner robotank seaquest skiing solaris space_invaders
+    star_gunner surround tennis time_pilot tutankham up_n_down venture video_pinball wizard_of_wor yars_revenge zaxxon
+"""
+ATARI_ROMS: dict[str, str] = {rom.title().replace("_", ""): rom for rom in _ROMS.split()}
+ATARI_GAMES: tuple[str, ...] = tuple(ATARI_ROMS)
+MINATAR_GAMES: tuple[str, ...] = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fish", "walker2d", "humanoid")
+
+
+@dataclasses.dataclass(frozen=True)
+class AtariPreset:
+    """How an Atari game is preprocessed. `dataclasses.asdict` converts it for a record, `AtariPreset(**...)` back.
+
+    The defaults are the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2017) use; they do
+    not state the rest.
+    """
+
+    frame_skip: int = 4  # frames per step; the action is repeated, the rewards are summed
+    max_pool: bool = True  # whether an observation is the maximum of the last two frames
+    height: int = 84  # pixels that a frame is resized to (area interpolation)
+    width: int = 84
+    grayscale: bool = True  # luminance instead of RGB
+    stack: int = 4  # observations stacked, oldest first; those before the first of an episode are zero
+    max_no_ops: int = 30  # an episode starts with 0 to this many no-op frames (not steps), drawn uniformly
+    # The first of these frames, and at least one, presses FIRE if the game's action set has it; not after lost lives.
+    fire_at_start: bool = True
+    sticky_probability: float = 0.0  # per frame, that the emulator repeats its last action
+    full_action_set: bool = False  # all 18 actions instead of the game's minimal set
+    life_loss_ends_return: bool = True  # discount 0 where a life is lost; the episode continues
+    max_frames: int = 108_000  # after which an episode is truncated, not counting its start
+
+
+# machado2018: Machado et al. (2018), "Revisiting the Arcade Learning Environment". Sticky actions are the only
+# randomness, so no random start; the agent must find FIRE; lives are not revealed. Frame skip 4 and the limit of
+# 108,000 frames are those of later work under this protocol (DreamerV2; ALE's v5 environments).
+ATARI_PRESETS: dict[str, AtariPreset] = {
+    "acer2016": AtariPreset(),
+    "machado2018": AtariPreset(
+        max_no_ops=0,
+        fire_at_start=False,
+        sticky_probability=0.25,
+        full_action_set=True,
+        life_loss_ends_return=False,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """The environments whose ids begin with the family's name and a slash."""
+
+    maker: str  # "module:function" of this package, called with the rest of the id, N, seeds and options of `make`
+    names: tuple[str, ...]  # of the environments, others are refused; () for an open set
+    preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
+    reward_clip: float = math.inf  # default bound ± on rewards in learning
+    atari: bool = False  # whether `--atari_preset` applies
+    alike: bool = False  # whether all of them take the same time to step
+    pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
+
+
+FAMILIES: dict[str, Family] = {
+    # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
+    "atari": Family(
+        "atari:make_atari",
+        ATARI_GAMES,
+        ("paper", ""),
+        reward_clip=1.0,
+        atari=True,
+        alike=True,
+        pictures_per_second=15.0,
+    ),
+    "minatar": Family("minatar:make_minatar", MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0),
+    "control": Family("control:make_control", CONTROL_TASKS, ("", "paper_continuous")),
+    "dm_control": Family("dm_control:make_dm_control", (), ("", "paper_continuous")),
+    # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
+    "gymnasium": Family("gymnasium:make_gymnasium", (), ("classic", "classic_continuous")),
+}
+
+
+def make(
+    env_id: str,
+    num_envs: int,
+    seed: int | Sequence[int],
+    *,
+    atari_preset: str | AtariPreset = "acer2016",
+    threads: int = 1,
+    render: bool = False,
+    factory: EnvFactory | None = None,
+) -> VectorEnvironment:
+    """A vector of N environments. Call `reset()` first and `close()` last.
+
+    Args:
+        env_id: "atari/<Game>" (one of `ATARI_GAMES`), "minatar/<game>" (one of `MINATAR_GAMES`), "control/<task>" (one
+            of `CONTROL_TASKS`: those of the paper), "dm_control/<domain>-<task>-v0" (DeepMind Control Suite), or a
+            gymnasium id with a Discrete or bounded Box action space and a Box observation space ("CartPole-v1").
+        num_envs: N.
+        seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
+            after n steps passes them with the seed, and so gets new episodes.
+        atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
+        threads: worker threads of "atari" and "control"; other families use one. Results do not depend on it.
+        render: makes `VectorEnvironment.render` work. On Atari this adds one emulator. MuJoCo renders offscreen in a
+            separate process, through EGL or OSMesa, and sets MUJOCO_GL if it is unset.
+        factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
+
+    Raises:
+        InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an unsupported action or
+            observation space, rendering that does not work, or num_envs < 1. Nothing has been started then.
+        EnvironmentFailure: the environment raised.
+        ValueError: a negative seed.
+    """
+    if num_envs < 1:
+        raise InvalidEnvironment(f"num_envs must be at least 1, got {num_envs}")
+    # SeedSequence gives nearby seeds unrelated words, so that no two runs share an environment; ALE takes 31 bits.
+    seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(num_envs)]
+    prefix, name = ("gymnasium", env_id) if factory is not None else split_id(env_id)
+    family, options = FAMILIES[prefix], dict[str, Any](threads=threads, render=render)
+    if factory is not None:
+        options["factory"] = factory
+    if family.atari:
+        if isinstance(atari_preset, str):
+            if atari_preset not in ATARI_PRESETS:
+                raise InvalidEnvironment(f"there is no Atari preset {atari_preset!r}: {', '.join(ATARI_PRESETS)}")
+            atari_preset = ATARI_PRESETS[atari_preset]
+        options["preset"] = atari_preset
+    if family.names and name not in family.names:
+        raise unknown(env_id)
+    module, _, maker = family.maker.partition(":")
+    from acer_tf.envs.vector import blamed
+
+    with blamed(env_id, "when it was made"):
+        with without_gl():
+            make_family = getattr(importlib.import_module(f"acer_tf.envs.{module}"), maker)
+        return make_family(name, num_envs, seeds, **options)
+
+
+def spec(
+    env_id: str, *, atari_preset: str | AtariPreset = "acer2016", factory: EnvFactory | None = None
+) -> EnvironmentSpec:
+    """The spec of `env_id`, from one environment that is made and closed; arguments as in `make`."""
+    env = make(env_id, 1, 0, atari_preset=atari_preset, factory=factory)
+    env.close()
+    return env.spec
+
+
+def split_id(env_id: str) -> tuple[str, str]:
+    """The family's name and the rest of the id: ("atari", "Pong"), or ("gymnasium", env_id). The id need not exist."""
+    prefix, slash, name = env_id.partition("/")
+    return (prefix, name) if slash and prefix in FAMILIES else ("gymnasium", env_id)
+
+
+def family_of(env_id: str) -> Family:
+    """The family of an environment's id, which need not exist; "gymnasium" for an unknown prefix or none."""
+    return FAMILIES[split_id(env_id)[0]]
+
+
+def unknown(env_id: str) -> InvalidEnvironment:
+    """The error for an unknown name; it names the nearest ones."""
+    import gymnasium
+
+    module, colon, name = env_id.rpartition(":")
+    families = [f"{prefix}/{known}" for prefix, family in FAMILIES.items() for known in family.names]
+    ids = [*gymnasium.registry] if module else [*families, *gymnasium.registry]
+    # "Pong" should find "atari/Pong", which would not be a close match.
+    forms = {known.rpartition("/")[2].lower(): known for known in reversed(ids)}
+    forms |= {known.lower(): known for known in ids}
+    wanted = (name.lower(), name.rpartition("/")[2].lower())
+    matches = [forms[match] for one in wanted for match in difflib.get_close_matches(one, forms)]
+    if nearest := list(dict.fromkeys(matches))[: 1 if module else 3]:
+        hint = f"did you mean {' or '.join(f'{module}{colon}{match}' for match in nearest)}?"
+    elif module:
+        hint = f"the module {module} registers none like it"
+    else:
+        hint = "try atari/Pong, control/cheetah, CartPole-v1, or module:Id-v0 of your own"
+    return InvalidEnvironment(f"there is no environment {env_id!r}; {hint}")

@@ -9,8 +9,7 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import VectorWrapper
 
-from acer_tf.envs.atari_presets import AtariPreset
-from acer_tf.envs.families import ATARI_ROMS
+from acer_tf.envs import ATARI_ROMS, AtariPreset
 from acer_tf.envs.vector import VectorEnvironment
 
 
@@ -23,11 +22,13 @@ def make_atari(
         screen = dataclasses.replace(preset, grayscale=False, height=210, width=160, stack=1)
         env = _WithScreen(env, _ale(game, 1, screen, 1))
     return VectorEnvironment(
+        f"atari/{game}",
         env,
         np.array(seeds, np.int32),
         stack=preset.stack,
         frames_per_step=preset.frame_skip,
         life_loss_ends_return=preset.life_loss_ends_return,
+        picture=(lambda: env.screen[0, 0]) if render else None,
     )
 
 
@@ -56,25 +57,19 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVe
 
 
 class _WithScreen(VectorWrapper):
-    """A vector environment and a twin of its first environment, which renders the screen.
+    """A vector environment and a twin of its first environment, whose observation is the screen.
 
     ALE's vector environment cannot render, but a twin with the same seed and actions has the same episodes.
     """
 
-    render_mode = "rgb_array"
-
     def __init__(self, env: AtariVectorEnv, twin: AtariVectorEnv) -> None:
         super().__init__(env)
         self._twin = twin
-        self._picture: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        self._picture = self._twin.reset(seed=None if seed is None else seed[:1], options=options)[0]
+        self.screen, _ = self._twin.reset(seed=None if seed is None else seed[:1], options=options)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: np.ndarray) -> Any:
-        self._picture = self._twin.step(actions[:1])[0]
+        self.screen = self._twin.step(actions[:1])[0]
         return self.env.step(actions)
-
-    def render(self) -> Any:
-        return self._picture[:, 0]

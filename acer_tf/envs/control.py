@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import mujoco
@@ -11,9 +10,9 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from mujoco.batch import Batch
 
-from acer_tf.envs.control_tasks import TASKS
-from acer_tf.envs.mujoco_rendering import RenderProcess, View, require_gl
-from acer_tf.envs.vector import VectorEnvironment, blamed
+from acer_tf.envs.control_tasks import TASKS, Task
+from acer_tf.envs.mujoco_rendering import View, require_gl
+from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import EnvironmentFailure
 
 EPISODE_STEPS = 500
@@ -24,46 +23,44 @@ _DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("
 
 
 def make_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
-    """`num_envs` copies of a task of `control_tasks` ("cheetah"); see `acer_tf.envs.make`.
-
-    Episodes are truncated after 500 steps. Each environment's generator draws its starts, and persists across episodes.
+    """`num_envs` copies of a task of `control_tasks` ("cheetah"), truncated after 500 steps; see `acer_tf.envs.make`.
 
     Raises:
         InvalidEnvironment: no OpenGL to draw with.
     """
+    env_id = f"control/{name}"
     if render:
-        require_gl(f"control/{name}")
-    env = ControlVector(name, num_envs, threads=threads or len(os.sched_getaffinity(0)), render=render)
-    return VectorEnvironment(env, seeds, steps_per_second=env.steps_per_second)
+        require_gl(env_id)
+    env = ControlVector(TASKS[name], num_envs, threads)
+    return VectorEnvironment(
+        env_id, env, seeds, steps_per_second=env.steps_per_second, picture=env.view if render else None
+    )
 
 
 class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """A gymnasium vector environment in NEXT_STEP mode over one `mujoco.batch.Batch`.
 
     Rewards, observations and terminations are computed for all N at once: a Python loop over environments would take
-    longer than the physics.
+    longer than the physics. Each environment's generator draws its starts, and persists across episodes.
 
     Attributes:
         steps_per_second: agent steps in one simulated second.
     """
 
-    def __init__(self, name: str, num_envs: int, *, threads: int, render: bool) -> None:
-        task = TASKS[name]
+    def __init__(self, task: type[Task], num_envs: int, threads: int) -> None:
         model = task.model()
         # persistent: keeps what a step computed for the observation for the next step.
         self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
-        self._name, self._task = name, task(self._batch)
+        self._task = task(self._batch)
         self.num_envs = num_envs
         self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))
         self._reward_unit = 1 / self.steps_per_second if task.per_second else 1.0
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        self.render_mode = "rgb_array" if render else None
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
         self.single_action_space = Box(-1, 1, (model.nu,), np.float32)
-        self._ctrl = self._batch.bind("ctrl")
+        self._ctrl = self._batch.ctrl
         self._elapsed = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, bool)
-        self._renderer: RenderProcess | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Starts an episode everywhere. `seed`: one number per environment; None later, to keep their generators."""
@@ -95,16 +92,9 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._over = terminated | truncated
         return self._task.observation().astype(np.float32), reward, terminated, truncated, {}
 
-    def render(self) -> tuple[np.ndarray, ...]:
-        """The picture of environment 0, [240, 320, 3] uint8; EnvironmentFailure if the process that renders died."""
-        with blamed(f"control/{self._name}", "in render()"):
-            view = View(self._batch.get_data(0), self._task.camera)
-            self._renderer = self._renderer or RenderProcess(view)
-            return (self._renderer.render(view.data),)
-
-    def close_extras(self, **kwargs: Any) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
+    def view(self) -> View:
+        """What a picture of environment 0 shows."""
+        return View(self._batch.get_data(0), self._task.camera)
 
     def _start(self, which: np.ndarray) -> None:
         self._batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)

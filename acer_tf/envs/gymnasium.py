@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import re
 from collections.abc import Callable, Iterator
@@ -11,11 +12,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.families import ATARI_GAMES, EnvFactory, unknown
-from acer_tf.envs.mujoco_rendering import RenderProcess, View, require_gl, without_gl
+from acer_tf.envs import ATARI_GAMES, EnvFactory, unknown
+from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
@@ -49,21 +49,17 @@ def make_gymnasium(
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
     view: Look = gymnasium_view,
 ) -> VectorEnvironment:
-    """`num_envs` copies of a gymnasium environment, all stepped in this process; see `acer_tf.envs.make`.
+    """`num_envs` copies of a gymnasium environment, all stepped in this process; for errors see `acer_tf.envs.make`.
 
     Args:
         max_episode_steps: a time limit in steps; None keeps the registered one.
         wrap: wraps each environment.
         view: what a picture shows of one environment; None where it renders itself.
-
-    Raises:
-        InvalidEnvironment: unknown id, package not installed, unsupported spaces, or rendering that does not work.
-        EnvironmentFailure: the environment raised.
     """
     made: list[Any] = []
 
     def make_one(render: bool = False) -> gymnasium.Env:
-        with blamed(env_id, "when it was made"), _installed(env_id), without_gl():
+        with without_gl():
             if factory is None:
                 return wrap(_make_registered(env_id, render, max_episode_steps))
             env = factory()
@@ -73,24 +69,27 @@ def make_gymnasium(
         made.append(base)
         return env
 
-    def make_first() -> gymnasium.Env:  # the only one that is drawn
-        return make_one(render)
-
+    make_first = functools.partial(make_one, render)  # the only one that is drawn
     trial = make_first()
     try:
         spec_of(env_id, getattr(trial, "observation_space", None), getattr(trial, "action_space", None))
         if render:
-            with blamed(env_id, "when it was rendered"), _installed(f"rendering {env_id}"):
+            with blamed(env_id, "when it was rendered"):
                 _check_render(env_id, trial, view)
         # Gymnasium's simulations declare so how often they step in a second.
         rate: Any = (trial.metadata or {}).get("render_fps")
     finally:
         with blamed(env_id, "in close()"):
             trial.close()
-    with blamed(env_id, "when it was made"):
-        vector = _Vector(env_id, [make_first, *[make_one] * (num_envs - 1)], view)
-    known = isinstance(rate, int | float) and 0 < rate < np.inf
-    return VectorEnvironment(vector, seeds, steps_per_second=float(rate) if known else None)
+    vector = _Vector(env_id, [make_first, *[make_one] * (num_envs - 1)])
+    first: Any = vector.envs[0]
+    return VectorEnvironment(
+        env_id,
+        vector,
+        seeds,
+        steps_per_second=float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None,
+        picture=(lambda: view(first) or first.render()) if render else None,
+    )
 
 
 def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -> gymnasium.Env:
@@ -126,19 +125,6 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
         raise
 
 
-@contextlib.contextmanager
-def _installed(what: str) -> Iterator[None]:
-    """Says which package is missing; gymnasium's own hints name its extras, which have other versions than ours."""
-    try:
-        yield
-    except (ImportError, DependencyNotInstalled) as error:
-        for package, extra in (("pygame", "classic"), ("MuJoCo", "control")):
-            if package.lower() in str(error).lower():
-                hint = f"{package}, which is not installed: pip install 'acer_tf[{extra}]'"
-                raise InvalidEnvironment(f"{what} needs {hint}") from error
-        raise InvalidEnvironment(f"{what} needs a package that is not installed: {error}") from error
-
-
 def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
     """Raises InvalidEnvironment unless pictures of the environment can be made."""
     if env.render_mode != "rgb_array":
@@ -153,22 +139,18 @@ def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
 
 
 class _Vector(SyncVectorEnv):
-    """Names the environment if it fails.
+    """Says what an environment returned if that fails to be copied: a check of every step would take too long."""
 
-    Renders the first, MuJoCo's through a `RenderProcess`: it may not make an OpenGL context in this process.
-    """
-
-    def __init__(self, env_id: str, make_each: list[EnvFactory], view: Look) -> None:
-        self._id, self._view = env_id, view
-        self._renderer: RenderProcess | None = None
+    def __init__(self, env_id: str, make_each: list[EnvFactory]) -> None:
+        self._id = env_id
         super().__init__(make_each)
 
     def reset(self, **kwargs: Any) -> Any:
-        with self._checked("in reset()"):
+        with self._explained("in reset()"):
             return super().reset(**kwargs)
 
     def step(self, actions: Any) -> Any:
-        with self._checked("in step()"):
+        with self._explained("in step()"):
             return super().step(actions)
 
     def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
@@ -176,32 +158,16 @@ class _Vector(SyncVectorEnv):
         return vector_infos
 
     @contextlib.contextmanager
-    def _checked(self, where: str) -> Iterator[None]:
-        """Says what was returned if the copy into one array fails; a check of every step would take too long."""
-        with blamed(self._id, where):
-            try:
-                yield
-            except (TypeError, ValueError):
-                space: Any = self.single_observation_space
-                for found in (np.asarray(found) for found in self._env_obs if found is not None):
-                    if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
-                        # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
-                        raise EnvironmentFailure(
-                            f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
-                            f"{found.dtype}, but its space is {space}"
-                        ) from None
-                raise
-
-    def render(self) -> tuple[Any, ...]:
-        with blamed(self._id, "in render()"):
-            view = self._view(self.envs[0])
-            if view is None:
-                return (self.envs[0].render(),)
-            self._renderer = self._renderer or RenderProcess(view)
-            return (self._renderer.render(view.data),)
-
-    def close_extras(self, **kwargs: Any) -> None:
-        with blamed(self._id, "in close()"):
-            super().close_extras(**kwargs)
-        if self._renderer is not None:
-            self._renderer.close()
+    def _explained(self, where: str) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError):
+            space: Any = self.single_observation_space
+            for found in (np.asarray(found) for found in self._env_obs if found is not None):
+                if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
+                    # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
+                    raise EnvironmentFailure(
+                        f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
+                        f"{found.dtype}, but its space is {space}"
+                    ) from None
+            raise

@@ -20,13 +20,7 @@ import numpy as np
 from acer_tf.envs import mujoco_render_process
 from acer_tf.errors import InvalidEnvironment
 
-# Only use shows whether a backend works, and PyOpenGL keeps the first that it loads: hence a process for each.
-_TRIAL = """
-import mujoco
-context = mujoco.GLContext(16, 16)
-context.make_current()
-mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), 150)
-"""
+_TRIAL = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
 _TRIAL_SECONDS = 60
 _CLOSING_SECONDS = 10
 
@@ -50,12 +44,13 @@ def require_gl(env_id: str) -> None:
 
 @functools.cache
 def _works(backend: str) -> bool:
+    # Only use shows whether a backend works, and PyOpenGL keeps the first that it loads: hence a process for each.
     command, environment = [sys.executable, "-c", _TRIAL], {**os.environ, "MUJOCO_GL": backend}
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=_TRIAL_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
+        subprocess.run(command, env=environment, capture_output=True, timeout=_TRIAL_SECONDS, check=True)
+    except subprocess.SubprocessError:
         return False
-    return done.returncode == 0
+    return True
 
 
 @contextlib.contextmanager
@@ -101,20 +96,13 @@ class RenderProcess:
 
     def __init__(self, view: View) -> None:
         """Starts the process, for pictures with the camera and of the size of `view`. Call `require_gl` first."""
-        import mujoco
-
-        self._mujoco = mujoco
         self._shape = (view.height, view.width, 3)
         self._sent = b""  # the last model sent
-        camera = view.camera
-        if not isinstance(camera, dict):
-            fixed = mujoco.mjtCamera.mjCAMERA_FIXED.value
-            camera = {"type": fixed, "fixedcamid": view.data.model.camera(camera).id}
         self._connection, other = multiprocessing.Pipe()
         # -P: modules in the program's folder would shadow others (dm_control.py). A new session: Ctrl-C is for this
         # process to handle. What MuJoCo and OpenGL drivers print is for nobody.
-        command = [sys.executable, "-P", mujoco_render_process.__file__, str(other.fileno())]
-        command += [str(view.height), str(view.width), json.dumps(camera)]
+        arguments = json.dumps([other.fileno(), view.height, view.width, view.camera])
+        command = [sys.executable, "-P", mujoco_render_process.__file__, arguments]
         with other:
             self._process = subprocess.Popen(
                 command,
@@ -132,12 +120,14 @@ class RenderProcess:
         Raises:
             RuntimeError: the process died; with what it said, or its exit status.
         """
-        model, everything = data.model, self._mujoco.mjtState.mjSTATE_INTEGRATION.value
-        state = np.empty(self._mujoco.mj_stateSize(model, everything))
-        self._mujoco.mj_getState(model, data, state, everything)
+        import mujoco
+
+        model, everything = data.model, mujoco.mjtState.mjSTATE_INTEGRATION.value
+        state = np.empty(mujoco.mj_stateSize(model, everything))
+        mujoco.mj_getState(model, data, state, everything)
         # Compared each time: some dm_control tasks move targets, part of the model, at an episode's start.
-        whole = np.empty(self._mujoco.mj_sizeModel(model), np.uint8)
-        self._mujoco.mj_saveModel(model, None, whole)
+        whole = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+        mujoco.mj_saveModel(model, None, whole)
         answer, new = b"", whole.tobytes()
         with contextlib.suppress(EOFError, OSError):
             self._connection.send_bytes(b"" if new == self._sent else new)

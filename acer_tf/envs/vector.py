@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from acer_tf.envs.mujoco_rendering import RenderProcess, View
 from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
 from acer_tf.types import EnvironmentSpec, TimeStep
 
 MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to
+# Packages that environments import, and the extra that installs each. gymnasium's own have other versions than ours.
+_EXTRAS = {"minatar": "minatar", "pygame": "classic", "mujoco": "control", "dm_control": "control", "shimmy": "control"}
 
 
 @contextlib.contextmanager
 def blamed(env_id: str, where: str) -> Iterator[None]:
-    """What the environment raises becomes an EnvironmentFailure that names it, and where it failed."""
+    """What the environment raises becomes an EnvironmentFailure that names it, and where it failed.
+
+    A package that is missing becomes an InvalidEnvironment, which says how to install it.
+    """
     try:
         yield
     except AcerError:
         raise
+    except (ImportError, DependencyNotInstalled) as error:
+        hint = f"a package that is not installed: {error}"
+        for package, extra in _EXTRAS.items():
+            if package in str(error).lower():
+                hint = f"{package}, which is not installed ({error.__cause__ or error}): pip install 'acer_tf[{extra}]'"
+        raise InvalidEnvironment(f"{env_id} failed {where}: it needs {hint}") from error
     except (Exception, SystemExit) as error:
         raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
 
@@ -70,12 +83,9 @@ def _why_no_action_space(space: Any) -> str:
 class VectorEnvironment:
     """N copies of one environment, stepped together.
 
-    Termination, truncation, reset and lost lives follow `acer_tf.types.TimeStep`. The wrapped environment must reset in
-    NEXT_STEP mode (the default of gymnasium and ALE), which yields masked rows, and must return new arrays: what
-    `reset` and `step` returned is never overwritten.
-
-    Continuous actions are vectors in [-1, 1]^d: they are clipped to [-1, 1], then scaled to the bounds of the
-    environment's action space.
+    Termination, truncation, reset and lost lives follow `acer_tf.types.TimeStep`. What `reset` and `step` returned is
+    never overwritten. Continuous actions are vectors in [-1, 1]^d: they are clipped to [-1, 1], then scaled to the
+    bounds of the environment's action space.
 
     Attributes:
         spec: what an agent must know to act.
@@ -85,6 +95,7 @@ class VectorEnvironment:
 
     def __init__(
         self,
+        env_id: str,
         env: VectorEnv[Any, Any, Any],
         seeds: Any,
         *,
@@ -92,16 +103,21 @@ class VectorEnvironment:
         frames_per_step: int = 1,
         life_loss_ends_return: bool = False,
         steps_per_second: float | None = None,
+        picture: Callable[[], View | Any] | None = None,
     ) -> None:
         """Wraps `env`, whose spaces must be a Box of observations, and a Discrete or a bounded Box of actions.
 
         Args:
-            env: a gymnasium vector environment in NEXT_STEP mode, whose `render` returns one picture: environment 0's.
+            env_id: its name in errors.
+            env: a gymnasium vector environment that returns new arrays and resets in NEXT_STEP mode (gymnasium's and
+                ALE's default), which yields masked rows.
             seeds: one per environment, as `env.reset(seed=...)` takes them.
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
-            steps_per_second: of a video at the environment's own speed; None if the environment declares none.
+            steps_per_second: see the attribute.
+            picture: a picture [height, width, 3] of environment 0, or the view of it that MuJoCo renders, which needs
+                `require_gl` before; None if these environments are not rendered.
 
         Raises:
             InvalidEnvironment: an unsupported space.
@@ -110,9 +126,10 @@ class VectorEnvironment:
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
         observations, actions = env.single_observation_space, env.single_action_space
-        self.spec = spec_of(str(env), observations, actions, stack=stack, frames_per_step=frames_per_step)
+        self.spec = spec_of(env_id, observations, actions, stack=stack, frames_per_step=frames_per_step)
         self.num_envs, self.steps_per_second = env.num_envs, steps_per_second
-        self._env, self._seeds, self._actions = env, seeds, cast(Any, actions)
+        self._env_id, self._env, self._seeds, self._actions = env_id, env, seeds, cast(Any, actions)
+        self._picture, self._renderer = picture, cast(RenderProcess | None, None)
         self._life_loss_ends_return = life_loss_ends_return
         self._last: Any = None  # before the first reset
         self._age = np.zeros(self.num_envs, np.uint8)
@@ -120,7 +137,8 @@ class VectorEnvironment:
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment; the first call seeds them, later ones keep their generators."""
-        observation, info = self._env.reset(seed=self._seeds)
+        with blamed(self._env_id, "in reset()"):
+            observation, info = self._env.reset(seed=self._seeds)
         self._seeds = None
         self._last = np.ones(self.num_envs, bool)  # the row of a reset is masked
         nothing = np.zeros(self.num_envs, bool)
@@ -140,7 +158,10 @@ class VectorEnvironment:
         """
         if self._last is None:
             raise RuntimeError("call reset() before the first step()")
-        return self._time_step(*self._env.step(self._native(np.asarray(action))))
+        native = self._native(np.asarray(action))
+        with blamed(self._env_id, "in step()"):
+            answer = self._env.step(native)
+        return self._time_step(*answer)
 
     def render(self) -> np.ndarray:
         """A picture of environment 0 as it is: [height, width, 3] uint8, each side at least 160 pixels.
@@ -151,16 +172,24 @@ class VectorEnvironment:
             RuntimeError: the environments were not made with `render=True`.
             EnvironmentFailure: the environment raised, or the process that renders MuJoCo died.
         """
-        if self._env.render_mode != "rgb_array":
+        if self._picture is None:
             raise RuntimeError("these environments cannot render: make them with render=True")
-        (picture,) = map(np.asarray, self._env.render())  # type: ignore[arg-type]
+        with blamed(self._env_id, "in render()"):
+            picture = self._picture()
+            if isinstance(picture, View):
+                self._renderer = self._renderer or RenderProcess(picture)
+                picture = self._renderer.render(picture.data)
+        picture = np.asarray(picture)
         if np.issubdtype(picture.dtype, np.floating):
             picture = (255 * picture).round()
         scale = -(-MIN_PICTURE_SIDE // min(picture.shape[:2]))
         return picture.astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
 
     def close(self) -> None:
-        self._env.close()
+        if self._renderer is not None:
+            self._renderer.close()
+        with blamed(self._env_id, "in close()"):
+            self._env.close()
 
     def _time_step(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.envs.families import ATARI_GAMES
+from acer_tf.envs import ATARI_GAMES
 from acer_tf.reproduction.curves import (
     ATARI_WINDOW_STEPS,
     Axis,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.envs.families import MINATAR_GAMES
+from acer_tf.envs import MINATAR_GAMES
 from acer_tf.reproduction.curves import (
     Axis,
     RecordedRuns,

@@ -272,7 +272,7 @@ from acer_tf import envs
 env = envs.make("control/reacher3", 1, 0, render=True)
 env.reset()
 env.render()
-print(env._env._renderer._process.pid, flush=True)
+print(env._renderer._process.pid, flush=True)
 sys.stdin.read()
 """
 

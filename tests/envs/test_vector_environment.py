@@ -1,7 +1,5 @@
 """The rules of TimeStep, on recorded rows written by hand."""
 
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -14,8 +12,6 @@ from acer_tf.errors import InvalidEnvironment
 
 class Tape(VectorEnv):
     """Replays recorded answers; row 0 is the reset's. Remembers the seeds and actions that it receives."""
-
-    render_mode = None
 
     def __init__(self, rows, num_envs=1, observation=np.uint8, first_action=0, actions=None):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -43,7 +39,7 @@ class Tape(VectorEnv):
 
 def play(rows, **settings):
     """The TimeSteps of one environment whose tape is `rows`: (reward, terminated, truncated, lives)."""
-    env = VectorEnvironment(Tape(rows), seeds=None, stack=4, **settings)
+    env = VectorEnvironment("tape", Tape(rows), seeds=None, stack=4, **settings)
     env.reset()
     steps = [env.step(np.array([0])) for _ in rows[1:]]
     return {field: [getattr(step, field)[0].item() for step in steps] for field in steps[0]._fields[1:]}
@@ -96,7 +92,7 @@ def test_a_life_lost_at_the_time_limit_ends_the_return():
 
 def test_environments_are_independent():
     rows = [([0, 0], [0, 0], [0, 0], [3, 3])] + [([1, 2], [k == 1, 0], [0, k == 2], [3, 3]) for k in range(4)]
-    env = VectorEnvironment(Tape(rows, num_envs=2), seeds=None, stack=4)
+    env = VectorEnvironment("tape", Tape(rows, num_envs=2), seeds=None, stack=4)
     env.reset()
     steps = [env.step(np.array([0, 0])) for _ in range(4)]
     np.testing.assert_array_equal([s.last for s in steps], [[0, 0], [1, 0], [0, 1], [0, 0]])
@@ -106,7 +102,7 @@ def test_environments_are_independent():
 
 
 def test_shapes_and_dtypes():
-    env = VectorEnvironment(Tape([([0] * 5,) * 4] * 2, num_envs=5), seeds=None, stack=4)
+    env = VectorEnvironment("tape", Tape([([0] * 5,) * 4] * 2, num_envs=5), seeds=None, stack=4)
     dtypes = dict(observation="uint8", age="uint8", reward="float32", discount="float32", mask="bool", last="bool")
     for step in (env.reset(), env.step(np.zeros(5, np.int32))):
         assert {field: str(getattr(step, field).dtype) for field in step._fields} == dtypes
@@ -115,7 +111,7 @@ def test_shapes_and_dtypes():
 
 
 def test_an_unstacked_observation_has_age_zero():
-    env = VectorEnvironment(Tape(GAME), seeds=None)
+    env = VectorEnvironment("tape", Tape(GAME), seeds=None)
     assert env.reset().age == 0
     assert [env.step(np.array([0])).age.item() for _ in GAME[1:]] == [0] * (len(GAME) - 1)
 
@@ -125,13 +121,13 @@ def test_an_unstacked_observation_has_age_zero():
     [("float64", "float32"), ("float32", "float32"), ("uint8", "uint8"), ("bool", "bool"), ("int64", "float32")],
 )
 def test_observations_are_uint8_bool_or_float32(given, kept):
-    env = VectorEnvironment(Tape(GAME, observation=np.dtype(given).type), seeds=None)
+    env = VectorEnvironment("tape", Tape(GAME, observation=np.dtype(given).type), seeds=None)
     assert env.spec.observation_dtype == env.reset().observation.dtype == kept
 
 
 def test_actions_are_shifted_to_the_start_of_the_space():
     tape = Tape(GAME, first_action=-1)
-    env = VectorEnvironment(tape, seeds=None)
+    env = VectorEnvironment("tape", tape, seeds=None)
     env.reset()
     env.step(np.array([0]))
     env.step(np.array([2]))
@@ -141,14 +137,16 @@ def test_actions_are_shifted_to_the_start_of_the_space():
 
 def test_seeds_go_to_the_first_reset_only():
     tape = Tape(GAME)
-    env = VectorEnvironment(tape, seeds=[11])
+    env = VectorEnvironment("tape", tape, seeds=[11])
     env.reset()
     env.reset()
     assert tape.seeds == [[11], None]
 
 
 def test_a_second_reset_forgets_the_previous_episode():
-    env = VectorEnvironment(Tape([GAME[0], GAME[5], GAME[0], GAME[1]]), seeds=None, stack=4, life_loss_ends_return=True)
+    env = VectorEnvironment(
+        "tape", Tape([GAME[0], GAME[5], GAME[0], GAME[1]]), seeds=None, stack=4, life_loss_ends_return=True
+    )
     env.reset()
     assert env.step(np.array([0])).last
     env.reset()
@@ -158,7 +156,7 @@ def test_a_second_reset_forgets_the_previous_episode():
 
 @pytest.mark.parametrize("action", [np.array([3]), np.array([-1]), np.array([0, 0]), np.array(0), np.array([0.0])])
 def test_bad_actions_are_refused(action):
-    env = VectorEnvironment(Tape(GAME), seeds=None)
+    env = VectorEnvironment("tape", Tape(GAME), seeds=None)
     env.reset()
     with pytest.raises(ValueError, match="actions"):
         env.step(action)
@@ -166,29 +164,26 @@ def test_bad_actions_are_refused(action):
 
 def test_a_step_before_reset_is_refused():
     with pytest.raises(RuntimeError, match="reset"):
-        VectorEnvironment(Tape(GAME), seeds=None).step(np.array([0]))
+        VectorEnvironment("tape", Tape(GAME), seeds=None).step(np.array([0]))
 
 
 def test_another_autoreset_mode_is_refused():
     tape = Tape(GAME)
     tape.metadata["autoreset_mode"] = AutoresetMode.SAME_STEP
     with pytest.raises(ValueError, match="NEXT_STEP"):
-        VectorEnvironment(tape, seeds=None)
+        VectorEnvironment("tape", tape, seeds=None)
 
 
 def test_pictures_must_be_asked_for():
     with pytest.raises(RuntimeError, match="render=True"):
-        VectorEnvironment(Tape(GAME), seeds=None).render()
+        VectorEnvironment("tape", Tape(GAME), seeds=None).render()
 
 
 @pytest.mark.parametrize("picture, size", [((10, 10), 160), ((7, 100), 161), ((210, 160), 210)])
 def test_small_pictures_are_enlarged(picture, size):
-    tape: Any = Tape(GAME)
-    tape.render_mode = "rgb_array"
     height, width = picture
     first = np.linspace(0, 1, height * width * 3).reshape(height, width, 3)
-    tape.render = lambda: (first,)
-    enlarged = VectorEnvironment(tape, seeds=None).render()
+    enlarged = VectorEnvironment("tape", Tape(GAME), seeds=None, picture=lambda: first).render()
     scale = size // height
     assert enlarged.dtype == np.uint8 and enlarged.shape == (height * scale, width * scale, 3)
     np.testing.assert_array_equal(enlarged[::scale, ::scale], np.rint(255 * first))
@@ -200,7 +195,7 @@ LOW, HIGH = np.float32([-2, 0, 10]), np.float32([2, 1, 30])
 
 def continuous(num_envs=1, dtype=np.float32, low=LOW, high=HIGH):
     tape = Tape([([0] * num_envs,) * 4] * 9, num_envs=num_envs, actions=gymnasium.spaces.Box(low, high, dtype=dtype))
-    env = VectorEnvironment(tape, seeds=None)
+    env = VectorEnvironment("tape", tape, seeds=None)
     env.reset()
     return env, tape
 
@@ -248,12 +243,12 @@ def test_bad_continuous_actions(action, complaint):
 @pytest.mark.parametrize("space", [gymnasium.spaces.Box(-np.inf, 1, (2,)), gymnasium.spaces.MultiBinary(2)])
 def test_unsupported_action_spaces(space):
     with pytest.raises(InvalidEnvironment, match="action space"):
-        VectorEnvironment(Tape(GAME, actions=space), seeds=None)
+        VectorEnvironment("tape", Tape(GAME, actions=space), seeds=None)
 
 
 def test_the_clock():
-    assert VectorEnvironment(Tape(GAME), seeds=None).steps_per_second is None
-    assert VectorEnvironment(Tape(GAME), seeds=None, steps_per_second=40.0).steps_per_second == 40
+    assert VectorEnvironment("tape", Tape(GAME), seeds=None).steps_per_second is None
+    assert VectorEnvironment("tape", Tape(GAME), seeds=None, steps_per_second=40.0).steps_per_second == 40
 
 
 def test_infos_that_gymnasium_could_not_join_are_ignored():
