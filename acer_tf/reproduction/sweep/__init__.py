@@ -6,11 +6,4 @@ from acer_tf.reproduction.sweep.ray_cluster import RayLauncher
 from acer_tf.reproduction.sweep.runner import SweepEnd, run_sweep
 from acer_tf.reproduction.sweep.slurm_cluster import SlurmLauncher
 
-__all__ = [
-    "CellFolder",
-    "LocalLauncher",
-    "RayLauncher",
-    "SlurmLauncher",
-    "SweepEnd",
-    "run_sweep",
-]
+__all__ = ["CellFolder", "LocalLauncher", "RayLauncher", "SlurmLauncher", "SweepEnd", "run_sweep"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import math
 import os
 import signal
@@ -91,7 +92,7 @@ class Attempt:
             if self._stopping is None:
                 self._terminate(f"no progress for {self.stall_seconds / 60:.3g} minutes")
             else:
-                self._kill(self._process)
+                os.killpg(self._process.pid, signal.SIGKILL)
         return None
 
     def stop(self) -> None:
@@ -102,7 +103,7 @@ class Attempt:
     def close(self) -> None:
         """Kills the process if it is still running."""
         if self._process is not None and self._process.poll() is None:
-            self._kill(self._process)
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def _begin(self, now: float) -> AttemptEnd | None:
@@ -131,27 +132,20 @@ class Attempt:
         if self._process is not None:
             self._process.terminate()
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
     def _end_of(self, status: int) -> AttemptEnd:
         with self.log.with_suffix(".err").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _STDERR_BYTES))
             stderr = file.read().decode(errors="replace").splitlines()[-_STDERR_LINES:]
-        kind: EndKind = "failed"
-        reason = ""
+        end = functools.partial(AttemptEnd, status=status, host=HOST, stderr=tuple(stderr))
         if status == 0:
-            kind = "ended"
-        elif self._stopping is not None:
-            kind, reason = "failed" if self._stopping else "stopped", self._stopping
-        elif status < 0:
-            reason = f"killed by {signal.Signals(-status).name}"
-        else:
-            lines = [line for line in stderr if line.strip()]
-            said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
-            reason = ": ".join([f"exit status {status}", *said[-1:]])
-        return AttemptEnd(kind, reason, status, HOST, tuple(stderr))
+            return end("ended")
+        if self._stopping is not None:
+            return end("failed" if self._stopping else "stopped", self._stopping)
+        if status < 0:
+            return end("failed", f"killed by {signal.Signals(-status).name}")
+        lines = [line for line in stderr if line.strip()]
+        said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
+        return end("failed", ": ".join([f"exit status {status}", *said[-1:]]))
 
 
 def _progress_of(run_dir: Path) -> list[object]:

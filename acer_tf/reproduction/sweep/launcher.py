@@ -1,8 +1,7 @@
-"""Launchers: their interface, that of this machine, and what a cell needs of a machine."""
+"""Launchers: their interface, the one of this machine, and what a cell needs of a machine."""
 
 from __future__ import annotations
 
-import collections
 import functools
 import itertools
 from collections.abc import Sequence
@@ -57,9 +56,8 @@ class LocalLauncher(Launcher):
 
     def __init__(self, processes: int = 1, threads: int = 0, *, gpus_per_cell: float = 0.0) -> None:
         self.threads = threads or max(1, resources.available_cores() // processes)
-        self._processes = processes
+        self._processes, self._share = processes, gpus_per_cell
         self._attempts: dict[str, Attempt] = {}
-        self._share = gpus_per_cell
         self._gpus = gpu_count() if gpus_per_cell else 0
         self._gpu_of: dict[str, int] = {}
 
@@ -84,8 +82,8 @@ class LocalLauncher(Launcher):
 
     def start(self, attempt: Attempt) -> None:
         if self._share:
-            taken = collections.Counter(self._gpu_of[name] for name in self._attempts)
-            gpu = self._gpu_of[attempt.cell.name] = min(range(self._gpus), key=lambda n: taken[n])
+            taken = [self._gpu_of[name] for name in self._attempts]
+            gpu = self._gpu_of[attempt.cell.name] = min(range(self._gpus), key=taken.count)
             attempt.command += (f"--device=gpu:{gpu}",)
         self._attempts[attempt.cell.name] = attempt
 

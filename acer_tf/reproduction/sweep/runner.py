@@ -5,24 +5,27 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import datetime
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from acer_tf.reproduction.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.attempt import STOP_SECONDS, Attempt, AttemptEnd
 from acer_tf.reproduction.sweep.folder import CellFolder, locked_sweep
 from acer_tf.reproduction.sweep.launcher import Launcher, needs_of
-from acer_tf.reproduction.sweep.progress import State, SweepProgress, table_of_missing
 from acer_tf.runs.provenance import now
 from acer_tf.runs.signals import StopRequest
 
 # Losing a node does not count as a retry of the cell. But a cell that crashes its node each time must be given up.
 LOST_LIMIT = 10
 _POLL_SECONDS = 0.2
+_WINDOW_SECONDS = 600.0  # over which the rate is measured; cells write rows at irregular intervals
+_NAMED = 4  # cells in a line of progress
+State = Literal["waiting", "running", "finished", "failed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,29 +82,24 @@ def run_sweep(
     with contextlib.ExitStack() as opened:
         opened.callback(launcher.close)
         require_distinct(cells)
+        flags = f"--threads={launcher.threads}", f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
+        options = launcher, (*program, *flags), cwd, {"failed": retries, "lost": LOST_LIMIT}, 60.0 * stall_minutes
         folders = [CellFolder(sweep_dir, cell) for cell in cells]
-        needs = {folder: each.memory for folder, each in zip(folders, needs_of(folders), strict=True)}
-        if missing := [folder for folder in folders if not folder.finished]:
-            launcher.check([needs[f] for f in missing], max(f.cell.train_settings.actors for f in missing))
+        places = [Place(folder, n.memory, *options) for folder, n in zip(folders, needs_of(folders), strict=True)]
+        if missing := [place for place in places if not place.folder.finished]:
+            launcher.check([p.memory for p in missing], max(p.cell.train_settings.actors for p in missing))
         opened.enter_context(locked_sweep(sweep_dir, experiment, cells))
         launcher.open(sweep_dir)
-        flags = f"--threads={launcher.threads}", f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
-        limits = {"failed": retries, "lost": LOST_LIMIT}
-        places = {
-            folder.cell.name: _Place(folder, memory, launcher, (*program, *flags), cwd, limits, 60.0 * stall_minutes)
-            for folder, memory in needs.items()
-        }
         with StopRequest("asking the cells for a checkpoint, then stopping") as stop:
-            _run(places, launcher, stop, progress_seconds, say)
-    states = {name: place.state for name, place in places.items()}
-    reasons = {name: place.reason for name, place in places.items() if place.reason}
-    for line in table_of_missing(folders, states, reasons, "the sweep was stopped" if stop.signal_number else ""):
+            _run({place.cell.name: place for place in places}, launcher, stop, progress_seconds, say)
+    for line in table_of_missing(places, "the sweep was stopped" if stop.signal_number else ""):
         say(line)
-    return SweepEnd(states, reasons, stop.signal_number)
+    reasons = {place.cell.name: place.reason for place in places if place.reason}
+    return SweepEnd({place.cell.name: place.state for place in places}, reasons, stop.signal_number)
 
 
 @dataclasses.dataclass(eq=False)
-class _Place:
+class Place:
     """A cell's place in a sweep: it waits, has an attempt under way, waits again if that failed, until it is over."""
 
     folder: CellFolder
@@ -116,6 +114,11 @@ class _Place:
     over: State | None = None  # "finished" or "failed"
     reason: str = ""  # why it is not finished
     ends: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # of attempts, by kind
+    steps: int | None = None  # as far as `SweepProgress` has seen
+
+    @property
+    def cell(self) -> Cell:
+        return self.folder.cell
 
     @property
     def state(self) -> State:
@@ -160,7 +163,7 @@ class _Place:
                 self.over = "failed"
             where = f" on {end.host}" if end.host else ""
             what = "giving up" if self.over else "stopping" if stopping else "trying again"
-            _warn(f"'{self.folder.cell.label}' {end.kind}{where}: {end.reason}; {what} ({self.folder.path})")
+            _warn(f"'{self.cell.label}' {end.kind}{where}: {end.reason}; {what} ({self.folder.path})")
 
     @contextlib.contextmanager
     def _own_folder(self) -> Iterator[None]:
@@ -169,11 +172,11 @@ class _Place:
             yield
         except PermissionError as error:
             self.over, self.reason = "failed", error.strerror or str(error)
-            _warn(f"'{self.folder.cell.label}' is left out: {self.reason} ({self.folder.path})")
+            _warn(f"'{self.cell.label}' is left out: {self.reason} ({self.folder.path})")
 
 
 def _run(
-    places: Mapping[str, _Place],
+    places: Mapping[str, Place],
     launcher: Launcher,
     stop: StopRequest,
     progress_seconds: float,
@@ -182,7 +185,7 @@ def _run(
     """Moves the cells from state to state until none is under way, and none can begin."""
     for place in places.values():
         place.look()
-    progress = SweepProgress([place.folder for place in places.values()])
+    progress = SweepProgress()
     reported, stopping, under_way = -math.inf, False, True
     try:
         while under_way:
@@ -192,7 +195,7 @@ def _run(
             # Of those that wait, the first with the fewest attempts is next.
             while waiting := [p for p in places.values() if not (stopping or p.over or p.attempt)]:
                 next_one = min(waiting, key=lambda p: p.ends.total())
-                if not launcher.room(next_one.folder.cell.train_settings.actors):
+                if not launcher.room(next_one.cell.train_settings.actors):
                     break
                 next_one.start()
             ends = [(places[name], end) for name, end in launcher.poll()]
@@ -202,7 +205,7 @@ def _run(
                 place.end(end, stopping)
             under_way = any(p.attempt or not (p.over or stopping) for p in places.values())
             if not under_way or time.monotonic() - reported >= progress_seconds:
-                say(progress.line({name: place.state for name, place in places.items()}))
+                say(progress.line(places.values()))
                 reported = time.monotonic()
             if under_way:
                 time.sleep(_POLL_SECONDS)
@@ -214,6 +217,67 @@ def _run(
             left -= {name for name, _ in launcher.poll()}
             time.sleep(_POLL_SECONDS)
         raise
+
+
+class SweepProgress:
+    """Follows steps, rate and time left of all cells."""
+
+    def __init__(self) -> None:
+        self._seen: collections.deque[tuple[float, int]] = collections.deque()
+
+    def line(self, places: Collection[Place]) -> str:
+        """One line: cells by state, steps, rate, time left, and the mean returns of running cells."""
+        returns, left, total, done = [], 0, 0, 0
+        count = collections.Counter(place.state for place in places)
+        for place in places:
+            state, whole = place.state, place.cell.total_steps
+            if state == "finished":
+                place.steps = whole
+            elif state == "running" or place.steps is None:
+                steps, mean_return = place.folder.latest()
+                place.steps = min(steps, whole)
+                if state == "running" and mean_return is not None:
+                    returns.append(f"{place.cell.label}: {mean_return:.2f}")
+            total += whole
+            done += place.steps
+            left += whole - place.steps if state in ("running", "waiting") else 0
+        clock = time.monotonic()
+        self._seen.append((clock, done))
+        while len(self._seen) > 2 and clock - self._seen[0][0] > _WINDOW_SECONDS:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        # A run that resumes from its checkpoint loses steps.
+        rate = max(0, done - before) / (clock - then) if clock > then else 0.0
+        return "  ".join(
+            [
+                f"{count['finished']}/{len(places)} done, {count['running']} running, {count['failed']} failed, "
+                f"{count['waiting']} waiting",
+                f"{100 * done / total:.1f} %",
+                f"{done:,}/{total:,} steps",
+                f"{rate:,.0f} steps/s",
+                f"{datetime.timedelta(seconds=round(left / rate)) if rate else '?'} left",
+                *returns[:_NAMED],
+                *([f"and {len(returns) - _NAMED} more"] if len(returns) > _NAMED else []),
+            ]
+        )
+
+
+def table_of_missing(places: Sequence[Place], otherwise: str) -> list[str]:
+    """Lists the cells that are not finished, and why; a cell without a reason of its own has that of `otherwise`."""
+    rows = [("cell", "state", "steps", "reason")]
+    for place in places:
+        if place.state != "finished":
+            steps = place.folder.latest()[0]
+            shown = "failed" if place.state == "failed" else "interrupted" if steps else "not begun"
+            rows.append((place.cell.label, shown, f"{steps:,}/{place.cell.total_steps:,}", place.reason or otherwise))
+    if len(rows) == 1:
+        return [f"all {len(places)} cells are finished"]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        f"{len(rows) - 1} of {len(places)} cells are missing:",
+        *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
+        "the same command continues them; cells/*/logs/ holds their output",
+    ]
 
 
 def _warn(line: str) -> None:

@@ -12,7 +12,7 @@ sweep was killed and another has begun there.
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
 import math
 import os
 import shlex
@@ -33,7 +33,7 @@ from acer_tf.runs.checkpoint import Checkpoints
 _LOOK_SECONDS = 2.0  # between looks at the folder of results
 _LIST_SECONDS = 30.0  # between calls of squeue, which clusters want to be rare; also before a failed sbatch's next
 _ANSWER_SECONDS = 60.0
-_REQUEUE_SECONDS = 30.0  # after a run has stopped, until its task is requeued
+_TO_REQUEUE = STOP_SECONDS + 30.0  # from the request to a run to stop until its task is requeued
 _MEMORY_MIB = 256
 _ARRAY_TASKS = 500  # at first; the least MaxArraySize in use is Slurm's default, 1001
 
@@ -74,7 +74,7 @@ class SlurmLauncher(ClusterLauncher):
             if not shutil.which(name):
                 where = "run this on a machine that submits to the cluster"
                 raise SweepError(f"--launcher=slurm: {name} is not found; {where}")
-        self._submitit = submitit
+        self._executor_of = functools.partial(submitit.SlurmExecutor, python=shlex.quote(self._needs[0]))
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
         options = [f"--{name}={value}" for name, value in self._options_of(max(memory)).items()]
@@ -85,8 +85,7 @@ class SlurmLauncher(ClusterLauncher):
 
     def open(self, sweep_dir: Path) -> None:
         super().open(sweep_dir)
-        python = shlex.quote(self._needs[0])
-        self._executor = self._submitit.SlurmExecutor(sweep_dir / "slurm" / self._probe.name, python=python)
+        self._executor = self._executor_of(sweep_dir / "slurm" / self._probe.name)
 
     def room(self, actors: int) -> int:
         return 1  # Slurm queues tasks that cannot run yet
@@ -97,8 +96,7 @@ class SlurmLauncher(ClusterLauncher):
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         now = time.monotonic()
         if self._stopping:
-            ended = [(attempt.cell.name, AttemptEnd("stopped")) for attempt in self._waiting]
-            self._waiting = []
+            ended = [(self._waiting.pop().cell.name, AttemptEnd("stopped")) for _ in range(len(self._waiting))]
         else:
             ended = self._submit() if self._waiting and now - self._refused > _LIST_SECONDS else []
         if not self._tasks or now - self._looked < _LOOK_SECONDS:
@@ -140,19 +138,18 @@ class SlurmLauncher(ClusterLauncher):
         """
         options = self._options_of(self._waiting[0].memory)
         attempts = [a for a in self._waiting if self._options_of(a.memory) == options][: self._most_tasks]
-        delay = STOP_SECONDS + _REQUEUE_SECONDS
         self._executor.update_parameters(
             job_name="acer_tf",
             time=None,  # else submitit's five minutes
             array_parallelism=len(attempts),
             # Less if the limit is short, or the run would be asked before it has begun.
-            signal_delay_s=math.ceil(min(delay, 6 * self._minutes) if self._minutes else delay),
+            signal_delay_s=math.ceil(min(_TO_REQUEUE, 6 * (self._minutes or math.inf))),
             srun_args=[f"--cpus-per-task={self.threads}"],  # which srun does not take over from sbatch
             additional_parameters={**options, "requeue": True},
         )
-        shared = itertools.repeat(self._probe), itertools.repeat(self._needs)
+        run = functools.partial(_run, probe=self._probe, needs=self._needs)
         try:
-            tasks = self._executor.map_array(_run, attempts, *shared)
+            tasks = self._executor.map_array(run, attempts)
         except (RuntimeError, OSError) as error:
             said = first_line(error)
             if len(attempts) == 1 and not self._tasks:

@@ -11,7 +11,7 @@ from acer_tf import resources
 from acer_tf.errors import RecordError, RunFolderError, SweepError
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher
 from acer_tf.reproduction.sweep.attempt import Attempt
-from acer_tf.reproduction.sweep.progress import SweepProgress
+from acer_tf.reproduction.sweep.runner import Place, SweepProgress
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import make_settings
 from acer_tf.training import run
@@ -244,11 +244,13 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
 
 
 def test_progress_is_that_of_all_cells_and_the_returns_those_of_running_ones(sweep):
-    cells = [CellFolder(sweep.folder, c) for c in CELLS]
-    (cells[1].run_dir).mkdir(parents=True)
-    (cells[1].run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # an incomplete row
-    states = dict(zip((c.name for c in CELLS), ["finished", "running", "failed", "waiting"], strict=True))
-    line = SweepProgress(cells).line(states)
+    run_dir = CellFolder(sweep.folder, CELLS[1]).run_dir
+    run_dir.mkdir(parents=True)
+    (run_dir / "progress.csv").write_text("steps,mean_return\n10,7.5\n20,8.25\n30,9")  # an incomplete row
+    places = [Place(CellFolder(sweep.folder, c), 0, None, (), sweep.folder, {}, 1.0) for c in CELLS]
+    for place, over in zip(places, ["finished", "running", "failed", None], strict=True):
+        place.over = over
+    line = SweepProgress().line(places)
     assert line == (
         "1/4 done, 1 running, 1 failed, 1 waiting  30.0 %  120/400 steps  0 steps/s  ? left  "
         "ACER, CartPole-v1, seed 1: 8.25"
