@@ -60,8 +60,8 @@ class EnvironmentSpec:
 
     def differences(self, here: EnvironmentSpec) -> list[str]:
         """A line "name: VALUE there, VALUE here" for each attribute that has another value in `here`."""
-        pairs = ((each.name, getattr(self, each.name), getattr(here, each.name)) for each in dataclasses.fields(self))
-        return [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
+        new = vars(here)
+        return [f"{name}: {old} there, {new[name]} here" for name, old in vars(self).items() if old != new[name]]
 
     @property
     def action_size(self) -> int:
@@ -117,6 +117,9 @@ class TimeStep(NamedTuple):
     last: np.ndarray  # [N] bool: x_{t+1} is the final observation of an episode (not of a life): row t+1 will be masked
 
 
+Row = tuple[np.ndarray, np.ndarray, TimeStep]  # actions, the policy's statistics φ, what was returned
+
+
 class Unroll(NamedTuple):
     """k consecutive rows of N environments, as actors collect them; row 0 follows the previous unroll's last row."""
 
@@ -133,36 +136,22 @@ class Unroll(NamedTuple):
 
     @classmethod
     def of_rows(
-        cls,
-        spec: EnvironmentSpec,
-        first: TimeStep,
-        rows: Sequence[tuple[np.ndarray, np.ndarray, TimeStep]],
-        state: np.ndarray,
-        next_state: np.ndarray,
+        cls, spec: EnvironmentSpec, first: TimeStep, rows: Sequence[Row], state: np.ndarray, next_state: np.ndarray
     ) -> Unroll:
-        """The unroll that begins with the observation x_0 of `first`.
-
-        Args:
-            spec: of the environments.
-            first: what they returned before row 0.
-            rows: of each row the actions, the statistics φ of the policy, and what the environments returned.
-            state, next_state: see the fields.
-        """
-        actions, statistics, answers = zip(*rows, strict=True)
-        shown = (first, *answers)
+        """The unroll of the rows, and of what environments of `spec` returned before row 0."""
 
         def by_environment(arrays: Iterable[np.ndarray]) -> np.ndarray:
             return np.stack(list(arrays), axis=1)
 
+        actions, statistics, answers = zip(*rows, strict=True)
+        shown = (first, *answers)
+        returned = ("reward", "discount", "mask", "last")
         return cls(
             observation=by_environment(spec.newest_frame(step.observation) for step in shown),
             age=by_environment(step.age for step in shown),
             action=by_environment(actions),
-            reward=by_environment(step.reward for step in answers),
-            discount=by_environment(step.discount for step in answers),
-            mask=by_environment(step.mask for step in answers),
             behaviour=by_environment(statistics),
-            last=by_environment(step.last for step in answers),
+            **{name: by_environment(getattr(step, name) for step in answers) for name in returned},
             state=state,
             next_state=next_state,
         )

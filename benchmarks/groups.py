@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import shutil
@@ -74,9 +75,10 @@ def control(repetitions: int, scratch: Path) -> Group:
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor, LocalActors
-    from acer_tf.training.build import make_agent, make_loop, make_replay
+    from acer_tf.training.build import make_agent, make_replay
     from acer_tf.training.collector import Collector
     from acer_tf.training.device import use_threads
+    from acer_tf.training.loop import Loop
     from acer_tf.training.resolve import resolve
 
     given = {"env": "control/cheetah", "agent": "acer_continuous", "preset": "paper_continuous"}
@@ -87,7 +89,7 @@ def control(repetitions: int, scratch: Path) -> Group:
     agent, ring = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(settings.env, settings.num_envs, 0, threads=threads["environments"])
     collector = Collector(LocalActors([Actor(env, agent.act, 0, ring.state_size)]), ring)
-    loop = make_loop(settings, collector, agent, ring)
+    loop = Loop(collector, agent, ring, settings)
     loop.iterate()
     seed = np.zeros(2, np.int32)
     turns = np.arange(settings.num_envs).reshape(-1, settings.trajectories_per_update)
@@ -161,9 +163,10 @@ def _learning(
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor, LocalActors
-    from acer_tf.training.build import make_agent, make_loop
+    from acer_tf.training.build import make_agent
     from acer_tf.training.collector import Collector
     from acer_tf.training.device import use_threads
+    from acer_tf.training.loop import Loop
     from acer_tf.training.resolve import resolve
     from benchmarks.operations import step_operations
 
@@ -187,8 +190,8 @@ def _learning(
     )
 
     def loop(precision: str, ratio: int, trajectories: int = 0) -> Workload:
-        sizes = {"replay_ratio": ratio, "trajectories_per_update": trajectories}
-        this = make_loop(settings[precision], collector, agents[precision], ring, **sizes)
+        sizes: dict[str, Any] = {"replay_ratio": ratio, "trajectories_per_update": trajectories}
+        this = Loop(collector, agents[precision], ring, dataclasses.replace(settings[precision], **sizes))
 
         def run() -> float:
             nonlocal acting
@@ -219,7 +222,7 @@ def _learning(
         "stored_steps": _NUM_ENVS * rows,
         "replay_bytes": TrajectoryReplay.required_bytes(spec, _NUM_ENVS, rows),
         "resident_bytes": psutil.Process().memory_info().rss,
-        "traces": {p: agent._learn.trace_count for p, agent in agents.items()},
+        "traces": {p: len(agent._learn.traces) for p, agent in agents.items()},
     }
     if scratch is not None:
         best = measurements["loop, ratio 4, bfloat16"].median

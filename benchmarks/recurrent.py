@@ -43,8 +43,9 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor, LocalActors
-    from acer_tf.training.build import make_agent, make_loop, make_replay
+    from acer_tf.training.build import make_agent, make_replay
     from acer_tf.training.collector import Collector
+    from acer_tf.training.loop import Loop
     from acer_tf.training.resolve import resolve
 
     # Nothing is to be learned here, and nothing may diverge.
@@ -55,9 +56,8 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(env_id, settings.num_envs, 0, threads=threads)
-    loop = make_loop(
-        settings, Collector(LocalActors([Actor(env, agent.act, 0, replay.state_size)]), replay), agent, replay
-    )
+    collector = Collector(LocalActors([Actor(env, agent.act, 0, replay.state_size)]), replay)
+    loop = Loop(collector, agent, replay, settings)
     while not replay.can_sample:
         loop.iterate()
     return env, agent, loop, replay.batch(np.array([False]), np.arange(replay.num_envs)[None])

@@ -52,7 +52,7 @@ def test_so_does_one_whose_failure_is_caught():
 
 def test_so_does_a_loop_of_a_real_agent():
     with pytest.raises(pytest.fail.Exception, match=r"pytest\.mark\.training"), core.rules_of_the_core():
-        Loop(None, Agent.__new__(Agent), None, unroll_length=1, replay_ratio=0.0, replay_start=0, seed=0)
+        Loop(None, Agent.__new__(Agent), None, None)
 
 
 def test_so_does_a_long_calculation_and_waiting_for_another_process_does_not():

@@ -5,16 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.agents import loss
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.compiled import fused
-from acer_tf.agents.loss import (
-    Gradients,
-    ParameterGradients,
-    UnmaskedRows,
-    acer_diagnostics,
-    actor_critic_diagnostics,
-    projected,
-)
 from acer_tf.distributions import Categorical
 from acer_tf.networks.discrete import Network
 from acer_tf.types import Trajectory
@@ -23,7 +16,7 @@ from acer_tf.types import Trajectory
 class Acer(Agent[Network]):
     """ACER on a `Network`, recurrent or not; on-policy and replayed trajectories are treated alike."""
 
-    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the critic's error in Q(x_t, a_t) (§3.3).
 
         Recurrent networks: θ and θ_a both start from the stored state and update it through the burn-in with their own
@@ -49,7 +42,7 @@ class Acer(Agent[Network]):
         q: tf.Tensor,
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
-    ) -> Gradients:
+    ) -> loss.Gradients:
         """Algorithm 2 between the network's outputs and the gradients in them.
 
         Args:
@@ -59,8 +52,7 @@ class Acer(Agent[Network]):
             average: [B, T, A] f(·|φ_a(x)); None without a trust region.
             weight: [B] factors of the trajectories' z* and critic errors; on g they would act as another δ. None for 1.
         """
-        h, mask = self.settings, trajectory.mask
-        reward = self.clipped(trajectory.reward)
+        h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
         policy = Categorical(probabilities[:, :-1])
         values = equations.state_value(q, probabilities)
         value, q_all = values[:, :-1], q[:, :-1]
@@ -68,32 +60,20 @@ class Acer(Agent[Network]):
 
         rho_all = equations.importance_weight(policy.statistics, trajectory.behaviour)
         rho = tf.gather(rho_all, trajectory.action, batch_dims=2)
-        row, trace = (reward, trajectory.discount, mask), equations.retrace_coefficient(rho)
+        row, trace = (self.clipped(trajectory.reward), trajectory.discount, mask), equations.retrace_coefficient(rho)
         q_ret = equations.off_policy_return(
             *row, q_taken, value, values[:, -1], trace, gamma=h.gamma, lambda_=h.retrace_lambda
         )
 
-        c = h.importance_truncation
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_ret - value, c=c)
         g += equations.bias_correction(rho_all, q_all - value[..., None], c=c)
         entropy_gradient = h.entropy_weight * policy.entropy_gradient()
         if h.entropy_in_trust_region:
             g += entropy_gradient
+        rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q_taken
         average_policy = None if average is None else Categorical(average)
-        z = projected(g, policy, average_policy, h.trust_region_delta)
-        if not h.entropy_in_trust_region:
-            z += entropy_gradient
-
-        rows = UnmaskedRows(mask, h.reduction, weight)
-        error = q_ret - q_taken
-        diagnostics = {
-            **acer_diagnostics(rows, value, rho, q_ret, c=c),
-            **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, q_ret, error),
-        }
-        return Gradients(
-            policy=rows.weighted(-z),
-            value=None,
-            q=rows.weighted(-h.critic_weight * error),
-            diagnostics=diagnostics,
-            errors=rows.mean_of_each(tf.abs(error)),
+        diagnostics = loss.off_policy_diagnostics(rows, value, rho, q_ret, c=c)
+        bonus = None if h.entropy_in_trust_region else entropy_gradient
+        return loss.actor_critic_gradients(
+            h, rows, policy, average_policy, g, q_ret, error, diagnostics, bonus=bonus, q=error
         )

@@ -7,16 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.agents import loss
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.compiled import fused
-from acer_tf.agents.loss import (
-    Gradients,
-    ParameterGradients,
-    UnmaskedRows,
-    acer_diagnostics,
-    actor_critic_diagnostics,
-    projected,
-)
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
@@ -30,7 +23,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
     def network_options(cls, settings: Settings) -> dict[str, Any]:
         return {"critic": "dueling" if settings.dueling else "separate"}
 
-    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the critic's errors in V(x_t) and Q̃(x_t, a_t).
 
         a'_t and u_i are drawn anew in every update, from the seed and the update's number, and are constants in the
@@ -65,7 +58,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         q_drawn: tf.Tensor,
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
-    ) -> Gradients:
+    ) -> loss.Gradients:
         """Algorithm 3 between the network's outputs and the gradients in them.
 
         Args:
@@ -79,14 +72,13 @@ class AcerContinuous(Agent[ContinuousNetwork]):
             weight: [B] factors of the trajectories' z* and critic errors; on g they would act as another δ. None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
-        reward = self.clipped(trajectory.reward)
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value, bootstrap = values[:, :-1], values[:, -1]
         taken = policy.log_density(trajectory.action), behaviour.log_density(trajectory.action)
         rho = equations.importance_weight_of_logs(*taken)
         rho_drawn = equations.importance_weight_of_logs(policy.log_density(drawn), behaviour.log_density(drawn))
-        row = (reward, trajectory.discount, mask)
+        row = (self.clipped(trajectory.reward), trajectory.discount, mask)
         if h.retrace:
             trace = equations.retrace_coefficient_of_logs(*taken, dimension=phi.shape[-1])
             q_ret = equations.off_policy_return(*row, q, value, bootstrap, trace, gamma=h.gamma)
@@ -96,21 +88,10 @@ class AcerContinuous(Agent[ContinuousNetwork]):
 
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
         g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
-        average_policy = None if average is None else Gaussian(average, std)
-        z = projected(g, policy, average_policy, h.trust_region_delta)
-
-        rows = UnmaskedRows(mask, h.reduction, weight)
-        error = q_ret - q
+        rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
-        diagnostics = {
-            **acer_diagnostics(rows, value, rho, q_ret, c=c),
-            "q_opc": rows.mean(q_opc),
-            **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, q_ret, error),
-        }
-        return Gradients(
-            policy=rows.weighted(-z),
-            value=rows.weighted(-h.critic_weight * value_error),
-            q=rows.weighted(-h.critic_weight * error),
-            diagnostics=diagnostics,
-            errors=rows.mean_of_each(tf.abs(error)),
+        diagnostics = {**loss.off_policy_diagnostics(rows, value, rho, q_ret, c=c), "q_opc": rows.mean(q_opc)}
+        average_policy = None if average is None else Gaussian(average, std)
+        return loss.actor_critic_gradients(
+            h, rows, policy, average_policy, g, q_ret, error, diagnostics, value=value_error, q=error
         )

@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.agents import loss
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.compiled import fused
-from acer_tf.agents.loss import Gradients, ParameterGradients, UnmaskedRows, actor_critic_diagnostics, projected
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
@@ -23,7 +23,7 @@ class ActorCritic(Agent[ContinuousNetwork]):
     def network_options(cls, settings: Settings) -> dict[str, Any]:
         return {"critic": "none"}
 
-    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
+    def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
         trust_region = self.settings.trust_region
         average = self.average.windows(trajectory.observation[:, :-1])[0] if trust_region else None
@@ -40,10 +40,9 @@ class ActorCritic(Agent[ContinuousNetwork]):
         values: tf.Tensor,
         average: tf.Tensor | None,
         weight: tf.Tensor | None = None,
-    ) -> Gradients:
+    ) -> loss.Gradients:
         """Appendix E.2 between the network's outputs and the gradients in them; see `AcerContinuous`."""
         h, mask = self.settings, trajectory.mask
-        reward = self.clipped(trajectory.reward)
         std = self.network.policy_std
         policy, behaviour = Gaussian(phi, std), Gaussian(trajectory.behaviour, std)
         value = values[:, :-1]
@@ -51,24 +50,19 @@ class ActorCritic(Agent[ContinuousNetwork]):
         importance = tf.ones_like(log_rho)
         if h.rule.trajectory_weights:
             importance = equations.trajectory_weight(log_rho, trajectory.discount, mask, c=h.importance_truncation)
-        returns = equations.multi_step_return(reward, trajectory.discount, mask, value, values[:, -1], gamma=h.gamma)
+        returns = equations.multi_step_return(
+            self.clipped(trajectory.reward), trajectory.discount, mask, value, values[:, -1], gamma=h.gamma
+        )
         error = returns - value
         g = (importance * error)[..., None] * policy.score(trajectory.action)
-        average_policy = None if average is None else Gaussian(average, std)
-        z = projected(g, policy, average_policy, h.trust_region_delta)
-
-        rows = UnmaskedRows(mask, h.reduction, weight)
+        rows = loss.UnmaskedRows(mask, h.reduction, weight)
         diagnostics = {
             "value": rows.mean(value),
             "trajectory_weight_mean": rows.mean(importance),
             "trajectory_weight_truncated": rows.mean(tf.cast(importance >= h.importance_truncation, tf.float32)),
             "return": rows.mean(returns),
-            **actor_critic_diagnostics(rows, policy, average_policy, g, h.trust_region_delta, returns, error),
         }
-        return Gradients(
-            policy=rows.weighted(-z),
-            value=rows.weighted(-h.critic_weight * importance * error),
-            q=None,
-            diagnostics=diagnostics,
-            errors=rows.mean_of_each(tf.abs(error)),
+        average_policy = None if average is None else Gaussian(average, std)
+        return loss.actor_critic_gradients(
+            h, rows, policy, average_policy, g, returns, error, diagnostics, value=importance * error
         )

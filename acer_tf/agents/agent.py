@@ -15,11 +15,16 @@ import tensorflow as tf
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.agents.loss import ParameterGradients
 from acer_tf.errors import Mismatch
-from acer_tf.networks.averaging import update_average
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
 from acer_tf.settings import Settings
 from acer_tf.types import Batch, Trajectory
+
+
+def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
+    """θ_a ← α θ_a + (1 − α) θ, α = `decay`, for every trainable variable (§3.3 and Algorithm 2)."""
+    for theta_a, theta in zip(average.trainable_variables, online.trainable_variables, strict=True):
+        theta_a.assign(decay * theta_a + (1.0 - decay) * theta)
 
 
 class Update(NamedTuple):
@@ -46,10 +51,7 @@ class Agent(Generic[N]):
     """
 
     def __init__(self, network: N, average: N, optimizer: keras.optimizers.Optimizer, settings: Settings) -> None:
-        self.network = network
-        self.average = average
-        self.optimizer = optimizer
-        self.settings = settings
+        self.network, self.average, self.optimizer, self.settings = network, average, optimizer, settings
         average.set_weights(network.get_weights())
         optimizer.build(network.trainable_variables)
         torso = torso_of(network.architecture)
@@ -68,15 +70,10 @@ class Agent(Generic[N]):
     def act(
         self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Samples a_t ~ f(·|φ(x_t)).
+        """(a_t ~ f(·|φ(x_t)), [N] int32 or [N, d] float32; φ(x_t) [N, A or d] float32; the next state [N, U]).
 
-        Args:
-            observation: [N, *observation_shape].
-            seed: [2] int32; decides the draws.
-            state: [N, U] float32 from the previous call, or zeros where an episode begins; U is 0 without recurrence.
-
-        Returns:
-            (action [N] int32 or [N, d] float32, the statistics φ(x_t) [N, A or d] float32, the next state [N, U]).
+        Takes x_t [N, *observation_shape], a seed [2] int32 that decides the draws, and the state [N, U] from the
+        previous call, or zeros where an episode begins; U is 0 without recurrence.
         """
         action, statistics, next_state = self._act(observation, seed, state)
         return action.numpy(), statistics.numpy(), next_state.numpy()
@@ -89,12 +86,8 @@ class Agent(Generic[N]):
     def learn(self, batch: Batch, at_most: int = 1) -> list[Update]:
         """M consecutive gradient steps; with a trust region, each also updates the average policy network.
 
-        Args:
-            batch: the data of the M updates.
-            at_most: calls with up to this many updates share one trace.
-
-        Returns:
-            The reports. A step is taken even if its diagnostics are not finite: the caller must check them.
+        Calls with up to `at_most` updates share one trace. A step is taken even if its diagnostics are not finite: the
+        caller must check them.
         """
         count = len(batch.weight)
         arrays = optree.tree_map(lambda array: _padded(array, at_most), (batch.trajectory, batch.weight))
@@ -112,21 +105,15 @@ class Agent(Generic[N]):
         """Sets all that depends on the run's steps so far; called before each unroll, and again after its updates."""
 
     def update_normalization(self, observation: np.ndarray) -> None:
-        """Updates the running statistics of a network that normalises its observations, by new ones [N, k, D].
-
-        Does nothing for other networks.
-        """
+        """Updates the statistics of a network that normalises its observations, by new ones [N, k, D]."""
         if self._normalize is not None:
             self._normalize(observation)
 
     def variables(self) -> dict[str, keras.Variable]:
         """All variables that training changes, by name, for checkpoints."""
-        groups = {
-            "online": self.network.weights,
-            "average": self.average.weights,
-            "optimizer": self.optimizer.variables,
-        }
-        return {f"{group}/{variable.path}": variable for group, variables in groups.items() for variable in variables}
+        groups = (self.network.weights, self.average.weights, self.optimizer.variables)
+        names = ("online", "average", "optimizer")
+        return {f"{name}/{each.path}": each for name, group in zip(names, groups, strict=True) for each in group}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The values of `variables`, as views that the next update may change."""
@@ -153,14 +140,9 @@ class Agent(Generic[N]):
         return tf.clip_by_value(reward, -bound, bound)
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
-        """The gradient of the loss in every trainable variable of `network`, before clipping.
+        """(gradients in every trainable variable, before clipping; diagnostics by name and errors [B], as in `Update`).
 
-        Args:
-            trajectory: [B, T, ...] tensors.
-            weight: [B] factors of the trajectories' gradients; None for 1.
-
-        Returns:
-            (gradients, diagnostics by name, errors [B]); the last two are those of `Update`.
+        Takes tensors [B, T, ...], and factors [B] of the trajectories' gradients; None for 1.
         """
         raise NotImplementedError
 
@@ -198,10 +180,8 @@ class Agent(Generic[N]):
 
 
 def _unnumbered(name: str) -> str:
-    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process.
-
-    A layer's name ends at a "/" or, in the name of an optimizer's slot, at a "_".
-    """
+    """A variable's name without the numbers of unnamed layers, which Keras counts through the whole process."""
+    # A layer's name ends at a "/" or, in the name of an optimizer's slot, at a "_".
     return re.sub(r"_\d+(?=[_/]|$)", "", name)
 
 

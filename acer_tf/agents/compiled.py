@@ -24,7 +24,7 @@ class Compiled:
         self._function, self._xla = function, on_gpu or execution == "xla"
         self._serial = execution == "serial" and not on_gpu
         # Kept here, because `tf.function` takes 0.2 ms to find one, a third of the time of acting with a small network.
-        self._traces: dict[Any, Any] = {}
+        self.traces: dict[Any, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         trace = self.trace(*arguments)
@@ -43,18 +43,13 @@ class Compiled:
         """The function traced for arguments of these shapes and dtypes; XLA compiles it at its first call."""
         arrays, structure = optree.tree_flatten(arguments)
         key = structure, *[(array.shape, array.dtype) for array in arrays]
-        if key not in self._traces:
+        if key not in self.traces:
             specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
             flat = tf.function(
                 lambda *tensors: self._function(*structure.unflatten(tensors)), autograph=False, jit_compile=self._xla
             )
-            self._traces[key] = flat.get_concrete_function(*specs)
-        return self._traces[key]
-
-    @property
-    def trace_count(self) -> int:
-        """The number of traces made."""
-        return len(self._traces)
+            self.traces[key] = flat.get_concrete_function(*specs)
+        return self.traces[key]
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:

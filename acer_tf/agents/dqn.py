@@ -24,11 +24,8 @@ class Dqn(Agent[Network]):
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
-        return {
-            "policy": "epsilon_greedy",
-            "shared_bias": settings.shared_bias,
-            "evaluation_epsilon": settings.evaluation_epsilon,
-        }
+        options = {"shared_bias": settings.shared_bias, "evaluation_epsilon": settings.evaluation_epsilon}
+        return {"policy": "epsilon_greedy", **options}
 
     @property
     def target(self) -> Network:
@@ -53,14 +50,8 @@ class Dqn(Agent[Network]):
         next_choice = self.network.windows(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:
             q = tf.gather(self.network.windows(now)[1], trajectory.action, batch_dims=2)
-        delta = equations.q_learning_error(
-            q[:, 0],
-            self.clipped(trajectory.reward[:, 0]),
-            trajectory.discount[:, 0],
-            next_values,
-            next_choice,
-            gamma=h.gamma,
-        )
+        reward, discount = self.clipped(trajectory.reward[:, 0]), trajectory.discount[:, 0]
+        delta = equations.q_learning_error(q[:, 0], reward, discount, next_values, next_choice, gamma=h.gamma)
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
         rows = UnmaskedRows(trajectory.mask, h.reduction, weight)
         output_gradients = rows.weighted(-h.critic_weight * clipped[:, None])

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from acer_tf import equations
+from acer_tf.settings import Settings
 
 # What `Agent.parameter_gradients` returns: gradients, diagnostics and errors [B].
 ParameterGradients = tuple[list[tf.Tensor], dict[str, tf.Tensor], tf.Tensor]
@@ -32,10 +33,8 @@ class Gradients(NamedTuple):
 class UnmaskedRows:
     """The unmasked rows of a batch: statistics over them, and the weight of each in the loss.
 
-    Args:
-        mask: [B, T] bool.
-        reduction: see `Settings.reduction`; "threads" differs from "sum" only in the learning rate and the decays.
-        weight: [B] factor of each trajectory in the loss, not in the statistics; None for 1.
+    Takes the mask [B, T] bool, `Settings.reduction` ("threads" differs from "sum" only in the learning rate and the
+    decays), and the factor [B] of each trajectory in the loss, not in the statistics; None for 1.
     """
 
     def __init__(self, mask: tf.Tensor, reduction: str, weight: tf.Tensor | None = None) -> None:
@@ -68,21 +67,11 @@ class UnmaskedRows:
 
     def explained_variance(self, target: tf.Tensor, error: tf.Tensor) -> tf.Tensor:
         """1 − Var[error] / Var[target]; 0 for a constant target."""
-        variance = self._variance(target)
-        return tf.math.divide_no_nan(variance - self._variance(error), variance)
-
-    def _variance(self, x: tf.Tensor) -> tf.Tensor:
-        return self.mean(tf.square(x - self.mean(x)))
+        variance, left = (self.mean(tf.square(x - self.mean(x))) for x in (target, error))
+        return tf.math.divide_no_nan(variance - left, variance)
 
 
-def projected(g: tf.Tensor, policy: Any, average: Any, delta: float) -> tf.Tensor:
-    """The projection z* [B, T, D] of g. Without a trust region (`average` is None) it is g."""
-    if average is None:
-        return g
-    return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
-
-
-def acer_diagnostics(
+def off_policy_diagnostics(
     rows: UnmaskedRows, value: tf.Tensor, rho: tf.Tensor, q_ret: tf.Tensor, *, c: float
 ) -> dict[str, tf.Tensor]:
     """The diagnostics of V(x), ρ and Q_ret, all [B, T], that discrete and continuous ACER have in common."""
@@ -95,26 +84,50 @@ def acer_diagnostics(
     }
 
 
-def actor_critic_diagnostics(
-    rows: UnmaskedRows, policy: Any, average: Any, g: tf.Tensor, delta: float, target: tf.Tensor, error: tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """The diagnostics that all actor-critic rules have in common.
+def actor_critic_gradients(
+    h: Settings,
+    rows: UnmaskedRows,
+    policy: Any,
+    average: Any,
+    g: tf.Tensor,
+    target: tf.Tensor,
+    error: tf.Tensor,
+    diagnostics: dict[str, tf.Tensor],
+    *,
+    bonus: tf.Tensor | None = None,
+    value: tf.Tensor | None = None,
+    q: tf.Tensor | None = None,
+) -> Gradients:
+    """The gradients of an actor-critic's loss: −z*, the projection of −g, in φ, and the critic's errors in V and Q.
 
-    Arguments are those of `projected`, and the critic's target and error, both [B, T].
+    Args:
+        h: the run's settings.
+        rows: the unmasked rows.
+        policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region, where z* is g.
+        g: [B, T, A or d].
+        target, error: [B, T] of the critic.
+        diagnostics: those of the rule, which come before those that all actor-critic rules have in common.
+        bonus: [B, T, A or d] added to z*.
+        value, q: [B, T] the errors in V(x_t) and in Q(x_t, a_t), of the outputs that the critic has.
     """
-    diagnostics = {
+    z = g
+    diagnostics = diagnostics | {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
         "explained_variance": rows.explained_variance(target, error),
         "entropy": rows.mean(policy.entropy()),
         "g_norm": rows.mean(tf.norm(g, axis=-1)),
     }
-    if average is None:
-        return diagnostics
-    k = policy.kl_gradient(average)
-    k_dot_g = tf.reduce_sum(k * g, axis=-1)
-    return diagnostics | {
-        "kl_average": rows.mean(policy.kl_from(average)),
-        "k_norm": rows.mean(tf.norm(k, axis=-1)),
-        "k_dot_g": rows.mean(k_dot_g),
-        "trust_region_active": rows.mean(tf.cast(k_dot_g > delta, tf.float32)),
-    }
+    if average is not None:
+        k = policy.kl_gradient(average)
+        z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
+        k_dot_g = tf.reduce_sum(k * g, axis=-1)
+        diagnostics |= {
+            "kl_average": rows.mean(policy.kl_from(average)),
+            "k_norm": rows.mean(tf.norm(k, axis=-1)),
+            "k_dot_g": rows.mean(k_dot_g),
+            "trust_region_active": rows.mean(tf.cast(k_dot_g > h.trust_region_delta, tf.float32)),
+        }
+    if bonus is not None:
+        z += bonus
+    of_value, of_q = (None if e is None else rows.weighted(-h.critic_weight * e) for e in (value, q))
+    return Gradients(rows.weighted(-z), of_value, of_q, diagnostics, rows.mean_of_each(tf.abs(error)))

@@ -1,1 +1,1 @@
-"""The Keras models: layers, torsos, discrete and continuous networks, and the average policy network."""
+"""The Keras models: layers, torsos, discrete and continuous networks."""

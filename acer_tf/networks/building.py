@@ -24,13 +24,8 @@ _MOST_SEEDS = 4096  # two for each layer of a torso
 class PolicyNetwork(keras.Model):
     """A Keras model of observations, which also says how agents act and learn with it.
 
-    Its configuration is the arguments of the subclass, so that Keras saves, loads and clones it; all its layers are
-    built when it is made.
-
-    Args:
-        spec: the environment's observations and actions.
-        architecture: the name of its torso, or of the torso with an LSTM: see `torsos.architecture_of`.
-        options: the arguments of the subclass's constructor besides `spec`.
+    Its configuration is `spec` and `options`, the arguments of the subclass, so that Keras saves, loads and clones it;
+    all its layers are built when it is made. For `architecture` see `torsos.architecture_of`.
     """
 
     normalization: RunningNormalization | None = None  # the layer, if the network normalises observations
@@ -147,8 +142,7 @@ class Layers:
         """
         kernel = self.initializers(1.0, features.shape[-1])["kernel_initializer"]
         recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
-        initial = {"kernel_initializer": kernel, "recurrent_initializer": recurrent}
-        lstm = Lstm(units, **initial, dtype="float32", name="lstm")
+        lstm = Lstm(units, kernel_initializer=kernel, recurrent_initializer=recurrent, dtype="float32", name="lstm")
         lstm.build((None, None, features.shape[-1]))
         return lstm
 

@@ -27,21 +27,13 @@ class ContinuousNetwork(PolicyNetwork):
         "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
         "none":     no critic of actions (A3C, TIS)
 
-    Other arguments are as in `Network`.
+    Raises ValueError if the observations are stacked frames.
 
     Args:
-        critic: see above.
-        shared_torso: whether the mean is read from the torso of V and the critic.
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
         normalize: whether observations are normalised by their running mean and variance.
         normalization: the layer that holds these statistics, if another network already has it; None makes one.
-
-    Attributes:
-        of_state: the Keras model from observations to (mean, V, the critic's input).
-        critic: the Keras model from (its input, actions) to A or Q; None without one.
-
-    Raises:
-        ValueError: the observations are stacked frames.
+        others: as in `Network`, or see above.
     """
 
     architecture = "mlp"
@@ -76,7 +68,7 @@ class ContinuousNetwork(PolicyNetwork):
         mean = layers.head(spec.action_size, 0.01, "mean", of_policy)
         value = layers.head(1, 1.0, "value", features)[:, 0]
         read = features if critic == "dueling" else x
-        self.of_state = keras.Model(observation, (mean, value, read), name="of_state")
+        self.of_state = keras.Model(observation, (mean, value, read), name="of_state")  # read: the critic's input
         self.critic: keras.Model | None = None if critic == "none" else _critic(layers, critic, read, spec.action_size)
         self.normalization, self.policy_std = normalization, policy_std
 

@@ -40,13 +40,6 @@ class Network(PolicyNetwork):
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: seed of the initial weights.
 
-    Attributes:
-        preprocessing: the layer from observations to planes.
-        torso: the Keras model from planes to features.
-        lstm: the layer; None if the architecture is not recurrent.
-        heads: the Keras model from features, or from h of the LSTM, to (probabilities, Q).
-        exploration: the layer of ε; None with another policy.
-
     Raises:
         ValueError: the architecture cannot read these observations, or a user's torso cannot be imported.
     """
@@ -82,11 +75,9 @@ class Network(PolicyNetwork):
         self.evaluation_epsilon = evaluation_epsilon
 
     def call(self, observation: tf.Tensor, state: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(probabilities [N, A], Q [N, A], the next state [N, U]), float32.
+        """(probabilities [N, A], Q [N, A], the next state [N, U]), float32, of observations [N, *observation_shape].
 
-        Args:
-            observation: [N, *observation_shape].
-            state: [N, U] returned for the previous observation; None for zeros, with which an episode begins.
+        `state` [N, U] was returned for the previous observation; None stands for zeros, with which an episode begins.
         """
         if state is None:
             state = tf.zeros([tf.shape(observation)[0], self.state_size])
@@ -105,12 +96,7 @@ class Network(PolicyNetwork):
         return self.preprocessing.of_frames(frames, age)
 
     def windows(self, planes: tf.Tensor, memory: RecurrentContext | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """(probabilities [B, R, A], Q [B, R, A]), float32.
-
-        Args:
-            planes: [B, R, *plane] of consecutive rows.
-            memory: of these rows; None if the network is not recurrent.
-        """
+        """(probabilities [B, R, A], Q [B, R, A]), float32, of planes [B, R, *plane] and their rows' memory."""
         features, _ = self._read(planes, memory)
         probabilities, q = self.heads(features)
         shape = [tf.shape(planes)[0], tf.shape(planes)[1], self.spec.num_actions]
@@ -119,9 +105,9 @@ class Network(PolicyNetwork):
     def burn_in(
         self, planes: tf.Tensor, memory: RecurrentContext | None, rows: int
     ) -> tuple[tf.Tensor, RecurrentContext | None]:
-        """Arguments of `windows` for the last `rows` rows, after this network has read the W rows before them.
+        """Arguments of `windows` for the last `rows` rows, after this network has read the W before them with memory.
 
-        Takes planes [B, W+rows, *plane] and the memory of all rows; without memory it returns both as they are.
+        Takes planes [B, W+rows, *plane] and the memory of all rows; None if the network is not recurrent.
         """
         if memory is None:
             return planes, None

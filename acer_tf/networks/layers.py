@@ -40,14 +40,11 @@ class Planes(keras.layers.Layer):
         return tf.cast(observation, self.compute_dtype)
 
     def of_frames(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:
-        """Stacks the S frames up to each of R consecutive rows; each frame is prepared once, in its own dtype.
+        """[B, R, *plane]: the S frames up to each of R consecutive rows; each is prepared once, in its own dtype.
 
         Args:
             frames: [B, S−1+R, *frame_shape], consecutive frames of one environment.
             age: [B, R] rows since the episode's first observation; older frames are read as zeros, as ALE fills them.
-
-        Returns:
-            [B, R, *plane].
         """
         if self.patches:
             batch, count = tf.shape(frames)[0], frames.shape[1]
@@ -186,12 +183,9 @@ class Lstm(keras.layers.LSTM):
     """`keras.layers.LSTM`, with its state reset to zeros before some rows. The state is h, then c."""
 
     def call(self, x: tf.Tensor, state: tf.Tensor, carry: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """(h [B, R, units] of each row, the state [B, 2 · units] after the last).
+        """(h [B, R, units] of rows x [B, R, D], the state [B, 2 · units] after them), from the `state` before them.
 
-        Args:
-            x: [B, R, D], with R known when tracing.
-            state: [B, 2 · units] before the first row.
-            carry: [B, R] bool: False resets the state to zeros before the row; None for True.
+        `carry` [B, R] bool is False where the state is reset to zeros before the row; None stands for True.
         """
         h, c = tf.split(state, 2, axis=1)
         outputs = []

@@ -30,16 +30,11 @@ class Torso:
         build: from `building.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
             observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
-        continuous: whether it is the default of environments with continuous actions; `ContinuousNetwork` has its own
-            sizes.
+        continuous: whether it is the default with continuous actions; `ContinuousNetwork` has its own sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
             `Layers.convolution`, which XLA makes much slower there. On a GPU XLA compiles all.
-        updates: how updates are compiled on the CPU; "parallel" with these convolutions. `Layers.product_convolution`
-            suits XLA.
-
-    Raises:
-        ValueError: another value of `acting` or `updates`.
+        updates: how updates are compiled there; "parallel" with these. `Layers.product_convolution` suits XLA.
     """
 
     build: Callable[[Layers, Any], Any]
@@ -60,13 +55,13 @@ class Torso:
         return self.updates == "parallel"
 
 
-def _nature(layers: Layers, x: Any) -> Any:
-    return _after_conv1(layers, layers.patch_convolution(32, "conv1", x))
-
-
 def _after_conv1(layers: Layers, x: Any) -> Any:
     x = layers.convolution(64, 3, 1, "conv3", layers.convolution(64, 4, 2, "conv2", x))
     return layers.hidden(512, "relu", "dense", layers.flat(x))
+
+
+def _nature(layers: Layers, x: Any) -> Any:
+    return _after_conv1(layers, layers.patch_convolution(32, "conv1", x))
 
 
 def _nature_reads(spec: EnvironmentSpec) -> bool:
@@ -138,11 +133,7 @@ def architecture_of(network: str) -> Architecture:
 
 
 def torso_of(network: str) -> Torso:
-    """The torso of the network that `--network` names; a user's torso is imported.
-
-    Raises:
-        ValueError: a user's torso cannot be imported, or is not a `Torso`.
-    """
+    """The torso that `--network` names; ValueError if a user's cannot be imported, or is not a `Torso`."""
     name = architecture_of(network).torso
     if name in TORSOS:
         return TORSOS[name]

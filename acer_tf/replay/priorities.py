@@ -42,8 +42,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
 
 
 def annealed(start: float, end: float, fraction: float) -> float:
-    """β (or α) after a fraction of training: linear from `start` to `end`, constant after fraction 1  (§3.4)."""
-    fraction = min(1.0, fraction)
+    """β (or α) after a fraction of training, in [0, 1]: linear from `start` to `end`  (§3.4)."""
     return (1.0 - fraction) * start + fraction * end
 
 
@@ -87,11 +86,8 @@ class Priorities(ABC):
     def sample(self, k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """k stratified draws with replacement: one from each of k equal ranges of the probability mass, in order.
 
-        Returns:
-            [k] int64 indices, and [k] float64 P(i) of each. An item occurs k P(i) times in expectation.
-
-        Raises:
-            ValueError: no item can be drawn.
+        Returns [k] int64 indices, and [k] float64 P(i) of each. An item occurs k P(i) times in expectation. Raises
+        ValueError if no item can be drawn.
         """
         if not self._stored:
             raise ValueError("sample() needs a stored item, but the memory is empty: set() priorities first")

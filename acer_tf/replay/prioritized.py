@@ -73,7 +73,6 @@ class PrioritizedReplay(TrajectoryReplay):
 
     @property
     def can_sample(self) -> bool:
-        """Whether any item has a priority."""
         self._follow()
         return len(self._priorities) > 0
 
@@ -85,17 +84,12 @@ class PrioritizedReplay(TrajectoryReplay):
         return super().batch(latest, envs) if latest.all() else self.draw(progress)
 
     def draw(self, progress: float = 0.0) -> Batch:
-        """One update's B items, drawn by priority, with their importance weights.
-
-        Args:
-            progress: share of the run that is done, in [0, 1], which sets α and β.
+        """One update's B items, drawn by priority, with their importance weights. α and β depend on `progress`.
 
         Raises:
-            RuntimeError: no item is complete yet (see `can_sample`).
-            ValueError: all priorities are 0, with ε = 0 and α > 0.
+            ValueError: no item is complete yet (see `can_sample`), or all priorities are 0, with ε = 0 and α > 0.
         """
-        if not self.can_sample:
-            raise RuntimeError(f"an item needs {self._unroll_length} rows per environment, {self.stored} are stored")
+        self._follow()
         if self._alpha[0] != self._alpha[1]:
             # Setting α takes time in proportion to capacity, so it is rounded to change rarely.
             self._priorities.set_alpha(round(annealed(*self._alpha, progress), 3))
@@ -108,11 +102,7 @@ class PrioritizedReplay(TrajectoryReplay):
         return Batch(windows, weight.astype(np.float32)[None], items[None])
 
     def update_priorities(self, batch: Batch, errors: np.ndarray) -> None:
-        """Sets the priorities of a batch's items, if it has any, to |error| + ε, with errors [M, B].
-
-        Raises:
-            ValueError: an error is below -ε or not finite; no priority has changed.
-        """
+        """Sets the priorities of a batch's items, if it has any; ValueError if an error is not finite."""
         if batch.items is None:
             return
         priorities = np.asarray(errors, np.float64).ravel() + self._epsilon

@@ -25,11 +25,8 @@ CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bound
 class Segments:
     """The first rows of the latest unrolls of N environments in lockstep, with a recurrent state [N, U] at each.
 
-    States are stored per unroll, not per row, because U is much larger than most observations.
-
-    Args:
-        ring: [K, N, U] float32 zeros, for the states of the newest K segments; with U = 0 the number of segments is not
-            bounded.
+    States are stored per unroll, not per row, because U is much larger than most observations: in `ring` [K, N, U], for
+    the newest K segments. With U = 0 the number of segments is not bounded.
     """
 
     def __init__(self, ring: np.ndarray) -> None:
@@ -64,14 +61,8 @@ class Segments:
 class Ring:
     """The last `capacity` rows of each of N environments that move in lockstep.
 
-    The collector calls `reset` when the environments have been reset, then `append` with each unroll.
-
-    Attributes:
-        spec: what the environments are.
-        num_envs: N.
-        state_size: U, the length of the recurrent state; 0 if the network is not recurrent.
-        rows: acted rows appended so far per environment, masked ones included.
-        started: whether a row is pending.
+    The collector calls `reset` when the environments have been reset, then `append` with each unroll. `rows` counts the
+    acted rows appended so far per environment, masked ones included; `started` says whether a row is pending.
     """
 
     def __init__(
@@ -86,14 +77,13 @@ class Ring:
         file: Path | None,
     ) -> None:
         """Allocates the ring; see `TrajectoryReplay`. With `segments` the starts of unrolls are kept."""
-        for name, value in (("num_envs", num_envs), ("unroll_length", unroll_length)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
         self.spec, self.num_envs, self.state_size = spec, num_envs, state_size
         self._capacity, self._unroll_length, self._file = capacity, unroll_length, file
         self._slots = capacity + 1  # one for the pending row
         self._keeps_segments = segments
-        self._ring = self._allocate()
+        arrays = {name: ((num_envs, self._slots, *shape), dtype) for name, (shape, dtype) in fields(spec).items()}
+        states = (_segments_in(capacity, unroll_length), num_envs, state_size)
+        self._ring = zeros({**arrays, "state": (states, np.dtype(np.float32))}, file)
         self._segments = Segments(self._ring.pop("state"))
         self.rows = 0
         self._lost = 0  # rows before this one could not be restored
@@ -118,23 +108,14 @@ class Ring:
 
         If a row is pending already, as after `restore`, it becomes a masked row (discount 1, reward 0), so that the
         interruption looks like a truncation. Where the row before it ended an episode, this is the masked row that
-        would have followed anyway.
-
-        Args:
-            observation: [N, *frame_shape], the newest frames.
-            age: [N] uint8, zeros.
-
-        Raises:
-            ValueError: a wrong shape or dtype; the replay is as before.
+        would have followed anyway. Takes the newest frames [N, *frame_shape] and ages [N] uint8, zeros.
         """
-        shown = {"observation": observation[:, None], "age": age[:, None]}
-        self._require_rows(shown, 1)
         if self.started:
             masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": self.spec.masked_statistic}
             for name, value in masked.items():
                 self._ring[name][:, self.rows % self._slots] = value
             self.rows += 1
-        self._write(shown, self.rows)
+        self._write({"observation": observation[:, None], "age": age[:, None]}, self.rows)
         self.started = True
 
     def append(self, unroll: Unroll) -> None:
@@ -145,21 +126,14 @@ class Ring:
 
         Raises:
             RuntimeError: no row is pending.
-            ValueError: a wrong shape or dtype; the replay is as before.
         """
         if not self.started:
             raise RuntimeError("the replay has no pending row: call reset() first")
-        count = unroll.reward.shape[1]
-        shown = {name: getattr(unroll, name)[:, 1:] for name in SHOWN}
-        acted = {name: getattr(unroll, name) for name in self._ring if name not in SHOWN}
-        self._require_rows(shown | acted, count)
-        if unroll.state.shape != (self.num_envs, self.state_size):
-            raise ValueError(f"state must have shape {(self.num_envs, self.state_size)}, got {unroll.state.shape}")
         if self._keeps_segments:
             self._segments.begin(self.rows, self.rows - self.stored, unroll.state)
-        self._write(acted, self.rows)
-        self._write(shown, self.rows + 1)
-        self.rows += count
+        self._write({name: getattr(unroll, name) for name in self._ring if name not in SHOWN}, self.rows)
+        self._write({name: getattr(unroll, name)[:, 1:] for name in SHOWN}, self.rows + 1)
+        self.rows += unroll.reward.shape[1]
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
         """Writes the rows that `folder` lacks as chunk files, and returns the rest of the state as small arrays.
@@ -171,10 +145,8 @@ class Ring:
             OSError: the disk is full or not writable.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        end = self.rows - self.stored
-        chunks = chunks_from(end, self._chunks, folder)
-        if chunks:
-            end = chunks[-1].last
+        chunks = chunks_from(self.rows - self.stored, self._chunks, folder)
+        end = chunks[-1].last if chunks else self.rows - self.stored
         rows_per_chunk = max(1, CHUNK_BYTES // (self.num_envs * row_bytes(self.spec)))
         while self.started and (end < self.rows or not chunks):
             last = min(end + rows_per_chunk, self.rows)
@@ -182,13 +154,9 @@ class Ring:
             chunks.append(write_chunk(folder, end, last, arrays))
             end = last
         self._chunks = chunks
-        return {
-            "layout": encode(self._layout()),
-            "rows": np.asarray(self.rows, np.int64),
-            "lost": np.asarray(self._lost, np.int64),
-            **self._segments.state(),
-            "chunks": np.asarray(chunks, np.int64).reshape(-1, 3),
-        }
+        counters = {"rows": np.asarray(self.rows, np.int64), "lost": np.asarray(self._lost, np.int64)}
+        files = {"chunks": np.asarray(chunks, np.int64).reshape(-1, 3)}
+        return {"layout": encode(self._layout()), **counters, **self._segments.state(), **files}
 
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
         """Restores what `save` returned and wrote, the pending row included, into a replay without rows.
@@ -203,7 +171,11 @@ class Ring:
         """
         if self.started:
             raise RuntimeError("only a replay without rows can be restored")
-        self._require_layout(state)
+        there, here = decode(state["layout"]), self._layout()
+        if there != here:
+            differing = [key for key in here | there if there.get(key) != here.get(key)]
+            sizes = "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
+            raise Mismatch(f"the saved replay has other sizes: {sizes}")
         rows, lost = int(state["rows"]), int(state["lost"])
         chunks: list[Chunk] = []
         end = max(lost, rows - self._capacity)
@@ -232,21 +204,6 @@ class Ring:
         """Names of the chunk files that a state from `save` needs, oldest rows first; others may be deleted."""
         return [Chunk(*numbers).name for numbers in state["chunks"].tolist()]
 
-    def _allocate(self) -> dict[str, np.ndarray]:
-        """Zeros for the rows, and for the recurrent states of segments."""
-        lead = (self.num_envs, self._slots)
-        arrays = {name: ((*lead, *shape), dtype) for name, (shape, dtype) in fields(self.spec).items()}
-        states = (_segments_in(self._capacity, self._unroll_length), self.num_envs, self.state_size)
-        return zeros({**arrays, "state": (states, np.dtype(np.float32))}, self._file)
-
-    def _require_rows(self, values: Mapping[str, np.ndarray], count: int) -> None:
-        """Raises ValueError unless the values are `count` rows [N, count, ...] of their fields."""
-        stored = fields(self.spec)
-        for name, value in values.items():
-            shape, dtype = (self.num_envs, count, *stored[name][0]), stored[name][1]
-            if value.shape != shape or not np.can_cast(value.dtype, dtype, "same_kind"):
-                raise ValueError(f"{name} must be {dtype} of shape {shape}, got {value.dtype} of shape {value.shape}")
-
     def _write(self, values: Mapping[str, np.ndarray], first: int) -> None:
         """Writes rows [N, K, ...] of some fields from row `first` on."""
         for name, value in values.items():
@@ -257,14 +214,6 @@ class Ring:
         which = np.arange(self.num_envs) if envs is None else envs
         values: np.ndarray = self._ring[name][which[..., None], rows % self._slots]
         return values
-
-    def _require_layout(self, state: Mapping[str, np.ndarray]) -> None:
-        """Raises Mismatch if what `save` returned is of a replay of other sizes."""
-        there, here = decode(state["layout"]), self._layout()
-        if there != here:
-            differing = [key for key in here | there if there.get(key) != here.get(key)]
-            values = "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differing)
-            raise Mismatch(f"the saved replay has other sizes: {values}")
 
     def _layout(self) -> dict[str, Any]:
         return {

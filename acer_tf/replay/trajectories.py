@@ -24,10 +24,7 @@ from acer_tf.types import Batch, EnvironmentSpec, RecurrentContext, Trajectory
 
 
 class TrajectoryReplay(Ring):
-    """A `Ring` from which windows are drawn, uniformly over the starts that are valid.
-
-    `draws_together` says whether `batch` can draw for several updates at once, which needs windows of equal length.
-    """
+    """A `Ring` from which windows are drawn, uniformly over the starts that are valid."""
 
     def __init__(
         self,
@@ -55,18 +52,16 @@ class TrajectoryReplay(Ring):
             file: a new file to hold the rows, for a ring larger than memory; None for memory. See `storage.zeros`.
 
         Raises:
-            ValueError: N or T below 1, a negative W, or a capacity below `least_capacity`.
+            ValueError: a capacity below `least_capacity`.
             OSError: the file exists, cannot be made, or does not fit on its disk.
         """
-        if burn_in < 0:
-            raise ValueError(f"burn_in must be at least 0, got {burn_in}")
         least = self.least_capacity(spec, unroll_length, state_size, burn_in)
         if capacity < least:
             windows = f"windows of {unroll_length} rows, frame stacks of {spec.stack} and burn_in {burn_in}"
             raise ValueError(f"capacity must be at least {least} rows, for {windows}; got {capacity}")
         segments = segments_only or state_size > 0
         super().__init__(spec, num_envs, capacity, unroll_length, state_size=state_size, segments=segments, file=file)
-        self.draws_together = not state_size
+        self.draws_together = not state_size  # `batch` can draw for several updates, with windows of equal length
         self._segments_only = segments_only
         self._burn_in = burn_in if state_size else 0
         self._generator = np.random.Generator(np.random.PCG64(seed))
@@ -91,19 +86,15 @@ class TrajectoryReplay(Ring):
         stored; with U > 0, also a state. Frames older than `age` are arbitrary: the reader must blank them.
 
         Args:
-            latest: [M] bool: True for the last T rows, False for a drawn window. M must be 1 unless `draws_together`.
+            latest: [M] bool: True for the last T rows, which must be stored, and for a recurrent network be an unroll;
+                False for a drawn window, which needs `can_sample`. M must be 1 unless `draws_together`.
             envs: [M, B] numbers of environments.
             progress: share of the run that is done, in [0, 1]; unused here.
-
-        Raises:
-            RuntimeError: an environment has no valid window yet (see `can_sample`), fewer than T rows are stored, or
-                the last segment does not start T rows ago, where a recurrent network needs its state.
         """
-        starts = np.empty(envs.shape, np.int64)
-        if latest.any():
-            starts[latest] = self._latest_start()
+        starts = np.full(envs.shape, self.rows - self._unroll_length, np.int64)
         if not latest.all():
-            starts[~latest] = self._drawn_starts(envs[~latest])
+            valid, low = self._valid_starts()
+            starts[~latest] = valid[self._generator.integers(low[envs[~latest]], len(valid))]
         windows = self._windows(starts, envs, 0 if latest.all() else self._burn_in)
         return Batch(windows, np.ones(envs.shape, np.float32))
 
@@ -146,23 +137,6 @@ class TrajectoryReplay(Ring):
         oldest = np.arange(self.spec.stack - 1)
         whole = first + (self._gather("age", first + oldest) > oldest).sum(axis=1)
         return starts, np.searchsorted(starts, whole)
-
-    def _latest_start(self) -> int:
-        if self.stored < self._unroll_length:
-            raise RuntimeError(f"the latest {self._unroll_length} rows are needed, but {self.stored} are stored")
-        start = self.rows - self._unroll_length
-        if self.state_size and (not len(self._segments.starts) or self._segments.starts[-1] != start):
-            raise RuntimeError(f"a state at row {start} is needed; the last is at {self._segments.starts[-1:]}")
-        return start
-
-    def _drawn_starts(self, envs: np.ndarray) -> np.ndarray:
-        """A valid start, drawn uniformly, for each of the environments, in their order."""
-        starts, low = self._valid_starts()
-        if not (low < len(starts)).all():
-            whole = "of one collected segment " if self._segments_only else ""
-            needed = f"{self._burn_in + self._unroll_length} rows {whole}per environment"
-            raise RuntimeError(f"a window needs {needed}, but {self.stored} rows are stored")
-        return np.asarray(starts[self._generator.integers(low[envs], len(starts))])
 
     def _windows(self, starts: np.ndarray, which: np.ndarray, burn_in: int = 0) -> Trajectory:
         """The windows of environments `which` [...] whose burn-in starts at the rows `starts` [...]."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import NonFiniteError
-from acer_tf.types import TimeStep, Unroll
+from acer_tf.types import Row, TimeStep, Unroll
 
 # (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N] or [N, d], statistics of the
 # behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
@@ -45,15 +45,11 @@ class Actors(Protocol):
 
 
 class Actor:
-    """Steps N environments in lockstep.
+    """Steps N environments, not yet reset, in lockstep by the policy `act`, with a recurrent state of `state_size`.
 
-    Args:
-        env: the environments, not yet reset.
-        act: the policy, called with the observations of all N environments.
-        seed: seeds the sampled actions; a row's sample depends only on this and the row's number.
-        state_size: U, the length of the recurrent state.
-        truncates: the recurrent states [N, U] that another actor left whose place this one takes. Row 0 is then a
-            masked row, so that the interruption of its episodes looks like a truncation.
+    A row's sampled actions depend only on `seed` and the row's number. `truncates` are the recurrent states [N, U] that
+    another actor left whose place this one takes: row 0 is then a masked row, so that the interruption of its episodes
+    looks like a truncation.
     """
 
     def __init__(
@@ -65,15 +61,15 @@ class Actor:
 
     def unroll(self, request: Request) -> Unroll:
         """The next `request.rows` rows; the first call resets the environments. Raises as `Actors.take`."""
-        spec, steps = self._env.spec, request.steps
-        before, rows = self._state, list[tuple[np.ndarray, np.ndarray, TimeStep]]()
+        env, spec, steps = self._env, self._env.spec, request.steps
+        before, rows = self._state, list[Row]()
         if self._now is None:
-            self._now = self._env.reset()
+            self._now = env.reset()
             _require_finite("observation", self._now.observation, steps)
             if self._truncates is not None:
                 before = self._truncates
-                action = np.zeros((self._env.num_envs, *spec.action_shape), spec.action_dtype)
-                behaviour = np.full((self._env.num_envs, spec.statistics_size), spec.masked_statistic, np.float32)
+                action = np.zeros((env.num_envs, *spec.action_shape), spec.action_dtype)
+                behaviour = np.full((env.num_envs, spec.statistics_size), spec.masked_statistic, np.float32)
                 rows.append((action, behaviour, self._now))
         first = self._now
         for row in range(len(rows), request.rows):
@@ -81,7 +77,7 @@ class Actor:
             seed = np.array([self._seed, request.first_row + row], np.int32)
             action, behaviour, state = self._act(now.observation, seed, self._state)
             _require_finite("policy", behaviour, steps)
-            self._now = step = self._env.step(action)
+            self._now = step = env.step(action)
             _require_finite("reward", step.reward, steps)
             rows.append((action, behaviour, step))
             steps += int(step.mask.sum())

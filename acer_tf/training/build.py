@@ -24,8 +24,6 @@ from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.rules import RULES
 from acer_tf.training.actor import Act, Actor, LocalActors
-from acer_tf.training.collector import Collector
-from acer_tf.training.loop import Loop
 from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
 
@@ -80,31 +78,20 @@ def make_network(
             `network_options` do not fit.
     """
     chosen = agent_class(settings, spec).network_options(settings)
-    options: dict[str, Any] = {
-        "initialization": settings.initialization,
-        "precision": settings.precision,
-        "seed": derive_seed(settings, "weights"),
-        **chosen,
-    }
-    kind: Any
+    options: dict[str, Any] = {name: getattr(settings, name) for name in ("initialization", "precision")}
+    options |= {"seed": derive_seed(settings, "weights"), **chosen}
+    kind: Any = ContinuousNetwork if spec.continuous else Network
     if spec.continuous:
-        kind = ContinuousNetwork
-        options |= {
-            "shared_torso": settings.shared_torso,
-            "policy_std": settings.policy_std,
-            "normalize": settings.normalize_observations,
-            "normalization": normalization,
-        }
+        options |= {name: getattr(settings, name) for name in ("shared_torso", "policy_std")}
+        options |= {"normalize": settings.normalize_observations, "normalization": normalization}
     else:
-        kind = Network
         options["architecture"] = settings.network
     try:
         inspect.signature(kind).bind(spec, **options)
     except TypeError as error:
-        actions = "continuous" if spec.continuous else "discrete"
         raise SettingsError(
             f"--agent={settings.agent}: its network_options, {chosen}, do not fit {kind.__name__}, the network of "
-            f"{actions} actions: {error}"
+            f"{'continuous' if spec.continuous else 'discrete'} actions: {error}"
         ) from error
     try:
         if spec.continuous and settings.network != ContinuousNetwork.architecture:
@@ -136,24 +123,22 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     """
     if file is None:
         require_memory(settings, spec, resources.available_memory())
-    rows, seed = replay_rows(settings, spec), derive_seed(settings, "replay")
-    uniform = settings.replay_priority == "uniform"
-    options: dict[str, Any]
-    if _replay_class(settings) is TrajectoryReplay:
-        options = {"segments_only": settings.replay_segments_only, **_recurrent_sizes(settings)}
-    else:
-        options = {
-            "batch_size": settings.replay_batch or settings.trajectories_per_update or settings.num_envs,
-            "priority": "rank" if settings.replay_priority == "rank" else "proportional",
-            # With α = 0 the draws are uniform and their weights 1, whatever β is.
-            "priority_exponent": (0, 0) if uniform else (settings.priority_exponent, settings.priority_exponent_final),
-            "importance_exponent": (settings.importance_exponent, settings.importance_exponent_final),
-            "priority_epsilon": settings.priority_epsilon,
-            "normalize_by_batch": settings.weights_by_batch,
-        }
+    h, rows = settings, replay_rows(settings, spec)
+    sizes = spec, h.num_envs, rows, h.window_length, derive_seed(h, "replay")
     try:
-        return _replay_class(settings)(
-            spec, settings.num_envs, rows, settings.window_length, seed, file=file, **options
+        if _replay_class(h) is TrajectoryReplay:
+            return TrajectoryReplay(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h))
+        uniform = h.replay_priority == "uniform"
+        return PrioritizedReplay(
+            *sizes,
+            batch_size=h.replay_batch or h.trajectories_per_update or h.num_envs,
+            priority="rank" if h.replay_priority == "rank" else "proportional",
+            # With α = 0 the draws are uniform and their weights 1, whatever β is.
+            priority_exponent=(0, 0) if uniform else (h.priority_exponent, h.priority_exponent_final),
+            importance_exponent=(h.importance_exponent, h.importance_exponent_final),
+            priority_epsilon=h.priority_epsilon,
+            normalize_by_batch=h.weights_by_batch,
+            file=file,
         )
     except OSError as error:
         if file is None:
@@ -176,17 +161,12 @@ def make_actor(
 ) -> Actor:
     """The actor of one group, counted from 0, of the environments of resolved `settings`.
 
-    The environments' seeds depend on `steps`, those of the run so far, and are none of `evaluate`'s. For `threads` and
-    `factory` see `envs.make`, which raises InvalidEnvironment or EnvironmentFailure, and for `truncates` see `Actor`.
+    The environments' seeds depend on `steps`, those of the run so far, and are none of `evaluate`'s. For others see
+    `Actor` and `envs.make`, which raises InvalidEnvironment or EnvironmentFailure.
     """
-    env = envs.make(
-        settings.env,
-        settings.num_envs // settings.groups,
-        (settings.seed, steps, *((group, 1) if group else (0,))),
-        atari_preset=settings.atari_preset,
-        threads=threads,
-        factory=factory,
-    )
+    num_envs, seeds = settings.num_envs // settings.groups, (settings.seed, steps, *((group, 1) if group else (0,)))
+    options: dict[str, Any] = {"atari_preset": settings.atari_preset, "threads": threads, "factory": factory}
+    env = envs.make(settings.env, num_envs, seeds, **options)
     seed = derive_seed(settings, f"actions {group}" if group else "actions")
     return Actor(env, act, seed, _recurrent_sizes(settings)["state_size"], truncates)
 
@@ -203,21 +183,6 @@ def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) 
     return LocalActors(actors)
 
 
-def make_loop(settings: Settings, collector: Collector, agent: Agent, replay: TrajectoryReplay, **other: Any) -> Loop:
-    """The loop of `settings`; `other` arguments of `Loop` override those of the settings."""
-    arguments: dict[str, Any] = {
-        "unroll_length": settings.unroll_length,
-        "trajectories_per_update": settings.trajectories_per_update,
-        "on_policy_updates": settings.on_policy_updates,
-        "replay_ratio": settings.replay_ratio,
-        "poisson": settings.replay_poisson,
-        "total_steps": settings.total_steps,
-        "replay_start": settings.replay_start,
-        "seed": derive_seed(settings, "poisson"),
-    }
-    return Loop(collector, agent, replay, **arguments | other)
-
-
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
     """Rows per environment that the replay keeps."""
     least = _least_rows(settings, spec)
@@ -226,10 +191,8 @@ def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
 
 def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> int:
     """Bytes of a replay of `capacity` rows per environment."""
-    state_size = _recurrent_sizes(settings)["state_size"]
-    return TrajectoryReplay.required_bytes(
-        spec, settings.num_envs, capacity, unroll_length=settings.window_length, state_size=state_size
-    )
+    sizes = {"unroll_length": settings.window_length, "state_size": _recurrent_sizes(settings)["state_size"]}
+    return TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity, **sizes)
 
 
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
@@ -263,7 +226,7 @@ def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
     return TrajectoryReplay if uniform and not settings.rule.transitions else PrioritizedReplay
 
 
-def _recurrent_sizes(settings: Settings) -> dict[str, int]:
+def _recurrent_sizes(settings: Settings) -> dict[str, Any]:
     """U, and the rows of burn-in before each replayed window: 0 without replay."""
     state_size = architecture_of(settings.network).state_size if settings.recurrent else 0
     return {"state_size": state_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}

@@ -17,12 +17,9 @@ RECENT_EPISODES = 100  # in the running mean return
 class Collector:
     """Appends unrolls of N environments to a replay.
 
-    Args:
-        actors: collect the rows; their environments are not yet reset.
-        replay: receives every row. If it already holds rows (a resumed run), a masked row separates them from the new
-            episodes, so that the interruption looks like a truncation.
-        lagging: whether the next unroll begins as soon as one has been appended, so that it is collected with the
-            weights from before the updates that follow.
+    If the replay already holds rows (a resumed run), a masked row separates them from the new episodes, so that the
+    interruption looks like a truncation. With `lagging`, the next unroll begins as soon as one has been appended, so
+    that it is collected with the weights from before the updates that follow.
     """
 
     def __init__(self, actors: Actors, replay: TrajectoryReplay, *, lagging: bool = False) -> None:

@@ -17,6 +17,8 @@ import numpy as np
 from acer_tf.agents.agent import Agent
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.settings import Settings
+from acer_tf.training.build import derive_seed
 from acer_tf.training.collector import Collector
 from acer_tf.types import Batch
 
@@ -26,48 +28,20 @@ MOST_TRAJECTORIES = 512  # in one call of `learn`: 90 MB for Atari
 class Loop:
     """One iteration is one unroll of every environment and the updates that follow it.
 
-    Args:
-        collector: collects rows into `replay`.
-        agent: learns from them.
-        replay: holds them.
-        unroll_length: k, rows per environment in one iteration.
-        trajectories_per_update: environments per group, a divisor of their number. With 1, every environment has
-            its updates, as in the paper; with 0, all are one group.
-        on_policy_updates: whether there is an update from the rows just collected (in the paper's continuous runs they
-            are only stored).
-        replay_ratio: mean number r of replayed updates per on-policy update.
-        poisson: whether that number is drawn from Poisson(r) each time, or is always r, an integer.
-        replay_start: rows per environment that must be stored before replay starts.
-        total_steps: of the run, over which a prioritized replay anneals its exponents; 0 for no annealing.
-        seed: of the Poisson draws.
+    With `settings.trajectories_per_update` 1, every environment has its updates, as in the paper. Without
+    `settings.on_policy_updates`, rows are only stored, as in the paper's continuous runs.
     """
 
-    def __init__(
-        self,
-        collector: Collector,
-        agent: Agent,
-        replay: TrajectoryReplay,
-        *,
-        unroll_length: int,
-        trajectories_per_update: int = 0,
-        on_policy_updates: bool = True,
-        replay_ratio: float,
-        poisson: bool = True,
-        replay_start: int,
-        total_steps: int = 0,
-        seed: int,
-    ) -> None:
-        self.collector, self.agent, self.replay = collector, agent, replay
-        self._poisson, self._total_steps = poisson, total_steps
-        self._unroll_length, self._replay_ratio, self._replay_start = unroll_length, replay_ratio, replay_start
-        self._on_policy_updates = on_policy_updates
-        self._groups = np.arange(replay.num_envs).reshape(-1, trajectories_per_update or replay.num_envs)
-        usual = len(self._groups) * replay_ratio
+    def __init__(self, collector: Collector, agent: Agent, replay: TrajectoryReplay, settings: Settings) -> None:
+        self.collector, self.agent, self.replay, self.settings = collector, agent, replay, settings
+        self._groups = np.arange(replay.num_envs).reshape(-1, settings.trajectories_per_update or replay.num_envs)
+        usual = len(self._groups) * settings.replay_ratio
         # Enough for most Poisson draws; the rest takes another call.
-        most = len(self._groups) * on_policy_updates + math.ceil(usual + math.sqrt(usual) * poisson)
+        most = math.ceil(usual + math.sqrt(usual) * settings.replay_poisson)
+        most += len(self._groups) * settings.on_policy_updates
         most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
-        self._generator = np.random.default_rng(seed)
+        self._generator = np.random.default_rng(derive_seed(settings, "poisson"))
         self.updates = {"on_policy": 0, "replay": 0}
         names = agent.prepare(replay.blank(self._updates_per_call, self._groups.shape[1]))
         self.diagnostics = [f"{kind}/{name}" for kind in self.updates for name in names]
@@ -77,7 +51,7 @@ class Loop:
     def iterate(self) -> None:
         """One unroll and its updates; after a NonFiniteError, the weights must be discarded."""
         self.agent.schedule(self.collector.steps)
-        unroll = self.collector.collect(self._unroll_length)
+        unroll = self.collector.collect(self.settings.unroll_length)
         for kinds, batch in self._batches():
             self.replay.update_priorities(batch, self._learn(kinds, batch))
         self.agent.update_normalization(unroll.observation[:, :-1])
@@ -86,14 +60,15 @@ class Loop:
 
     def replays_due(self) -> int:
         """The number of updates from replay after an on-policy update, drawn anew at each call."""
-        if self.replay.stored < self._replay_start or not self.replay.can_sample:
+        if self.replay.stored < self.settings.replay_start or not self.replay.can_sample:
             return 0
-        return int(self._generator.poisson(self._replay_ratio) if self._poisson else self._replay_ratio)
+        ratio = self.settings.replay_ratio
+        return int(self._generator.poisson(ratio) if self.settings.replay_poisson else ratio)
 
     def _batches(self) -> Iterator[tuple[Sequence[str], Batch]]:
         """The iteration's updates in order, one call's at a time: their kinds, and the batches they learn from."""
-        progress = min(self.collector.steps / self._total_steps, 1.0) if self._total_steps else 0.0
-        on_policy = ["on_policy"] * self._on_policy_updates
+        progress = min(self.collector.steps / self.settings.total_steps, 1.0)
+        on_policy = ["on_policy"] * self.settings.on_policy_updates
         updates = [(kind, group) for group in self._groups for kind in on_policy + ["replay"] * self.replays_due()]
         for first in range(0, len(updates), self._updates_per_call):
             kinds, groups = zip(*updates[first : first + self._updates_per_call], strict=True)

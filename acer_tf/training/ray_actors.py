@@ -40,16 +40,10 @@ class Stopped(Exception):
 
 
 class RayActors:
-    """`settings.actors` actors on the nodes of a cluster, which take one core each.
+    """`settings.actors` actors on the nodes of the cluster that `ray` is connected to, which take one core each.
 
-    Args:
-        ray: the connected module, from `ray_connection.connect`.
-        settings: the run's resolved settings.
-        agent: the agent whose policy acts.
-        steps: the run's steps so far.
-        timeout: seconds to wait for an unroll before an actor is replaced.
-        stop: a request to stop, which ends waiting.
-        factory: makes one environment; see `envs.make`.
+    They act by the policy of `agent`, in a run of `steps` steps so far. An actor that gives no unroll in `timeout`
+    seconds is replaced; a request to `stop` ends waiting. For `factory` see `envs.make`.
     """
 
     def __init__(
@@ -110,7 +104,6 @@ class RayActors:
 
     def _gather(self, unrolls: dict[int, Unroll]) -> dict[int, str]:
         """Waits for the unrolls that are missing; returns why some still are."""
-        exceptions = self._ray.exceptions
         missing = [group for group in range(len(self._actors)) if group not in unrolls]
         for found, seconds in ((self._places, START_SECONDS), (self._begun, self._timeout)):
             self._wait([found[group] for group in missing], seconds)
@@ -118,13 +111,13 @@ class RayActors:
         for group in missing:
             try:
                 unrolls[group] = self._ray.get(self._begun[group], timeout=0)
-            except exceptions.RayTaskError as error:
+            except self._ray.exceptions.RayTaskError as error:
                 raise error.cause from error  # what the environment or the policy raised
-            except exceptions.GetTimeoutError:
+            except self._ray.exceptions.GetTimeoutError:
                 placed, _ = self._ray.wait([self._places[group]], timeout=0)
                 what, seconds = ("gave no unroll", self._timeout) if placed else ("did not start", START_SECONDS)
                 lost[group] = f"{what} for {seconds:g} s"
-            except exceptions.RayError as error:
+            except self._ray.exceptions.RayError as error:
                 lost[group] = f"is gone ({first_line(error)})"
         return lost
 
@@ -138,8 +131,7 @@ class RayActors:
 
     def _wait(self, results: list[Any], seconds: float) -> None:
         """Waits for all results, for at most `seconds`, while the cluster answers and no stop was asked for."""
-        deadline = time.monotonic() + seconds
-        missing = results
+        deadline, missing = time.monotonic() + seconds, results
         while missing and (left := deadline - time.monotonic()) > 0:
             with self._failures():
                 _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
@@ -152,8 +144,8 @@ class RayActors:
     def _replace(self, group: int) -> None:
         self._kill(group)
         # One step more than the run has, so that the seeds give other episodes than the lost actor had.
-        options = self._request.steps + 1, group, self._states[group]
-        actor = self._actors[group] = self._remote.remote(*self._arguments, *options)
+        steps, truncates = self._request.steps + 1, self._states[group]
+        actor = self._actors[group] = self._remote.remote(*self._arguments, steps, group, truncates=truncates)
         self._places[group] = actor.place.remote()
         self._begun[group] = actor.unroll.remote(self._weights, self._request)
 
@@ -175,14 +167,7 @@ class _Remote:
     """The process of one actor."""
 
     def __init__(
-        self,
-        settings: Settings,
-        spec: EnvironmentSpec,
-        factory: bytes,
-        path: list[str],
-        steps: int,
-        group: int,
-        truncates: np.ndarray | None = None,
+        self, settings: Settings, spec: EnvironmentSpec, factory: bytes, path: list[str], *of_actor: Any, **options: Any
     ) -> None:
         from ray import cloudpickle
 
@@ -192,8 +177,8 @@ class _Remote:
             use_device(CPU)
             use_threads(1, settings.network)
             self._agent = make_agent(settings, spec)
-            env = cloudpickle.loads(factory)
-            self._actor = make_actor(settings, self._agent.act, steps, group, factory=env, truncates=truncates)
+            options["factory"] = cloudpickle.loads(factory)
+            self._actor = make_actor(settings, self._agent.act, *of_actor, **options)
         except Exception as error:  # Ray would report only that the actor died
             self._error = error
 

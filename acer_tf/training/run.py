@@ -37,7 +37,7 @@ from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
 from acer_tf.training.actor import Actors
-from acer_tf.training.build import make_agent, make_local_actors, make_loop, make_network, make_replay, require_effect
+from acer_tf.training.build import make_agent, make_local_actors, make_network, make_replay, require_effect
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
@@ -137,7 +137,7 @@ def _restore(
             notes.append("continued from the weights, with an empty replay")
     job.note(steps, notes)
     actors = opened.enter_context(contextlib.closing(make_actors(steps)))
-    loop = make_loop(settings, Collector(actors, replay, lagging=settings.lagging), agent, replay)
+    loop = Loop(Collector(actors, replay, lagging=settings.lagging), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:
         require_diagnostics(folder, loop.diagnostics)
     if snapshot is None:

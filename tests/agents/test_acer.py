@@ -269,7 +269,7 @@ def test_repeated_updates_stay_finite_lower_the_critic_loss_and_compile_once(mak
     assert losses[-1] < 0.7 * losses[0]
     assert all(np.isfinite(w).all() for model in (agent.network, agent.average) for w in weights(model))
     agent.update(trajectory_of(seed=1))
-    assert agent._learn.trace_count == 1
+    assert len(agent._learn.traces) == 1
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def test_acting_follows_the_seed_and_compiles_once(make_agent):
     assert state.shape == (64, 0)
     np.testing.assert_array_equal(action, again)
     assert (action != other).any()
-    assert agent._act.trace_count == 1
+    assert len(agent._act.traces) == 1
     assert (action.dtype, action.shape, probabilities.dtype) == (np.int32, (64,), np.float32)
     np.testing.assert_allclose(probabilities, agent.network(tf.constant(observation))[0], rtol=1e-5)
     assert probabilities.std() > 0.1
@@ -311,7 +311,7 @@ def test_frames_before_the_episode_change_nothing_and_stacks_learn_in_either_pre
     assert (gradients_of(agent, trajectory._replace(observation=other))["conv1/kernel"] != before["conv1/kernel"]).any()
     losses = [agent.update(trajectory).diagnostics["critic_loss"] for _ in range(20)]
     assert losses[-1] < losses[0]
-    assert agent._learn.trace_count == 1
+    assert len(agent._learn.traces) == 1
 
 
 def test_every_variable_has_its_own_name_and_the_next_agent_of_the_process_the_same_ones(make_agent):

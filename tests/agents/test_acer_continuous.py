@@ -51,7 +51,7 @@ def test_an_update_changes_every_weight_and_reports_finite_numbers(agent):
     }
     assert any("normalization" in name for name in still), "an update does not change the normalisation"
     agent.update(trajectory_of(2))
-    assert agent._learn.trace_count == 1
+    assert len(agent._learn.traces) == 1
 
 
 def test_masked_rows_are_not_read(agent):

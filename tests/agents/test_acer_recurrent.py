@@ -185,7 +185,7 @@ def test_updates_with_and_without_burn_in_lower_the_critic_loss_and_compile_once
             assert np.isfinite(list(diagnostics.values())).all()
         losses.append(diagnostics["critic_loss"])
     assert losses[-1] < 0.97 * losses[0]
-    assert agent._learn.trace_count == 2
+    assert len(agent._learn.traces) == 2
 
 
 def test_acting_carries_the_state(make_recurrent):
@@ -199,7 +199,7 @@ def test_acting_carries_the_state(make_recurrent):
     assert (action.dtype, state.dtype, state.shape) == (np.int32, np.float32, (16, STATE))
     _, second, _ = agent.act(observation, seed, state)
     assert np.abs(second - first).max() > 0.01
-    assert agent._act.trace_count == 1
+    assert len(agent._act.traces) == 1
 
 
 def test_every_variable_has_its_own_name(make_recurrent):

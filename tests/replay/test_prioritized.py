@@ -84,7 +84,7 @@ def test_all_complete_items_and_no_others_are_drawn(length):
     counter = Counter(2, capacity=20, length=length)
     counter.feed(length - 1)
     assert not counter.replay.can_sample
-    with pytest.raises(RuntimeError, match="needs"):
+    with pytest.raises(ValueError, match="empty"):
         counter.replay.draw()
     for steps in (1, 5, 20, 33):
         counter.feed(steps)
@@ -196,7 +196,7 @@ def test_exponents_change_from_start_to_end():
     counter = Counter(1, capacity=10, length=1, **given)
     counter.feed(10)
     counter.set_errors(range(10), np.arange(1.0, 11.0))
-    for progress, alpha, beta in [(0.0, 0.5, 0.4), (0.5, 0.25, 0.7), (1.0, 0.0, 1.0), (1.2, 0.0, 1.0)]:
+    for progress, alpha, beta in [(0.0, 0.5, 0.4), (0.5, 0.25, 0.7), (1.0, 0.0, 1.0)]:
         draw = counter.replay.draw(progress=progress)
         p = np.arange(1.0, 11.0)[draw.items] ** alpha
         np.testing.assert_allclose(draw.weight, (p / p.min()) ** -beta, rtol=1e-5)

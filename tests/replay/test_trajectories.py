@@ -169,16 +169,6 @@ def test_states_are_stored_once_per_segment_and_counted() -> None:
     assert replay.blank(2, 3).trajectory.memory.carry.shape == (2, 3, 5 + 10 + 1)
 
 
-def test_a_state_of_another_shape_and_a_batch_without_a_state_are_refused() -> None:
-    pair = Pair(spec_of(1), num_envs=2, capacity=30, unroll_length=4, seed=0, state_size=6)
-    for wrong in ((2, 0), (2, 5), (3, 6)):
-        with pytest.raises(ValueError, match=r"state must have shape \(2, 6\)"):
-            pair.replay.append(pair.world.unroll(1, np.zeros(wrong, np.float32)))
-    pair.unroll(5)
-    with pytest.raises(RuntimeError, match="a state at row 1 is needed"):
-        latest(pair.replay)
-
-
 def test_a_new_segment_does_not_copy_earlier_states() -> None:
     pair = Pair(spec_of(1), num_envs=2, capacity=200, unroll_length=1, seed=0, state_size=50_000)
     unroll = pair.world.unroll(1, np.zeros((2, 50_000), np.float32))
@@ -353,42 +343,11 @@ def test_memory_is_committed_as_it_fills() -> None:
     assert resident() - before < 100e6
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (dict(unroll_length=0), "unroll_length must be at least 1, got 0"),
-        (dict(num_envs=0), "num_envs must be at least 1, got 0"),
-        (dict(capacity=7), "capacity must be at least 8 rows, .* frame stacks of 4 and burn_in 0; got 7"),
-    ],
-)
-def test_refuses_sizes_that_cannot_work(arguments: dict[str, int], message: str) -> None:
-    sizes: dict[str, Any] = dict(num_envs=2, capacity=8, unroll_length=5, seed=0)
-    TrajectoryReplay(spec_of(4), **sizes)
-    with pytest.raises(ValueError, match=message):
-        TrajectoryReplay(spec_of(4), **{**sizes, **arguments})
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (dict(action=np.zeros((2, 1, 1), np.int32)), r"action must be int32 of shape \(2, 1\), got"),
-        (dict(action=np.zeros((2, 1))), r"action must be int32 .*, got float64"),
-        (dict(behaviour=np.zeros((2, 3), np.float32)), r"behaviour must be float32 of shape \(2, 1, 3\), got"),
-        (dict(reward=np.zeros((1, 1), np.float32)), r"reward must be float32 of shape \(2, 1\)"),
-        (dict(mask=np.ones((2, 1), np.float32)), "mask must be bool .*, got float32"),
-        (dict(observation=np.zeros((2, 2, 4, 2, 3), np.uint8)), r"observation must be uint8 of shape \(2, 1, 2, 3\)"),
-        (dict(observation=np.zeros((2, 2, 2, 3))), "observation must be uint8 .*, got float64"),
-        (dict(age=np.zeros((2, 2), np.float32)), "age must be uint8 .*, got float32"),
-    ],
-)
-def test_refuses_wrong_values_and_is_unchanged(change: dict[str, Any], message: str) -> None:
-    pair = Pair(spec_of(4), num_envs=2, capacity=8, unroll_length=1, seed=0)
-    good = pair.world.unroll()
-    with pytest.raises(ValueError, match=message):
-        pair.replay.append(good._replace(**change))
-    assert pair.replay.rows == 0 and not pair.replay.can_sample
-    pair.replay.append(good)
-    np.testing.assert_array_equal(latest(pair.replay).reward, good.reward)
+def test_a_capacity_without_a_valid_window_is_refused() -> None:
+    sizes: dict[str, Any] = dict(num_envs=2, unroll_length=5, seed=0)
+    TrajectoryReplay(spec_of(4), capacity=8, **sizes)
+    with pytest.raises(ValueError, match=r"capacity must be at least 8 rows, .* frame stacks of 4 .*; got 7"):
+        TrajectoryReplay(spec_of(4), capacity=7, **sizes)
 
 
 def test_operations_in_the_wrong_order_are_refused() -> None:
@@ -398,10 +357,9 @@ def test_operations_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(RuntimeError, match="reset"):
         empty.append(unroll)
     pair.unroll(2)
-    with pytest.raises(RuntimeError, match="3 rows.* 2 "):
+    assert not pair.replay.can_sample
+    with pytest.raises(ValueError):
         sample(pair.replay)
-    with pytest.raises(RuntimeError, match="3 rows.* 2 "):
-        latest(pair.replay)
     pair.unroll()
     assert pair.replay.can_sample
     sample(pair.replay)

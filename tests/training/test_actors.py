@@ -168,8 +168,8 @@ def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_pl
     def get(group, timeout):
         return error(RayError()) if group in dead else local[group].unroll(Request(3, 0, 0, 0))
 
-    def remote(steps, group, state):
-        made.append((steps, group, state.tolist()))
+    def remote(steps, group, truncates):
+        made.append((steps, group, truncates.tolist()))
         dead.clear()
         unroll = SimpleNamespace(remote=lambda weights, request: group)
         return SimpleNamespace(place=SimpleNamespace(remote=lambda: group), unroll=unroll)

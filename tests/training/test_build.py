@@ -341,11 +341,6 @@ def test_the_prioritized_replay_is_made_of_the_settings(kind, structure):
     assert (replay._alpha, replay._beta) == ((0.7, 0.2), (0.4, 0.9))
 
 
-def test_the_loop_anneals_over_the_whole_run(monkeypatch):
-    monkeypatch.setattr(build, "Loop", lambda *_, **given: given["total_steps"])
-    assert build.make_loop(settings_of(total_steps=1234), None, None, None) == 1234
-
-
 @pytest.mark.parametrize("centered", [False, True])
 def test_the_optimizer_is_centred_as_the_settings_say(centered):
     settings = settings_of(agent="dqn", preset="dqn", network="mlp", precision="float32", rmsprop_centered=centered)
@@ -360,11 +355,7 @@ def test_both_networks_of_an_agent_read_observations_by_the_same_statistics():
 
 def test_each_group_of_environments_and_the_loop_have_a_seed_of_their_own(monkeypatch):
     monkeypatch.setattr(envs, "make", lambda *_, **__: type("World", (), {"num_envs": 1}))
-    monkeypatch.setattr(build, "Loop", lambda *_, **given: given["seed"])
     settings = settings_of(num_envs=4, actors=4)
     seeds = [build.make_actor(settings, None, 0, group)._seed for group in range(4)]
-    seeds += [
-        build.make_loop(settings, None, None, None),
-        *(build.derive_seed(settings, p) for p in ("replay", "weights")),
-    ]
+    seeds += [build.derive_seed(settings, purpose) for purpose in ("poisson", "replay", "weights")]
     assert len(set(seeds)) == 7

@@ -1,6 +1,7 @@
 import collections
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import optree
@@ -8,10 +9,16 @@ import pytest
 
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import PrioritizedReplay
+from acer_tf.training.build import derive_seed
 from acer_tf.training.loop import Loop
 from tests.replay.checks import priorities_of
 from tests.replay.twin import latest, sample
 from tests.training.scripted import SPEC, LightAgent, Row, ScriptedEnvironment, act, collector_of, replay_of, same
+
+
+def settings_of(**given):
+    usual = {"unroll_length": 4, "trajectories_per_update": 0, "on_policy_updates": True, "replay_poisson": True}
+    return SimpleNamespace(**usual | {"replay_start": 0, "total_steps": 10_000, "seed": 0} | given)
 
 
 def loop_of(
@@ -21,11 +28,7 @@ def loop_of(
     replay = replay_of(num_envs, capacity, unroll_length)
     rows = [[Row(1000.0 * env + n, end) for n in range(500)] for env in range(num_envs)]
     collector = collector_of(ScriptedEnvironment(rows), act, replay, 0)
-    agent = agent or LightAgent(SPEC)
-    return Loop(
-        collector,
-        agent,
-        replay,
+    settings = settings_of(
         unroll_length=unroll_length,
         trajectories_per_update=group,
         on_policy_updates=on_policy,
@@ -33,6 +36,7 @@ def loop_of(
         replay_start=start,
         seed=seed,
     )
+    return Loop(collector, agent or LightAgent(SPEC), replay, settings)
 
 
 def test_the_on_policy_batch_is_the_rows_just_collected():
@@ -208,7 +212,7 @@ def test_an_interrupted_interval_continues_where_it_stopped():
     resumed.iterate()
     assert resumed.updates["on_policy"] == 7
     assert whole.updates["on_policy"] == 6  # counters are not shared
-    expected = np.random.default_rng(5).poisson(2.0, 7).sum()
+    expected = np.random.default_rng(derive_seed(settings_of(seed=5), "poisson")).poisson(2.0, 7).sum()
     assert resumed.updates["replay"] == expected
 
 
@@ -340,8 +344,7 @@ def test_each_update_gets_the_weights_of_its_draw_and_its_errors_become_the_prio
 
     replay.draw = recorded
     collector = collector_of(ScriptedEnvironment([[], []]), act, replay, 0)
-    arguments = {"unroll_length": 4, "replay_ratio": 1.0, "poisson": False, "replay_start": 0, "total_steps": 32}
-    loop = Loop(collector, Erring(SPEC), replay, **arguments, seed=0)
+    loop = Loop(collector, Erring(SPEC), replay, settings_of(replay_ratio=1.0, replay_poisson=False, total_steps=32))
     for number in (2, 4, 6, 8, 10):
         loop.iterate()
         assert priorities_of(replay._priorities, draws[-1].items[0]).tolist() == [number] * 3

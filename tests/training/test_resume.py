@@ -62,15 +62,7 @@ class Half:
         settings = settings_of(seed=seed)
         self.agent = agent or make_agent(settings, tape.spec)
         self.replay = make_replay(settings, tape.spec)
-        self.loop = Loop(
-            tape.player(self.replay),
-            self.agent,
-            self.replay,
-            unroll_length=settings.unroll_length,
-            replay_ratio=settings.replay_ratio,
-            replay_start=settings.replay_start,
-            seed=seed,
-        )
+        self.loop = Loop(tape.player(self.replay), self.agent, self.replay, settings)
 
     def iterate(self, count):
         for _ in range(count):

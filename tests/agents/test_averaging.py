@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from acer_tf.networks.averaging import update_average
+from acer_tf.agents.agent import update_average
 
 
 def model(seed):
