@@ -11,7 +11,6 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -92,7 +91,10 @@ def _run(argv: list[str]) -> int:
     known = commands()
     if name in known:
         try:
-            return _main_of(name)([name, *argv[2:]])
+            folder = "figures" if (Path(__file__).parent / "figures" / f"{name}.py").exists() else "commands"
+            module = importlib.import_module(f"acer_tf.{folder}.{name}")
+            run = getattr(module, "main", None) or importlib.import_module("acer_tf.commands.pipeline").run
+            return run([name, *argv[2:]])
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in _REPRODUCTION:
@@ -106,13 +108,6 @@ def _run(argv: list[str]) -> int:
         return 0
     print(f"error: unknown command {name!r}; python -m acer_tf --help lists them", file=sys.stderr)
     return 2
-
-
-def _main_of(name: str) -> Callable[[list[str]], int]:
-    """The function that runs a command: its module's own `main`, or the one that runs figures."""
-    folder = "figures" if (Path(__file__).parent / "figures" / f"{name}.py").exists() else "commands"
-    module = importlib.import_module(f"acer_tf.{folder}.{name}")
-    return getattr(module, "main", None) or importlib.import_module("acer_tf.commands.pipeline").run
 
 
 def _benchmark(flags: list[str]) -> int:

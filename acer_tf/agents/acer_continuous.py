@@ -31,7 +31,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         """
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
-        seeds = tf.random.experimental.stateless_split(tf.stack([h.noise_seed, update]), 2)
+        seeds = tf.random.experimental.stateless_split(tf.stack([h.seed % 2**31, update]), 2)
         average = self.average.windows(trajectory.observation[:, :-1])[0] if h.trust_region else None
         with tf.GradientTape() as tape:
             mean, values, state = self.network.windows(trajectory.observation)

@@ -44,10 +44,9 @@ class _Path(flags.ArgumentParser):
 
 def definers(values: flags.FlagValues) -> Any:
     """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on, and `path`."""
-    kinds = {name: getattr(flags, name) for name in vars(flags) if name.startswith("DEFINE_")}
-    kinds["path"] = functools.partial(flags.DEFINE, _Path(), serializer=flags.ArgumentSerializer())
-    made = {name: functools.partial(define, flag_values=values) for name, define in kinds.items()}
-    return SimpleNamespace(**{name.removeprefix("DEFINE_"): function for name, function in made.items()})
+    made = {name[7:]: getattr(flags, name) for name in vars(flags) if name.startswith("DEFINE_")}
+    made["path"] = functools.partial(flags.DEFINE, _Path(), serializer=flags.ArgumentSerializer())
+    return SimpleNamespace(**{name: functools.partial(define, flag_values=values) for name, define in made.items()})
 
 
 def define_device(values: flags.FlagValues) -> None:
@@ -73,15 +72,13 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         if rest:
             raise flags.Error(f"not a flag: {rest[0]}")
         for name in values:
-            if isinstance(values[name].parser, _Path) and (reason := _unusable(values[name].value)):
-                raise flags.Error(f"--{name}={values[name].value}: {reason}")
-        for name in required:
-            if values[name].value in (None, [], ""):
+            value, parser = values[name].value, values[name].parser
+            if isinstance(parser, _Path) and (reason := _unusable(value)):
+                raise flags.Error(f"--{name}={value}: {reason}")
+            if name in required and value in (None, [], ""):
                 raise flags.Error(f"--{name} is required; --help says what it takes")
-        for name in values:
-            # absl's bounds compare, and NaN is neither below nor above.
-            low = getattr(values[name].parser, "lower_bound", None)
-            if low is not None and values[name].value != values[name].value:
+            low = getattr(parser, "lower_bound", None)
+            if low is not None and value != value:  # absl's bounds compare, and NaN is neither below nor above
                 raise flags.Error(f"--{name}=nan: must be at least {low:g}")
     except flags.UnrecognizedFlagError as error:
         ours = _OTHERS.get(error.flagname, "")

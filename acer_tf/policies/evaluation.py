@@ -1,16 +1,18 @@
-"""Evaluation: raw scores of whole episodes, under one protocol for every policy."""
+"""Evaluation: raw scores of whole episodes, under one protocol for every policy; and their videos."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import itertools
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import imageio.v2 as imageio
 import numpy as np
 
 from acer_tf import envs
@@ -18,35 +20,28 @@ from acer_tf.envs import ATARI_PRESETS, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy
-from acer_tf.policies.video import Video
 from acer_tf.resources import available_cores
+from acer_tf.settings.declaration import at_least, between
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
 MAX_NO_OPS = 30
 MAX_FRAMES = 108_000
 
-MOST = {"episodes": 1_000_000, "num_envs": 1000}  # what a machine can hold
+RANGES = {"episodes": between(1, 1_000_000), "num_envs": between(1, 1000), "seed": at_least(0)}
 _REPORT_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationResult:
-    """The episodes of one evaluation, ordered by environment, then by time.
+    """The episodes of one evaluation, ordered by environment, then by time."""
 
-    Attributes:
-        env, greedy, seed, num_envs: as in `evaluate`; `env` is the environment's id.
-        returns: per episode, the sum of raw rewards.
-        steps: per episode, its length in agent decisions.
-        frames: per episode, its length in emulator frames (steps times frame skip, without Atari's random start).
-    """
-
-    env: str
-    greedy: bool
+    env: str  # the environment's id
+    greedy: bool  # this and the next two as in `evaluate`
     seed: int
     num_envs: int
-    returns: tuple[float, ...]
-    steps: tuple[int, ...]
-    frames: tuple[int, ...]
+    returns: tuple[float, ...]  # per episode, the sum of raw rewards
+    steps: tuple[int, ...]  # per episode, its length in agent decisions
+    frames: tuple[int, ...]  # per episode, in emulator frames: steps times frame skip, without Atari's random start
 
     @property
     def episodes(self) -> int:
@@ -65,9 +60,7 @@ class EvaluationResult:
     @property
     def standard_error(self) -> float | None:
         """The standard error of the mean: sample standard deviation / √episodes. None for a single episode."""
-        if self.episodes < 2:
-            return None
-        return statistics.stdev(self.returns) / self.episodes**0.5
+        return statistics.stdev(self.returns) / self.episodes**0.5 if self.episodes > 1 else None
 
 
 def evaluate(
@@ -114,11 +107,9 @@ def evaluate(
             answers is not finite.
         OSError: the video could not be written (disk full).
     """
-    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("num_envs", num_envs, 1)):
-        if value < least:
-            raise SettingsError(f"--{name}={value}: must be at least {least}")
-        if value > MOST.get(name, value):
-            raise SettingsError(f"--{name}={value}: must be at most {MOST[name]}")
+    for name, value in (("episodes", episodes), ("num_envs", num_envs), ("seed", seed)):
+        if not RANGES[name].holds(value):
+            raise SettingsError(f"--{name}={value}: must be {RANGES[name].wanted}")
     env_id = env if isinstance(env, str) else policy.metadata["env"]
     if env is None and ":" in env_id:  # "module:Id-v0" from a policy's metadata, which may be a stranger's
         raise InvalidEnvironment(
@@ -230,3 +221,55 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
 def _video_fps(env_id: str, env: VectorEnvironment) -> float:
     """Pictures per second of a video: those of real time, if the environment simulates a clock."""
     return env.steps_per_second or family_of(env_id).pictures_per_second
+
+
+class Video:
+    """An .mp4 file that appears under its name only once `finish` was called."""
+
+    def __init__(self, path: Path) -> None:
+        if path.suffix.lower() != ".mp4":
+            raise SettingsError(f"--video={path}: must be an .mp4 file")
+        if path.is_dir():
+            raise SettingsError(f"--video={path}: is a folder")
+        self._path = path
+        # FFmpeg chooses the format by the suffix.
+        self._partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
+        try:
+            self._partial.touch()
+        except OSError as error:
+            raise SettingsError(f"--video={path}: cannot be written: {error.strerror}") from error
+        self._writer: Any = None
+
+    def __enter__(self) -> Video:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            # If FFmpeg died, closing raises a second time.
+            with contextlib.suppress(OSError):
+                self._writer.close()
+        self._partial.unlink(missing_ok=True)
+
+    def start(self, fps: float) -> None:
+        # macro_block_size=1: rescaling to multiples of 16 pixels would blur the picture.
+        self._writer = imageio.get_writer(
+            self._partial, format="FFMPEG", fps=fps, macro_block_size=1, ffmpeg_log_level="error"
+        )
+
+    def add(self, picture: np.ndarray) -> None:
+        """Appends [height, width, 3] uint8; odd sides, which the pixel format does not allow, are padded by one."""
+        height, width = picture.shape[:2]
+        with self._writing():
+            self._writer.append_data(np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
+
+    def finish(self) -> None:
+        with self._writing():
+            self._writer.close()
+            self._partial.replace(self._path)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # imageio's message is FFmpeg's whole output
+            raise OSError(f"--video={self._path} not written: FFmpeg ended, as it does on a full disk") from error

@@ -25,7 +25,6 @@ from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
-from acer_tf.types import EnvironmentSpec
 
 # What an export makes; all else in the folder is its owner's.
 _OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
@@ -174,7 +173,6 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
 
 
 def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
-    """The function of the policy's signature."""
     start = network.spec.action_start
     if network.exploration is not None:
         network.exploration.epsilon.assign(network.evaluation_epsilon)
@@ -203,7 +201,11 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
 
 
 def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor]]:
-    low, high = (tf.constant(bound) for bound in _bounds(network.spec))
+    spec = network.spec
+    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+    # Rounded inwards: an environment may refuse what lies beyond its bounds.
+    low = np.where(low < spec.action_low, np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > spec.action_high, np.nextafter(high, np.float32(-np.inf)), high)
 
     def scaled(action: tf.Tensor) -> tf.Tensor:
         # Again afterwards, since rounding may leave the bounds.
@@ -219,10 +221,3 @@ def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor
         return {"action": action, "greedy_action": scaled(mean), "mean": mean, "std": std, "value": value}
 
     return act
-
-
-def _bounds(spec: EnvironmentSpec) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest action [d] float32, rounded inwards: an environment may refuse what lies beyond its bounds."""
-    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
-    inner = np.nextafter(low, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf))
-    return np.where(low < spec.action_low, inner[0], low), np.where(high > spec.action_high, inner[1], high)

@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
@@ -33,7 +33,7 @@ def require_convertible(output: Path, to: str) -> None:
     if os.path.lexists(output):
         raise FormatError(f"--output={output} exists: not replaced; move it away, or choose another name")
     try:
-        for package in FORMATS[to].packages:
+        for package in FORMATS[to][1]:
             importlib.import_module(package)
     except ImportError as error:
         raise FormatError(
@@ -56,7 +56,7 @@ def convert(policy: Policy, output: Path, to: str) -> None:
     """
     require_convertible(output, to)
     try:
-        content = FORMATS[to].convert(_plain(policy), json.dumps(policy.metadata, indent=2) + "\n")
+        content = FORMATS[to][0](_plain(policy), json.dumps(policy.metadata, indent=2) + "\n")
     except Exception as error:  # TensorFlow, tf2onnx and onnx raise many types
         reason = str(error).strip().partition("\n")[0]
         raise FormatError(f"this policy cannot be converted to {to}: {reason or type(error).__name__}") from error
@@ -120,9 +120,8 @@ def _tflite(act: Any, metadata: str) -> bytes:
     return file.getvalue()
 
 
-class _Format(NamedTuple):
-    convert: Callable[[Any, str], bytes]  # from what `_plain` returns, and the metadata
-    packages: tuple[str, ...]  # of the extra "formats", which it imports
-
-
-FORMATS = {"onnx": _Format(_onnx, ("onnx", "tf2onnx")), "tflite": _Format(_tflite, ())}
+# By name: the converter, and the packages of the extra "formats" that it imports.
+FORMATS: dict[str, tuple[Callable[[Any, str], bytes], tuple[str, ...]]] = {
+    "onnx": (_onnx, ("onnx", "tf2onnx")),
+    "tflite": (_tflite, ()),
+}

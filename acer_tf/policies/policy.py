@@ -16,10 +16,9 @@ A recurrent policy also takes `state` [N, U] float32 and returns the next `state
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -146,24 +145,16 @@ def load_policy(directory: str | Path) -> Policy:
         metadata = _read_metadata(directory)
     except OSError as error:
         raise PolicyError(f"{directory} is not a policy: it cannot be read: {error.strerror}") from error
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # TensorFlow shows a traceback for a damaged fingerprint that nothing needs
     try:
-        with _quiet():
-            return Policy(metadata, tf.saved_model.load(str(directory)))
+        return Policy(metadata, tf.saved_model.load(str(directory)))
     except PolicyError as error:
         raise PolicyError(f"{directory} is not a usable policy: {error}") from error
     except Exception as error:  # TensorFlow raises many types on damaged files
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise PolicyError(f"the policy in {directory} is damaged: {reason}") from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """A context without TensorFlow's log, which shows a traceback for a damaged fingerprint that nothing needs."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
     finally:
         logger.setLevel(level)
 

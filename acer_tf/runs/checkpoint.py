@@ -149,7 +149,6 @@ class Checkpoints:
         return snapshot._replace(lost=f"{replay.stored:,} rows per environment are left of a damaged replay")
 
     def _load(self, path: Path, replay: TrajectoryReplay | None, *, salvage: bool = False) -> Snapshot:
-        """A checkpoint's snapshot; restores its rows, if it has any, into `replay`."""
         snapshot, replay_state = _snapshot(path)
         if replay is not None and replay_state:
             replay.restore(self._replay_folder, replay_state, salvage=salvage)
@@ -160,7 +159,6 @@ class Checkpoints:
         return {path.name for path in self._checkpoints()}
 
     def _names(self, number: int) -> tuple[Path, Path]:
-        """The folder of a checkpoint, and its name until it is complete."""
         return self._folder / f"{number:012d}", self._folder / f"{number:012d}.partial"
 
     def _checkpoints(self, suffix: str = "") -> list[Path]:

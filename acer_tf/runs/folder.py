@@ -7,6 +7,7 @@ import dataclasses
 import fcntl
 import os
 import socket
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,7 @@ from acer_tf.types import EnvironmentSpec
 
 # A run writes these, or deletes from them: through a link, it would do so outside its folder.
 _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
-# How a damaged run may continue, each if it could not otherwise:
-# replay: with the part of the replay that can be read; the rest is deleted with the checkpoints that need it;
-# progress: with a new progress.csv, in place of one that has not the rows of the checkpoint;
-# restart: from step 0, because no checkpoint has weights that can be read.
-# A replaced progress.csv, and what a restart replaces, are kept under another name.
+# How a damaged run may continue if it could not otherwise; --help of `acer_tf train` says what each gives up.
 REPAIRS = ("replay", "progress", "restart")
 
 
@@ -83,7 +80,18 @@ def known_run(run_dir: Path) -> RunRecord | None:
         RunFolderError: the folder cannot be used, or holds something else.
     """
     try:
-        _require_place(run_dir)
+        with contextlib.suppress(FileNotFoundError):  # a new folder
+            if not stat.S_ISDIR(run_dir.stat().st_mode):
+                raise RunFolderError(f"--run_dir={run_dir} is not a folder")
+        place = Path(os.path.realpath(run_dir))
+        for parent in place.parents:
+            if place.relative_to(parent).parts[0] in ("checkpoints", "policy") and (parent / "run.json").exists():
+                raise RunFolderError(f"--run_dir={run_dir} is inside of the run in {parent}: choose another folder")
+        if links := [name for name in _NO_LINKS if (run_dir / name).is_symlink()]:
+            raise RunFolderError(
+                f"--run_dir={run_dir} has a link named {links[0]}: put what it names in its place, or choose another "
+                "folder"
+            )
         record = record_in(run_dir)
         remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]
     except OSError as error:
@@ -156,25 +164,6 @@ def record_in(run_dir: Path) -> RunRecord | None:
         ) from error
 
 
-def _require_place(run_dir: Path) -> None:
-    try:
-        run_dir.stat()
-    except FileNotFoundError:
-        pass  # a new folder; others, such as a name that is too long, cannot be made
-    else:
-        if not run_dir.is_dir():
-            raise RunFolderError(f"--run_dir={run_dir} is not a folder")
-    place = Path(os.path.realpath(run_dir))
-    for parent in place.parents:
-        if place.relative_to(parent).parts[0] in ("checkpoints", "policy") and (parent / "run.json").exists():
-            raise RunFolderError(f"--run_dir={run_dir} is inside of the run in {parent}: choose another folder")
-    for name in _NO_LINKS:
-        if (run_dir / name).is_symlink():
-            raise RunFolderError(
-                f"--run_dir={run_dir} has a link named {name}: put what it names in its place, or choose another folder"
-            )
-
-
 def resume(
     folder: Path, checkpoints: Checkpoints, replay: TrajectoryReplay, repair: Collection[str]
 ) -> tuple[Snapshot | None, list[str]]:
@@ -191,26 +180,22 @@ def resume(
         RunFolderError: progress.csv is not that of the checkpoint, or there are rows but no checkpoint.
     """
     curve = folder / "progress.csv"
-    snapshot: Snapshot | None = None
-    problem: Exception | None = None
     try:
         snapshot = checkpoints.restore(replay, salvage="replay" in repair)
-    except DamagedError as error:
-        problem = error
-    if snapshot is None:
         # Every run writes a checkpoint before its first row.
-        if problem is None and curve.exists() and curve.stat().st_size:
+        if snapshot is None and curve.exists() and curve.stat().st_size:
             policy = f", or use the policy in {folder / 'policy'}" if (folder / "policy").exists() else ""
-            problem = RunFolderError(
+            raise RunFolderError(
                 f"--run_dir={folder} has rows of progress, but no checkpoint: put {folder / 'checkpoints'} back, give "
                 f"--repair=restart to begin again at step 0, choose another folder{policy}"
             )
-        if problem is None:
-            return None, []
+    except (DamagedError, RunFolderError):
         if "restart" not in repair:
-            raise problem
+            raise
         kept = [set_aside(path).name for path in (curve, folder / "checkpoints") if path.exists()]
         return None, [f"begun again at step 0; what there was is kept as {' and '.join(kept)}"]
+    if snapshot is None:
+        return None, []
     notes = [snapshot.lost] if snapshot.lost else []
     state = snapshot.state
     try:

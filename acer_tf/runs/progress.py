@@ -27,7 +27,7 @@ class Progress:
     Args:
         folder: of the run.
         step: environment steps at the checkpoint; 0 for a new run.
-        position: bytes of progress.csv at the checkpoint, which are there still (see `run_folder.resume`).
+        position: bytes of progress.csv at the checkpoint, which are there still (see `folder.resume`).
     """
 
     def __init__(self, folder: Path, step: int, position: int) -> None:
@@ -54,20 +54,17 @@ class Progress:
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
         """Appends one row; None is an empty cell. The first sets the columns; others in a later one: RunFolderError."""
-        new = self._columns is None
+        head = [] if self._columns else [list(row)]
         self._columns = self._columns or list(row)
         if list(row) != self._columns:
             raise RunFolderError(f"{self._path} has the columns {self._columns}, not {list(row)}")
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if new:
-            writer.writerow(self._columns)
-        writer.writerow(["" if value is None else value for value in row.values()])
-        line = text.getvalue().encode()
-        self._file.write(line)
+        csv.writer(text, lineterminator="\n").writerows([*head, row.values()])
+        lines = text.getvalue().encode()
+        self._file.write(lines)
         self._file.flush()
-        self._written += len(line)
-        self._sha256.update(line)
+        self._written += len(lines)
+        self._sha256.update(lines)
         given = {name: value for name, value in row.items() if value is not None}
         summary = summary_pb2.Summary(
             value=[summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in given.items()]

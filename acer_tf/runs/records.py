@@ -122,13 +122,9 @@ def amend_record(
     document = read_record(folder).document
     for name in ("steps", "seconds"):
         document.pop(name, None)
-    history = [*document["history"], history_entry(step, notes, maker)]
-    write_json(folder / "run.json", document | {"settings": jsonable(settings), "finished": False, "history": history})
-
-
-def history_entry(step: int, notes: Sequence[str], maker: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of run.json's "history": what was changed or lost when the run continued at `step`, and its maker."""
-    return {"step": step, "time": now(), "command": command_line(), **maker, "notes": list(notes)}
+    entry = {"step": step, "time": now(), "command": command_line(), **maker, "notes": list(notes)}
+    document |= {"settings": jsonable(settings), "finished": False, "history": [*document["history"], entry]}
+    write_json(folder / "run.json", document)
 
 
 def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,10 +134,8 @@ def maker_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """The differences between two results of `maker_of`, in lines."""
-    lines = []
-    if old["commit"] != new["commit"]:
-        lines.append(f"commit {new['commit']} instead of {old['commit']}")
-    elif old["changes"] != new["changes"]:
+    lines = [f"commit {new['commit']} instead of {old['commit']}"] if old["commit"] != new["commit"] else []
+    if not lines and old["changes"] != new["changes"]:
         lines.append("other uncommitted changes of the code")
     if old["packages_sha256"] != new["packages_sha256"]:
         lines.append("other installed packages")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,19 +27,12 @@ class Condition(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """The facts about a setting besides its name, type and default.
-
-    Attributes:
-        range: its values.
-        help: the text for --help.
-        classes: names of the agent classes that read it; () for all.
-        conditions: all must hold for the setting to have an effect.
-    """
+    """The facts about a setting besides its name, type and default."""
 
     range: Range
-    help: str
-    classes: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    help: str  # the text for --help
+    classes: tuple[str, ...]  # names of the agent classes that read it; () for all
+    conditions: tuple[Condition, ...]  # all must hold for the setting to have an effect
 
 
 def setting(default: Any, range_: Range, help_: str, *conditions: Condition, classes: tuple[str, ...] = ()) -> Any:
@@ -47,23 +41,21 @@ def setting(default: Any, range_: Range, help_: str, *conditions: Condition, cla
     return dataclasses.field(default=default, metadata={"declaration": declaration})
 
 
+@functools.cache
 def declarations(kind: type) -> dict[str, Declaration]:
     """The declarations of a dataclass's settings, by name."""
     return {field.name: field.metadata["declaration"] for field in dataclasses.fields(kind)}
 
 
 def at_least(low: int) -> Range:
-    """The numbers from `low` on, itself included."""
     return Range(lambda x: x >= low, f"at least {low}")
 
 
 def between(low: float, high: float) -> Range:
-    """The numbers from `low` to `high`, both included."""
     return Range(lambda x: low <= x <= high, f"at least {low} and at most {high:,}")
 
 
 def one_of(*choices: str) -> Range:
-    """These words."""
     return Range(lambda x: x in choices, "one of " + ", ".join(choices))
 
 

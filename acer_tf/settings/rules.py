@@ -12,27 +12,16 @@ from acer_tf.references import is_reference
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """The meaning of a value of `--agent`.
+    """The meaning of a value of `--agent`."""
 
-    Attributes:
-        discrete: "module:Class" of the agent for discrete actions; "" if it has none.
-        continuous: the same for continuous actions.
-        fixed: settings that define the rule and cannot be changed.
-        without_trust_region: for a rule defined by its trust region, the name of the same rule without one; else "".
-        trajectory_weights: whether rows are weighted by the importance of their trajectory, as in TIS but not in A3C.
-        recurrent: whether it supports recurrent networks (with discrete actions).
-        transitions: whether it learns from batches of single transitions, not from whole windows.
-        presets: those of `settings.presets` that only this rule takes; if empty, it takes those of no other rule.
-    """
-
-    discrete: str = ""
-    continuous: str = ""
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    without_trust_region: str = ""
-    trajectory_weights: bool = False
-    recurrent: bool = False
-    transitions: bool = False
-    presets: tuple[str, ...] = ()
+    discrete: str = ""  # "module:Class" of the agent for discrete actions; "" if it has none
+    continuous: str = ""  # the same for continuous actions
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # settings that define it and cannot be changed
+    without_trust_region: str = ""  # for a rule defined by its trust region, the name of the same rule without one
+    trajectory_weights: bool = False  # whether rows are weighted by their trajectory's importance: TIS, but not A3C
+    recurrent: bool = False  # whether it supports recurrent networks (with discrete actions)
+    transitions: bool = False  # whether it learns from batches of single transitions, not from whole windows
+    presets: tuple[str, ...] = ()  # that only this rule takes; if empty, it takes those of no other rule
 
     def accepts(self, *, continuous: bool) -> bool:
         """Whether the rule supports actions of this kind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from acer_tf.envs import ATARI_PRESETS, Family, family_of
@@ -13,7 +13,6 @@ from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
 from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
-from acer_tf.settings.checks import CHECKS
 from acer_tf.settings.declaration import declarations, setting
 from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
 from acer_tf.settings.rules import RULES, Rule, rule_of, rules_for
@@ -171,12 +170,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
-            if not _has_type(name, value := getattr(self, name)):
-                raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
-        for name, declared in declarations(Settings).items():
-            if not declared.range.holds(value := getattr(self, name)):
-                raise SettingsError(f"--{name}={value}: must be {declared.range.wanted}")
-            if setting_types()[name] is float and value is not None:
+            _require(name, value := getattr(self, name))
+            if kind is float and value is not None:
                 object.__setattr__(self, name, float(value))
         for name, value in self.rule.fixed.items():
             if getattr(self, name) != value:
@@ -187,18 +182,16 @@ class Settings:
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
                     f"use another agent, such as {', '.join(others)}"
                 )
-        for check in CHECKS:
-            if not check.holds(self):
-                raise SettingsError(check.message.format(s=self, presets=", ".join(fitting_presets(self.agent))))
+        for holds, message in _CHECKS:
+            if not holds(self):
+                raise SettingsError(message.format(s=self, presets=", ".join(fitting_presets(self.agent))))
 
     @property
     def rule(self) -> Rule:
-        """The update rule that `agent` names."""
         return rule_of(self.agent)
 
     @property
     def family(self) -> Family:
-        """The environment's family."""
         return family_of(self.env)
 
     @property
@@ -242,7 +235,6 @@ class Settings:
 
     @property
     def recurrent(self) -> bool:
-        """Whether the network is recurrent."""
         return self.network != "auto" and architecture_of(self.network).recurrent
 
     @property
@@ -254,11 +246,6 @@ class Settings:
     def exploration_start(self) -> int:
         """Steps before ε begins to fall, which is when learning begins (Mnih et al. 2015)."""
         return self.replay_start * self.num_envs
-
-    @property
-    def noise_seed(self) -> int:
-        """`seed` as an int32, for the actions that an update draws."""
-        return self.seed % 2**31
 
     @property
     def effective_reward_clip(self) -> float:
@@ -283,35 +270,70 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
         EnvironmentFailure: likewise, and it raised when it was made.
     """
     given = {**(given or {}), **values}
-    known = declarations(Settings)
+    known = setting_types()
     if unknown := set(given) - set(known):
         raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(known)}")
     if "env" not in given:
         raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
     agent, preset = given.get("agent", Settings.agent), given.get("preset", "auto")
-    for name, value in {"agent": agent, "preset": preset}.items():
-        if not isinstance(value, str):
-            raise SettingsError(f"--{name}={value!r}: must be of type str")
-    if not known["agent"].range.holds(agent):
-        raise SettingsError(f"--agent={agent}: must be {known['agent'].range.wanted}")
+    _require("agent", agent)
     if preset == "auto":
         preset = usual_preset(str(given["env"]), agent)
-    if preset not in PRESETS:
-        raise SettingsError(f"--preset={preset}: must be one of {', '.join(PRESETS)}")
+    _require("preset", preset)
     return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
 
 
-def _has_type(name: str, value: Any) -> bool:
-    """Whether `value` is of the type of the setting `name`.
+def _require(name: str, value: Any) -> None:
+    """Raises SettingsError unless `value` has the type of the setting `name` and is in its range.
 
     Any real number but a bool is a float, NumPy's float64 too; None is allowed where it is the default.
     """
-    kind = setting_types()[name]
-    if value is None:
-        return getattr(Settings, name, "") is None
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is kind
+    kind, wanted = setting_types()[name], declarations(Settings)[name].range
+    optional = value is None and getattr(Settings, name, "") is None
+    real = kind is float and isinstance(value, int | float) and not isinstance(value, bool)
+    if not (optional or real or type(value) is kind):
+        raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
+    if not wanted.holds(value):
+        raise SettingsError(f"--{name}={value}: must be {wanted.wanted}")
+
+
+_RECURRENT = ", ".join(name for name, rule in RULES.items() if rule.recurrent)
+
+# A condition on `Settings`, and what is wrong if it does not hold: {s.NAME} is a setting, {presets} the agent's.
+# fmt: off
+_CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda s: s.trust_region or not s.rule.without_trust_region,
+     "--trust_region_delta=inf: --agent={s.agent} is defined by its trust region; without it, it is "
+     "--agent={s.rule.without_trust_region}"),
+    (lambda s: s.num_envs % (s.trajectories_per_update or 1) == 0,
+     "--trajectories_per_update={s.trajectories_per_update}: must divide --num_envs={s.num_envs}, or be 0 for all "
+     "environments"),
+    (lambda s: s.num_envs % s.groups == 0,
+     "--actors={s.actors}: must divide --num_envs={s.num_envs}, or be 0"),
+    (lambda s: s.preset in fitting_presets(s.agent),
+     "--preset={s.preset}: --agent={s.agent} takes one of {presets}"),
+    (lambda s: s.replay_poisson or s.replay_ratio % 1 == 0,
+     "--replay_ratio={s.replay_ratio}: must be a whole number with --noreplay_poisson"),
+    (lambda s: s.on_policy_updates or s.replay_ratio > 0,
+     "--noon_policy_updates with --replay_ratio=0.0: nothing would be learned"),
+    (lambda s: s.replay_capacity >= s.unroll_length,
+     "--replay_capacity={s.replay_capacity}: must be at least --unroll_length={s.unroll_length}"),
+    (lambda s: s.replay_ratio == 0 or s.replay_start <= s.replay_capacity,
+     "--replay_start={s.replay_start}: replay would never start; must be at most "
+     "--replay_capacity={s.replay_capacity} (both in rows per environment)"),
+    (lambda s: s.reduction != "threads" or s.replay_batch in (0, s.threads_per_update),
+     "--replay_batch={s.replay_batch}: must be 0 or {s.threads_per_update} with --reduction=threads, where every "
+     "update has one trajectory per thread"),
+    (lambda s: s.rule.recurrent or not s.recurrent,
+     f"--network={{s.network}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
+    (lambda s: s.replay_priority == "uniform" or not s.recurrent,
+     "--replay_priority={s.replay_priority}: must be uniform with --network={s.network}, whose state is stored "
+     "where collected segments start, not where prioritized trajectories do"),
+    (lambda s: s.replay_ratio == 0 or s.replay_capacity >= 2 * s.unroll_length + s.burn_in or not s.recurrent,
+     "--replay_capacity={s.replay_capacity}: must be at least twice --unroll_length={s.unroll_length} and "
+     "--burn_in={s.burn_in} with --network={s.network}"),
+)
+# fmt: on
 
 
 @functools.cache

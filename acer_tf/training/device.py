@@ -19,17 +19,11 @@ _DRIVERS = ("nvidia[0-9]*", "kfd", "dxg")
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """The processor that a run computes on.
+    """The processor that a run computes on."""
 
-    Attributes:
-        name: "cpu", or "gpu:N" for the Nth GPU that TensorFlow sees.
-        model: the GPU's name; "" for the CPU.
-        compute_capability: the version of an NVIDIA GPU, such as (9, 0) for an H200; None for others.
-    """
-
-    name: str
-    model: str = ""
-    compute_capability: tuple[int, int] | None = None
+    name: str  # "cpu", or "gpu:N" for the Nth GPU that TensorFlow sees
+    model: str = ""  # the GPU's name; "" for the CPU
+    compute_capability: tuple[int, int] | None = None  # of an NVIDIA GPU, such as (9, 0) for an H200; None for others
 
     @property
     def fast_bfloat16(self) -> bool:

@@ -18,26 +18,17 @@ from acer_tf.agents.agent import Agent
 from acer_tf.errors import ClusterLost, Interrupted, NonFiniteError, RunFolderError, SettingsError
 from acer_tf.policies.export import exporting
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.runs import records
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.runs.folder import Lock, changes_in, known_run, resume
 from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
 from acer_tf.runs.provenance import provenance, user_modules
-from acer_tf.runs.records import (
-    Row,
-    RunRecord,
-    amend_record,
-    begin_record,
-    differences_of_makers,
-    history_entry,
-    maker_of,
-    read_record,
-    write_json,
-)
+from acer_tf.runs.records import Row, RunRecord
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
+from acer_tf.training import build
 from acer_tf.training.actor import Actors
-from acer_tf.training.build import make_agent, make_local_actors, make_network, make_replay, require_effect
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
@@ -60,19 +51,17 @@ class Job(NamedTuple):
     gpu_memory_gb: float
     replay_file: Path | None
     ray_address: str | None
-    actor_timeout: float | None
+    actor_timeout: float
     repair: Collection[str]
     quiet: bool
     env: envs.EnvFactory | None
     on_row: Callable[[Row], None] | None
 
     def say(self, line: str) -> None:
-        """Prints a line of progress."""
         if not self.quiet:
             print(line, flush=True)
 
     def note(self, step: int, notes: Sequence[str]) -> None:
-        """Prints what was changed or lost at a step, on standard error."""
         for note in notes:
             print(f"{self.folder}, step {step:,}: {note}", file=sys.stderr)
 
@@ -83,11 +72,11 @@ def run(job: Job) -> Path:
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     if job.record is None:  # a run that began before a check was made may continue
-        require_effect(settings, spec)
+        build.require_effect(settings, spec)
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
-    make_network(settings, spec)  # raises for bad input, before anything is written
-    replay = make_replay(settings, spec, job.replay_file)
+    build.make_network(settings, spec)  # raises for bad input, before anything is written
+    replay = build.make_replay(settings, spec, job.replay_file)
     with contextlib.ExitStack() as opened:
         ray = connect(job.ray_address, settings.actors) if job.ray_address is not None else None
         if ray is not None:
@@ -95,14 +84,14 @@ def run(job: Job) -> Path:
         opened.callback(Lock(job.folder).release)
         if known_run(job.folder) != job.record:
             raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
-        agent = make_agent(settings, spec)
+        agent = build.make_agent(settings, spec)
         stop = StopRequest("writing a checkpoint, then stopping")
 
         def make_actors(steps: int) -> Actors:
             if ray is None:
-                return make_local_actors(settings, agent.act, steps, threads=threads["environments"], factory=job.env)
-            timeout = job.actor_timeout or 300.0
-            return RayActors(ray, settings, agent, steps, timeout=timeout, stop=stop, factory=job.env)
+                options = {"threads": threads["environments"], "factory": job.env}
+                return build.make_local_actors(settings, agent.act, steps, **options)
+            return RayActors(ray, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
 
         begun = _restore(job, agent, replay, threads, make_actors, opened)
         with stop:
@@ -118,21 +107,18 @@ def _restore(
     make_actors: Callable[[int], Actors],
     opened: contextlib.ExitStack,
 ) -> _Run:
-    """The run from its checkpoint, or from step 0, with its record and progress.csv begun or continued.
-
-    What it opens is closed with `opened`.
-    """
+    """The run from its checkpoint, or from step 0, with its record and progress.csv begun or continued."""
     settings, folder = job.settings, job.folder
     checkpoints = Checkpoints(folder / "checkpoints")
     snapshot, repaired = resume(folder, checkpoints, replay, job.repair)
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
     computes = {"threads": threads, "device": dataclasses.asdict(job.device)}
-    maker = maker_of(provenance() | computes)
+    maker = records.maker_of(provenance() | computes)
     notes = [*(changes_in(job.record, settings) if job.record else ()), *repaired]
     if snapshot is not None:
         agent.restore(snapshot.arrays)
-        notes += differences_of_makers(read_record(folder).maker, maker)
+        notes += records.differences_of_makers(records.read_record(folder).maker, maker)
         if not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
     job.note(steps, notes)
@@ -142,21 +128,21 @@ def _restore(
         require_diagnostics(folder, loop.diagnostics)
     if snapshot is None:
         preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
-        details = {
+        details: dict[str, Any] = {
             "environment": dataclasses.asdict(agent.network.spec),
             "atari_preset": dataclasses.asdict(preset) if preset else None,
             "modules": user_modules((settings.agent, settings.network, settings.env)),
             **computes,
-            "history": [history_entry(0, notes, maker)] if notes else [],
+            "history": [],
             "finished": False,
         }
-        begin_record(folder, settings_document(settings), details)
+        records.begin_record(folder, settings_document(settings), details)
     else:
         loop.collector.restore(state["actor"])
         loop.restore(state["loop"])
-        if notes:
-            amend_record(folder, settings_document(settings), steps, notes, maker)
         job.say(f"continuing {folder} at step {steps:,}")
+    if notes:
+        records.amend_record(folder, settings_document(settings), steps, notes, maker)
     progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
     unsaved = snapshot is None or bool(notes)
     return _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
@@ -164,7 +150,7 @@ def _restore(
 
 @dataclasses.dataclass
 class _Run:
-    """A run that has been restored. What it uses is closed by the caller."""
+    """A run that has been restored."""
 
     job: Job
     agent: Agent
@@ -182,7 +168,6 @@ class _Run:
 
     @property
     def steps(self) -> int:
-        """Environment steps so far."""
         return self.loop.collector.steps
 
     def advance(self, stop: StopRequest) -> None:
@@ -211,7 +196,7 @@ class _Run:
             finally:
                 if notes := self.actors.notes:
                     job.note(self.steps, notes)
-                    amend_record(job.folder, settings_document(settings), self.steps, notes, self.maker)
+                    records.amend_record(job.folder, settings_document(settings), self.steps, notes, self.maker)
                     notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 self._log(stop, slower_at)
@@ -244,14 +229,14 @@ class _Run:
         with exporting(policy) as export:
             export(self.agent.network, policy_metadata(self.job.settings, self.steps, self.maker["commit"]))
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
-        write_json(self.job.folder / "run.json", read_record(self.job.folder).document | done)
+        document = records.read_record(self.job.folder).document | done
+        records.write_json(self.job.folder / "run.json", document)
         return policy
 
     def save(self, *, with_replay: bool = True) -> None:
         """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
         state = {"actor": self.loop.collector.state(), "loop": self.loop.state(), "seconds": self._seconds()}
-        state |= self.progress.state()
-        arrays = self.agent.arrays()
+        arrays, state = self.agent.arrays(), state | self.progress.state()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
@@ -267,9 +252,9 @@ class _Run:
             "seconds": self._logged[1],
             "steps_per_second": (self.steps - steps) / max(self._logged[1] - seconds, 1e-9),
             "episodes": collector.episodes,
-            "mean_return": _mean(collector.recent_returns),
-            "interval_return": _mean(new_returns),
-            "mean_length": _mean(collector.recent_lengths),
+            "mean_return": float(np.mean(collector.recent_returns)) if collector.recent_returns else None,
+            "interval_return": float(np.mean(new_returns)) if new_returns else None,
+            "mean_length": float(np.mean(collector.recent_lengths)) if collector.recent_lengths else None,
             "on_policy_updates": loop.updates["on_policy"],
             "replay_updates": loop.updates["replay"],
             "stored_rows": loop.replay.stored,
@@ -280,7 +265,3 @@ class _Run:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
-
-
-def _mean(values: Collection[float]) -> float | None:
-    return float(np.mean([*values])) if values else None

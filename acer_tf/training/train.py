@@ -122,22 +122,6 @@ def train(
         return policy
     from acer_tf.training.run import Job, run
 
-    return run(
-        Job(
-            settings,
-            spec,
-            folder,
-            record,
-            where,
-            checkpoint_minutes=checkpoint_minutes,
-            threads=threads,
-            gpu_memory_gb=gpu_memory_gb,
-            replay_file=Path(replay_file) if replay_file else None,
-            ray_address=ray_address,
-            actor_timeout=actor_timeout,
-            repair=repair,
-            quiet=quiet,
-            env=env,
-            on_row=on_row,
-        )
-    )
+    file = Path(replay_file) if replay_file else None
+    computing = checkpoint_minutes, threads, gpu_memory_gb, file, ray_address, actor_timeout or 300.0
+    return run(Job(settings, spec, folder, record, where, *computing, repair, quiet, env, on_row))

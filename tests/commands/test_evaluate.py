@@ -17,8 +17,8 @@ from acer_tf.errors import EnvironmentFailure
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation, policy
+from acer_tf.policies.evaluation import Video
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.video import Video
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -160,8 +160,9 @@ def test_a_directory_that_is_no_policy(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_its_bounds_are_those_of_the_evaluation() -> None:
-    flags = evaluate.FLAGS
-    assert {name: flags[name].parser.upper_bound for name in evaluation.MOST} == evaluation.MOST
+    for name in ("episodes", "num_envs"):
+        most, holds = evaluate.FLAGS[name].parser.upper_bound, evaluation.RANGES[name].holds
+        assert holds(most) and not holds(most + 1)
 
 
 def test_an_atari_preset_of_another_game_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

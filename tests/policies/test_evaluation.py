@@ -390,9 +390,9 @@ def test_a_video_that_ffmpeg_cannot_finish_is_one_line(
 # What cannot be evaluated
 
 
-@pytest.mark.parametrize("name", evaluation.MOST)
+@pytest.mark.parametrize("name", ["episodes", "num_envs"])
 def test_a_number_that_no_machine_can_hold_is_refused(scripted: list[ScriptedEnvironment], name: str) -> None:
-    with pytest.raises(SettingsError, match=f"--{name}={10**18}: .*{evaluation.MOST[name]}"):
+    with pytest.raises(SettingsError, match=f"--{name}={10**18}: .*at most"):
         run(FakePolicy("Any-v0"), **{name: 10**18})
     assert scripted == []
 
