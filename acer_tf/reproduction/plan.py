@@ -12,7 +12,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,13 +49,13 @@ class Measured(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """What an unfinished cell still needs."""
+    """What a cell still needs; nothing if it is finished."""
 
-    steps: int
-    seconds: float  # the start of its process included
-    kept: int  # disk: bytes from now until the run is finished; negative if an earlier attempt left more
-    passing: int  # disk: the most bytes that are used in addition while it runs
-    memory: int  # bytes
+    steps: int = 0
+    seconds: float = 0.0  # the start of its process included
+    kept: int = 0  # disk: bytes from now until the run is finished; negative if an earlier attempt left more
+    passing: int = 0  # disk: the most bytes that are used in addition while it runs
+    memory: int = 0  # bytes
 
 
 def plan(
@@ -88,8 +88,7 @@ def plan(
     available = resources.available_memory()
     copies = max(1, min(processes, len(unfinished), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"
-    rest: dict[str, Rest] = {}
-    rates = []
+    rest, rates = dict[str, Rest](), []
     for number, kind in enumerate(kinds.values(), 1):
         model = kind[0][1].settings
         what = (
@@ -101,13 +100,15 @@ def plan(
         found = measured(model, threads, copies)
         rest |= {folder.cell.name: rest_of(folder, needs, found, checkpoint_minutes) for folder, needs in kind}
         others = len({folder.cell.env for folder, _ in kind}) - 1
-        differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" if others else ""
+        differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" * (others > 0)
         rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
-    left = pd.DataFrame([rest[cell.name] for cell in cells if cell.name in rest], columns=Rest._fields)
-    steps = sum(cell.total_steps for cell in cells)
-    count = f"{len(cells)} cells in {sweep_dir}, {len(cells) - len(left)} finished"
-    table = [f"{count}; {steps:,} steps, {int(left.steps.sum()):,} left", *_table(cells, rest)]
-    if left.empty:
+    left = pd.DataFrame(
+        {"method": cell.method, "env": cell.env, "total": cell.total_steps, **rest.get(cell.name, Rest())._asdict()}
+        for cell in cells
+    )
+    count = f"{len(cells)} cells in {sweep_dir}, {len(cells) - len(rest)} finished"
+    table = [f"{count}; {left.total.sum():,} steps, {left.steps.sum():,} left", *_table(left)]
+    if not rest:
         return [*table, "all cells are finished: nothing would be run"]
     span, each = makespan(left.seconds, processes), _counted(threads, "thread")
     days = f" ({span / 86400:,.0f} days)" if span >= 48 * 3600 else ""
@@ -149,9 +150,7 @@ def kind_of(settings: Settings) -> tuple[Any, ...]:
         if kind is float and name != "replay_ratio":
             values[name] = values[name] if values[name] in (None, 0, math.inf) else "a number"
     values["env"] = settings.family if settings.family.alike else settings.env
-    return tuple(
-        value for name, value in values.items() if name not in ("seed", "total_steps", "log_interval", "preset")
-    )
+    return tuple((values | dict.fromkeys(("seed", "total_steps", "log_interval", "preset"))).values())
 
 
 def measured(settings: Settings, threads: int, copies: int) -> Measured:
@@ -212,19 +211,21 @@ def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
 
     The pace with replay is that of the last `_SECONDS`. The first row of each part has what happens once.
     """
-    rows, replays = read_progress(run_dir), settings.replay_ratio > 0
-    first = int(np.searchsorted(rows["replay_updates"], 1)) if rows and replays else 1
-    if not rows or len(rows["steps"]) < first + 2:
+    if not (rows := read_progress(run_dir)):
+        return None
+    steps, seconds = rows["steps"], rows["seconds"]
+    first = int(np.searchsorted(rows["replay_updates"], 1)) if settings.replay_ratio else 1
+    if len(steps) < first + 2:
         return None
 
     def pace(start: int, end: int) -> float:
-        return float((rows["seconds"][end] - rows["seconds"][start]) / (rows["steps"][end] - rows["steps"][start]))
+        return float((seconds[end] - seconds[start]) / (steps[end] - steps[start]))
 
-    since = int(np.searchsorted(rows["seconds"], rows["seconds"][-1] - _SECONDS))
-    after = pace(max(first, min(since, len(rows["steps"]) - 2)), -1)
+    since = int(np.searchsorted(seconds, seconds[-1] - _SECONDS))
+    after = pace(max(first, min(since, len(steps) - 2)), -1)
     checkpoints = run_dir / "checkpoints"
     size = bytes_in(checkpoints / max(Checkpoints(checkpoints).saved()))
-    return Measured(pace(0, first - 1) if replays else after, after, size)
+    return Measured(pace(0, first - 1) if settings.replay_ratio else after, after, size)
 
 
 def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minutes: float) -> Rest:
@@ -257,20 +258,18 @@ def makespan(seconds: Iterable[float], processes: int) -> float:
     return max(busy)
 
 
-def _table(cells: Sequence[Cell], rest: Mapping[str, Rest]) -> list[str]:
+def _table(left: pd.DataFrame) -> list[str]:
     rows = {}
-    for method in dict.fromkeys(cell.method for cell in cells):
-        own = [cell for cell in cells if cell.method == method]
-        left = [rest[cell.name] for cell in own if cell.name in rest]
-        lengths = sorted({cell.total_steps for cell in own})
-        steps, seconds = sum(cell.steps for cell in left), sum(cell.seconds for cell in left)
+    for method, own in left.groupby("method", sort=False):
+        count = (own.seconds > 0).sum()
+        stepping = own.seconds.sum() - START_SECONDS * count
         rows[method] = {
             "cells": len(own),
-            "finished": len(own) - len(left),
-            "tasks": len({cell.env for cell in own}),
-            "steps per cell": f"{lengths[0]:,}" + f" to {lengths[-1]:,}" * (len(lengths) > 1),
-            "steps/s": f"{steps / (seconds - START_SECONDS * len(left)):,.0f}" if steps else "-",
-            "hours left": _hours(seconds),
+            "finished": len(own) - count,
+            "tasks": own.env.nunique(),
+            "steps per cell": " to ".join(f"{length:,}" for length in sorted({own.total.min(), own.total.max()})),
+            "steps/s": f"{own.steps.sum() / stepping:,.0f}" if own.steps.any() else "-",
+            "hours left": _hours(own.seconds.sum()),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(columns="method").to_string().splitlines()
 

@@ -33,6 +33,8 @@ class ClusterLauncher(Launcher):
         self.threads = threads or 1
         self._needs = (executable, str(cwd))
         self._gpus = gpus_per_cell
+        # A task may see its node's GPUs though its cell has none.
+        self.flags = () if gpus_per_cell else ("--device=cpu",)
         self._probe = Path()  # in the sweep's folder, named by its content: tasks know the folder by it
 
     def open(self, sweep_dir: Path) -> None:
@@ -44,12 +46,6 @@ class ClusterLauncher(Launcher):
     def close(self) -> None:
         if self._probe.name:
             self._probe.unlink(missing_ok=True)
-
-    def _placed(self, attempt: Attempt) -> Attempt:
-        """Puts an attempt on the CPU unless cells have GPUs: else a task may see those of its node all the same."""
-        if not self._gpus:
-            attempt.command += ("--device=cpu",)
-        return attempt
 
 
 def run_task(attempt: Attempt, probe: Path, needs: tuple[str, str], asked: Callable[[], bool]) -> AttemptEnd:

@@ -21,6 +21,7 @@ class Launcher(Protocol):
     """Starts attempts somewhere and reports their ends. Its methods are called in this order, by one thread."""
 
     threads: int  # of each run
+    flags: tuple[str, ...] = ()  # of all runs
     ray_address: str = ""  # of the cluster on which the runs' actors act; "" for the runs' own processes
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:

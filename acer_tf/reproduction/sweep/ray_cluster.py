@@ -77,7 +77,7 @@ class RayLauncher(ClusterLauncher):
     def start(self, attempt: Attempt) -> None:
         amounts = {"num_cpus": self.threads, "num_gpus": self._gpus, "memory": attempt.memory}
         options = self._task.options(**amounts, name=attempt.cell.label, scheduling_strategy="SPREAD")
-        self._tasks[options.remote(self._placed(attempt), self._probe, self._needs)] = attempt
+        self._tasks[options.remote(attempt, self._probe, self._needs)] = attempt
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         if not self._tasks:

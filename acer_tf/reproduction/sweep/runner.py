@@ -82,8 +82,9 @@ def run_sweep(
     with contextlib.ExitStack() as opened:
         opened.callback(launcher.close)
         require_distinct(cells)
-        flags = f"--threads={launcher.threads}", f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
-        options = launcher, (*program, *flags), cwd, {"failed": retries, "lost": LOST_LIMIT}, 60.0 * stall_minutes
+        command = (*program, f"--threads={launcher.threads}", *launcher.flags)
+        command += f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
+        options = launcher, command, cwd, {"failed": retries, "lost": LOST_LIMIT}, 60.0 * stall_minutes
         folders = [CellFolder(sweep_dir, cell) for cell in cells]
         places = [Place(folder, n.memory, *options) for folder, n in zip(folders, needs_of(folders), strict=True)]
         if missing := [place for place in places if not place.folder.finished]:

@@ -91,7 +91,7 @@ class SlurmLauncher(ClusterLauncher):
         return 1  # Slurm queues tasks that cannot run yet
 
     def start(self, attempt: Attempt) -> None:
-        self._waiting.append(self._placed(attempt))
+        self._waiting.append(attempt)
 
     def poll(self) -> list[tuple[str, AttemptEnd]]:
         now = time.monotonic()

@@ -51,6 +51,12 @@ def quick(monkeypatch):
     monkeypatch.setattr(slurm_cluster, "_LIST_SECONDS", 2.0)
 
 
+def test_without_gpus_cells_run_on_the_cpu_though_their_node_may_have_some(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    assert launcher_of().flags == ("--device=cpu",)
+    assert launcher_of(gpus_per_cell=1.0).flags == ()
+
+
 def launcher_of(**given):
     return SlurmLauncher(**{"threads": 1, "executable": sys.executable, "cwd": ROOT, **given})
 
@@ -214,9 +220,6 @@ def test_more_cells_than_an_array_may_have_are_submitted_in_several(monkeypatch,
 
     def map_array(function, attempts, *others):
         arrays.append(len(attempts))
-        assert {attempt.command for attempt in attempts} == {
-            ("train", "--device=cpu")
-        }  # its node's GPUs may be visible
         return [SimpleNamespace(job_id=f"{len(arrays)}_{n}") for n in range(len(attempts))]
 
     launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 1026)
