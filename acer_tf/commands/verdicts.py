@@ -27,7 +27,8 @@ BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
 
 @cli.command
 def main(argv: list[str]) -> int:
-    cli.parse(FLAGS, argv, f"{__doc__}\nThe folders that it reads, and what of:\n\n{_folders()}\n")
+    lines = "\n".join(f"  {folder:26} {'; '.join(sources)}" for folder, sources in folders().items())
+    cli.parse(FLAGS, argv, f"{__doc__}\nThe folders that it reads, and what of:\n\n{lines}\n")
     results = Path(FLAGS.results)
     if not results.is_dir():
         raise EvidenceError(f"--results={results} is not a folder: give one that holds folders of experiments")
@@ -41,10 +42,6 @@ def main(argv: list[str]) -> int:
     write_page(results)
     print(f"{markdown(table)}\n\n{table.caption}")
     return 0
-
-
-def _folders() -> str:
-    return "\n".join(f"  {folder:26} {'; '.join(sources)}" for folder, sources in folders().items())
 
 
 def with_verdicts(text: str, table: Table) -> str:

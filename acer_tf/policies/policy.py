@@ -33,15 +33,9 @@ FORMAT = 2  # of the metadata; another is not read
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
 _TEXT = (str, type(None))
-GIVEN: dict[str, Any] = {  # metadata that the exporter is given, and the types of the values
-    "env": str,
-    "atari_preset": _TEXT,
-    "agent": _TEXT,
-    "preset": _TEXT,
-    "steps": int,
-    "commit": _TEXT,
-    "versions": dict,
-}
+# Metadata that the exporter is given, and the types of the values.
+GIVEN: dict[str, Any] = dict.fromkeys(("atari_preset", "agent", "preset", "commit"), _TEXT)
+GIVEN |= {"env": str, "steps": int, "versions": dict}
 _KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None)), "state_size": int}
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 

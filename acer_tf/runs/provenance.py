@@ -44,13 +44,9 @@ def provenance() -> dict[str, Any]:
 
 def user_modules(names: Iterable[str]) -> dict[str, str]:
     """SHA-256 of the file of each imported module that a name of the form "module:Name" begins with."""
-    found = {}
-    for name in names:
-        module = name.partition(":")[0]
-        file = getattr(sys.modules.get(module), "__file__", None) if ":" in name else None
-        if file is not None:
-            found[module] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return found
+    modules = {name.partition(":")[0]: sys.modules.get(name.partition(":")[0]) for name in names if ":" in name}
+    files = {name: getattr(module, "__file__", None) for name, module in modules.items()}
+    return {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in files.items() if file}
 
 
 def command_line() -> list[str]:
@@ -102,13 +98,11 @@ def _canonical(name: str) -> str:
 
 def _gpus() -> dict[str, Any]:
     """The GPUs that TensorFlow sees and their driver; empty without GPUs, or if TensorFlow is not loaded."""
-    if (tensorflow := sys.modules.get("tensorflow")) is None:
+    config = getattr(sys.modules.get("tensorflow"), "config", None)
+    gpus = config.list_physical_devices("GPU") if config else []
+    if not gpus:
         return {}
-    found = [
-        tensorflow.config.experimental.get_device_details(gpu) for gpu in tensorflow.config.list_physical_devices("GPU")
-    ]
-    if not found:
-        return {}
+    found = [config.experimental.get_device_details(gpu) for gpu in gpus]
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         driver = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
