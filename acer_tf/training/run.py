@@ -23,12 +23,12 @@ from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.runs.folder import Lock, changes_in, known_run, resume
 from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
 from acer_tf.runs.provenance import provenance, user_modules
-from acer_tf.runs.records import Row, RunRecord
+from acer_tf.runs.records import Row, RunRecord, write_json
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
-from acer_tf.training import build
 from acer_tf.training.actor import Actors
+from acer_tf.training.build import make_agent, make_local_actors, make_network, make_replay, require_effect
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
@@ -72,11 +72,11 @@ def run(job: Job) -> Path:
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     if job.record is None:  # a run that began before a check was made may continue
-        build.require_effect(settings, spec)
+        require_effect(settings, spec)
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
-    build.make_network(settings, spec)  # raises for bad input, before anything is written
-    replay = build.make_replay(settings, spec, job.replay_file)
+    make_network(settings, spec)  # raises for bad input, before anything is written
+    replay = make_replay(settings, spec, job.replay_file)
     with contextlib.ExitStack() as opened:
         ray = connect(job.ray_address, settings.actors) if job.ray_address is not None else None
         if ray is not None:
@@ -84,13 +84,13 @@ def run(job: Job) -> Path:
         opened.callback(Lock(job.folder).release)
         if known_run(job.folder) != job.record:
             raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
-        agent = build.make_agent(settings, spec)
+        agent = make_agent(settings, spec)
         stop = StopRequest("writing a checkpoint, then stopping")
 
         def make_actors(steps: int) -> Actors:
             if ray is None:
                 options = {"threads": threads["environments"], "factory": job.env}
-                return build.make_local_actors(settings, agent.act, steps, **options)
+                return make_local_actors(settings, agent.act, steps, **options)
             return RayActors(ray, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
 
         begun = _restore(job, agent, replay, threads, make_actors, opened)
@@ -230,7 +230,7 @@ class _Run:
             export(self.agent.network, policy_metadata(self.job.settings, self.steps, self.maker["commit"]))
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
         document = records.read_record(self.job.folder).document | done
-        records.write_json(self.job.folder / "run.json", document)
+        write_json(self.job.folder / "run.json", document)
         return policy
 
     def save(self, *, with_replay: bool = True) -> None:
