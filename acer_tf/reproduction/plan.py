@@ -64,14 +64,8 @@ def plan(
     """Estimates `run_sweep` of `cells` with a `LocalLauncher`; starts no cell, and writes nothing to `sweep_dir`.
 
     An interrupted cell counts from its last row of progress.csv, though its last checkpoint may be an interval earlier.
-    Times exclude what `measured` ignores, and failures. Prints a line before each measurement.
-
-    Args:
-        cells: of the sweep, in its order.
-        sweep_dir: its folder, which need not exist.
-        processes: cells at a time.
-        threads: of each; 0 for an equal share of the cores.
-        checkpoint_minutes: between the checkpoints of each run.
+    Times exclude what `measured` ignores, and failures. Prints a line before each measurement. Arguments as in
+    `run_sweep` and `LocalLauncher`; `sweep_dir` need not exist.
 
     Returns:
         Lines: an aligned table by method, totals, their basis, and warnings for resources that do not suffice.

@@ -61,8 +61,7 @@ def run_sweep(
     """Runs every cell that is not finished; the same call continues a stopped sweep.
 
     Args:
-        experiment: what sweep.json names, one per folder. The commands give the family of their environments, so that
-            experiments of one family share cells.
+        experiment: one per folder. Commands give the family of their environments: its experiments share cells.
         cells: to run, in this order.
         sweep_dir: created if it does not exist.
         launcher: runs the cells; closed at the end.
