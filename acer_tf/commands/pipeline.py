@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,40 +74,29 @@ def run(argv: list[str]) -> int:
         code, given_up = (0, {}) if nothing_to_run else sweep_flags.run(values, figure.family, cells)
     finally:
         remove_empty(made)
-    command = known.command if known and values.report_only else _command(figure, argv)
+    given = [text for text in argv if text.lstrip("-").partition("=")[0] != "report_only"]
+    command = known.command if known and values.report_only else shlex.join(["python", "-m", "acer_tf", *given])
     with cli.begun():
         require_folder(output)
         with changing(output):
-            _report(figure, asked, sweep_dir, output, given_up, command)
+            # Read again: another call may have written meanwhile.
+            known = own_evidence(output, figure.name)
+            found, damages = collect(joined(known.cells if known else (), asked, output), sweep_dir, output, given_up)
+            print("".join(f"{line}\n" for line in damages), end="", file=sys.stderr)
+            _report(figure, found, output, known, command)
     return code
 
 
-def _report(
-    figure: Figure,
-    asked: Sequence[Cell],
-    sweep_dir: Path,
-    output: Path,
-    given_up: Mapping[str, str],
-    command: str,
-) -> None:
-    """Adds the `asked` cells of a call to the evidence in `output`, writes it and its page, and shows the tables."""
-    # Read again: another call may have written meanwhile.
-    known = own_evidence(output, figure.name)
-    found, damages = collect(joined(known.cells if known else (), asked, output), sweep_dir, output, given_up)
-    for line in damages:
-        print(line, file=sys.stderr)
+def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | None, command: str) -> None:
+    """Adds the cells found to the evidence in `output`, which was `known` before; writes its page, shows its tables."""
     methods, envs = list(figure.methods), [*figure.envs, *(cell.env for cell in found)]
     found.sort(key=lambda cell: (methods.index(cell.method), cell.draw or 0, envs.index(cell.env), cell.seed))
-    commands = dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()])
-    evidence = Evidence(
-        figure.name,
-        figure.title,
-        figure.text,
-        "\n".join(commands),
-        tuple(found),
-        {key: method.label for key, method in figure.methods.items()},
-        _options(known, figure),
-    )
+    commands = "\n".join(dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()]))
+    labels, options = {key: method.label for key, method in figure.methods.items()}, dict(figure.options)
+    for name, value in known.options.items() if known else ():
+        if isinstance(options.get(name), int):  # of draws, the fewest that a call had
+            options[name] = min(value, options[name])
+    evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels, options)
     assert figure.report is not None
     report = figure.report(RecordedRuns(figure.methods, found, output))
     write_report(evidence, report, output)
@@ -117,15 +105,6 @@ def _report(
         print(f"\n{markdown(table)}\n\n{table.caption}")
     finished = sum(cell.state == "finished" for cell in found)
     print(f"\n{finished} of {len(found)} cells are finished; tables and figures in {output}; page: {page}")
-
-
-def _options(known: Evidence | None, figure: Figure) -> dict[str, Any]:
-    """The figure's options; of a number that was smaller before, as of draws, the smaller one."""
-    before = known.options if known else {}
-    return {
-        name: min(value, before.get(name, value)) if isinstance(value, int) else value
-        for name, value in figure.options.items()
-    }
 
 
 def _require_same_methods(known: Evidence | None, figure: Figure, output: Path) -> None:
@@ -151,14 +130,12 @@ def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:
         raise SettingsError(f"--agents={unknown[0]}: must be one of {', '.join(figure.methods)}")
     methods = {name: figure.methods[name] for name in values.agents or figure.methods}
     over = dict(_setting(text) for text in values.setting)
-    for key, method in methods.items():
-        for settings in method.variants().values():
-            if own := [name for name in over if name in settings and settings[name] != over[name]]:
-                raise SettingsError(
-                    f"--setting={own[0]}={over[own[0]]}: {key} is defined by {own[0]} {settings[own[0]]}"
-                )
+    for key, settings in ((key, each) for key, method in methods.items() for each in method.variants().values()):
+        for name in over:
+            if settings.get(name, over[name]) != over[name]:
+                raise SettingsError(f"--setting={name}={over[name]}: {key} is defined by {name} {settings[name]}")
     envs = _envs(values[_tasks_flag(figure)].value or [], figure)
-    cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, over=over)
+    cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, **over)
     if not cells:
         raise SettingsError("no cells: none of --agents is run in any of these tasks")
     return cells
@@ -209,7 +186,7 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     sweep_flags.require(values)
     from acer_tf.reproduction.plan import plan  # imports TensorFlow, for which errors in flags should not wait
 
-    options = {"threads": values.threads, "checkpoint_minutes": values.checkpoint_minutes}
+    options = {name: values[name].value for name in ("threads", "checkpoint_minutes")}
     print("\n".join(plan(cells, Path(values.sweep_dir), processes=values.processes or 1, **options)))
     return 0
 
@@ -218,12 +195,6 @@ def _help(figure: Figure) -> str:
     steps = sum(cell.total_steps for cell in figure.whole.values())
     cost = f"The whole: {len(figure.whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
     return "\n\n".join([figure.doc, *figure.text, cost]) + "\n"
-
-
-def _command(figure: Figure, argv: list[str]) -> str:
-    """The one that made the cells."""
-    given = [text for text in argv[1:] if text.lstrip("-").partition("=")[0] != "report_only"]
-    return shlex.join(["python", "-m", "acer_tf", figure.name, *given])
 
 
 def _tasks_flag(figure: Figure) -> str:

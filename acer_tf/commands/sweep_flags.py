@@ -29,35 +29,21 @@ def define(values: flags.FlagValues, sweep: str) -> None:
     flag.path("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
     flag.enum("launcher", "local", list(_LAUNCHERS), "processes on this machine, Ray tasks, or tasks of Slurm arrays")
     flag.integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1)
-    flag.string(
-        "ray_address",
-        None,
-        "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)",
-    )
+    where = "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)"
+    flag.string("ray_address", None, where)
     flag.string("slurm_partition", None, "slurm: of the cells (default: the cluster's)")
-    flag.integer(
-        "slurm_time",
-        None,
-        "slurm: minutes after which a cell is requeued from a checkpoint (default: the partition's)",
-        lower_bound=1,
+    limit = "slurm: minutes after which a cell is requeued from a checkpoint (default: the partition's)"
+    flag.integer("slurm_time", None, limit, lower_bound=1)
+    gpu = (
+        "share of a GPU for each cell (slurm: 0 or 1); 0: none (ray, slurm), or what train --device=auto takes (local)"
     )
-    flag.float(
-        "gpus_per_cell",
-        0.0,
-        "share of a GPU for each cell (slurm: 0 or 1); 0: none (ray, slurm), or what train --device=auto takes (local)",
-        0.0,
-        1.0,
-    )
+    flag.float("gpus_per_cell", 0.0, gpu, 0.0, 1.0)
     flag.float("gpu_memory_gb", 0.0, "of each cell: see train", 0.0)
     share = "of each cell; 0 for an even share of the machine's (local), or one (ray, slurm)"
     flag.integer("threads", 0, share, 0, cli.MOST_THREADS)
     flag.integer("retries", 2, "further attempts at a cell that failed", lower_bound=0)
-    flag.float(
-        "stall_minutes",
-        30.0,
-        "minutes without a row of progress.csv or a checkpoint after which a cell is stopped and counts as failed",
-        lower_bound=0.01,
-    )
+    stall = "minutes without a row of progress.csv or a checkpoint after which a cell is stopped and counts as failed"
+    flag.float("stall_minutes", 30.0, stall, lower_bound=0.01)
     flag.float("checkpoint_minutes", 10.0, "minutes between a cell's checkpoints", lower_bound=0.0)
     flag.float("progress_seconds", 60.0, "seconds between lines of progress", lower_bound=0.1)
 

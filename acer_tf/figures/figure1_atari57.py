@@ -16,19 +16,8 @@ from acer_tf.reproduction.curves import Axis, RecordedRuns, cumulative_maximum, 
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import Figure1Method, figure1_by_frames, figure1_by_hours
 from acer_tf.reproduction.replay_ratios import SHOWN, WITH_TRUST, published_median, ratios_of, replay_ratio_methods
-from acer_tf.reproduction.report.output import (
-    Axes,
-    Drawing,
-    Report,
-    Table,
-    difference,
-    draw_band,
-    number,
-    numbers,
-    panels,
-    place_axis,
-    shared_legend,
-)
+from acer_tf.reproduction.report import output
+from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
 from acer_tf.reproduction.statistics import Estimate
 from acer_tf.reproduction.verdicts import own_design
 
@@ -51,10 +40,10 @@ def report(recorded: RecordedRuns) -> Report:
         median = medians(runs, "steps")
         frames, highest = FRAMES_PER_STEP * median.points[-1], float(cumulative_maximum(median.values)[-1])
         published = published_median(key, frames)
-        row += [median.games, number(frames / 1e6, 1), number(float(median.values[-1]))]
+        row += [median.games, output.number(frames / 1e6, 1), output.number(float(median.values[-1]))]
         estimate = Estimate(highest, *(bound * highest for bound in median.interval))
-        row += ["" if np.isnan(highest) else str(estimate), number(published)]
-        row += [difference(highest, published) if median.of_57 else "", number(hours_per_run(runs), 1)]
+        row += ["" if np.isnan(highest) else str(estimate), output.number(published)]
+        row += [output.difference(highest, published) if median.of_57 else "", output.number(hours_per_run(runs), 1)]
         rows.append(row)
     head = "method, cells finished, median over, frames (M), median, cumulative maximum, published, difference, "
     head += "hours per run"
@@ -65,11 +54,11 @@ def report(recorded: RecordedRuns) -> Report:
         head.split(", "),
         rows,
     )
-    figure, axes = panels(3)
+    figure, axes = output.panels(3)
     _draw_medians(axes[0], recorded, "steps", largest=True)
     _draw_medians(axes[1], recorded, "steps", largest=False)
     _draw_medians(axes[2], recorded, "seconds", largest=True)
-    shared_legend(figure, axes)
+    output.shared_legend(figure, axes)
     caption = (
         "Ours (lines) and the paper's (pale), over the games that have begun and as far as all of them have come. "
         "Left: cumulative maximum, as in the paper; middle: ours without it; right: hours of the machine that ran "
@@ -89,7 +78,7 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
             style = _style(SHOWN[key])
             axes.plot(x, values, **style, linewidth=1.8, label=f"{method.label}, {median.games}")
             low, high = median.interval
-            draw_band(axes, x, low * values, high * values, style["color"])
+            output.draw_band(axes, x, low * values, high * values, style["color"])
     end = 0.0
     for shown in (SHOWN[key] for key in recorded.methods):
         if axis == "steps":
@@ -103,7 +92,7 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
     unit = "frames (M)" if axis == "steps" else "hours"
     title = "cumulative maximum" if largest else "plain median"
     axes.set(xlabel=unit, ylabel="median human-normalised score", title=title)
-    place_axis(axes, limit, end)
+    output.place_axis(axes, limit, end)
     axes.grid(alpha=0.25)
 
 
@@ -128,7 +117,7 @@ def more_replay(recorded: RecordedRuns) -> Finding:
     where = f"{found[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {ratios_of(keys)}"
     known = len(games) >= FEWEST_GAMES and np.isfinite(ours).all()
     holds = bool((np.diff(ours) > 0).all()) if known else None
-    return Finding(holds, f"{numbers(ours)} ({where})", numbers(theirs))
+    return Finding(holds, f"{output.numbers(ours)} ({where})", output.numbers(theirs))
 
 
 FIGURE = Figure(

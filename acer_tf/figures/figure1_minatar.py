@@ -8,6 +8,7 @@ python -m acer_tf figure1_minatar --preset=paper --processes=2
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from acer_tf.reproduction import minatar
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.replay_ratios import WITH_TRUST, WITHOUT, published_median, ratios_of
-from acer_tf.reproduction.report.output import Report, numbers
+from acer_tf.reproduction.report.output import numbers
 from acer_tf.reproduction.statistics import interquartile_mean
 
 # With trust region against without; without, against the ratio below.
@@ -72,11 +73,6 @@ def with_preset(figure: Figure, preset: str) -> Figure:
     return dataclasses.replace(figure, title=title, text=text(preset), methods=methods(preset), options=options)
 
 
-def report(recorded: RecordedRuns) -> Report:
-    """The methods, each compared with the one that it would replace."""
-    return minatar.report(recorded, _AGAINST)
-
-
 def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether every step of the replay ratio is an improvement, with trust region."""
     finals = {key: scores for key in WITH_TRUST if (scores := minatar.finals(recorded, key)).size}
@@ -121,7 +117,7 @@ FIGURE = Figure(
     envs=minatar.MINATAR,
     methods=methods("baselines"),
     seeds=3,
-    report=report,
+    report=functools.partial(minatar.report, against=_AGAINST),
     flags=define_flags,
     chosen=chosen,
     claims=(

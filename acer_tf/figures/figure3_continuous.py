@@ -20,10 +20,12 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from absl import flags
+from absl.flags import FlagValues
 
+from acer_tf.commands import cli
 from acer_tf.errors import SettingsError
 from acer_tf.reproduction import control
 from acer_tf.reproduction.cells import Cell
@@ -60,29 +62,22 @@ def searches(count: int) -> dict[str, Method]:
     ]
     found = {}
     for key, method in METHODS.items():
-        draws = [
-            {"learning_rate": rate, "seed": seed} | ({"trust_region_delta": delta} if key in _WITH_TRUST_REGION else {})
-            for seed, (rate, delta) in enumerate(drawn)
-        ]
+        deltas = [{"trust_region_delta": delta} if key in _WITH_TRUST_REGION else {} for _, delta in drawn]
+        draws = [{"learning_rate": rate, "seed": seed} | deltas[seed] for seed, (rate, _) in enumerate(drawn)]
         found[key] = dataclasses.replace(method, draws=tuple(draws))
     return found
 
 
-def define_flags(values: flags.FlagValues) -> None:
+def define_flags(values: FlagValues) -> None:
     """Adds --draws, --best and --best_of."""
-    flags.DEFINE_integer(
-        "draws", 0, "draws of learning rate and δ per method from the paper's ranges; 0 for the preset's",
-        lower_bound=0, upper_bound=1000, flag_values=values,
-    )  # fmt: skip
-    flags.DEFINE_integer(
-        "best", BEST_DRAWS, "with --draws: how many of them are shown", lower_bound=1, flag_values=values
-    )
-    flags.DEFINE_string(
-        "best_of", None, "with --draws: run only the --best of the finished draws in this folder", flag_values=values
-    )
+    flag = cli.definers(values)
+    draws = "draws of learning rate and δ per method from the paper's ranges; 0 for the preset's"
+    flag.integer("draws", 0, draws, 0, 1000)
+    flag.integer("best", BEST_DRAWS, "with --draws: how many of them are shown", 1)
+    flag.string("best_of", None, "with --draws: run only the --best of the finished draws in this folder")
 
 
-def chosen(figure: Figure, values: flags.FlagValues) -> Figure:
+def chosen(figure: Figure, values: FlagValues) -> Figure:
     """The figure itself without --draws; with it, the figure by the paper's protocol.
 
     Raises SettingsError for flags that do not fit together; its `keep` does for --best_of without all draws finished.
@@ -100,24 +95,17 @@ def chosen(figure: Figure, values: flags.FlagValues) -> Figure:
     if not values["output"].present:
         values["output"].value = f"{RESULTS}/figure3_draws"
     methods = searches(values.draws)
+    title = f"Figure 3 of ACER by its protocol: the best {values.best} of {values.draws} draws"
     text = (
         f"Figure 3 of Wang et al. 2017 by its protocol: of {values.draws} draws per method (learning rate log-uniform "
-        f"in 1e-4 to 10^-3.3, δ uniform in 0.1 to 2) the {values.best} best; the paper shows the best five of thirty.",
-        control.DEVIATIONS,
+        f"in 1e-4 to 10^-3.3, δ uniform in 0.1 to 2) the {values.best} best; the paper shows the best five of thirty."
     )
-    found = dataclasses.replace(
-        figure,
-        title=f"Figure 3 of ACER by its protocol: the best {values.best} of {values.draws} draws",
-        text=text,
-        methods=methods,
-        seeds=1,
-        report=functools.partial(draws_report, methods=methods, best=values.best),
-        options={"draws": values.draws},
-    )
-    if values.best_of is not None:
-        keep = functools.partial(_best_cells, found, Path(values.best_of), values.best)
-        found = dataclasses.replace(found, keep=keep)
-    return found
+    report = functools.partial(draws_report, methods=methods, best=values.best)
+    what: Any = {"title": title, "text": (text, control.DEVIATIONS), "options": {"draws": values.draws}}
+    found = dataclasses.replace(figure, **what, methods=methods, seeds=1, report=report)
+    if values.best_of is None:
+        return found
+    return dataclasses.replace(found, keep=functools.partial(_best_cells, found, Path(values.best_of), values.best))
 
 
 def _best_cells(figure: Figure, folder: Path, best: int, cells: list[Cell]) -> list[Cell]:
@@ -147,11 +135,6 @@ def ranked_draws(recorded: RecordedRuns, key: str, env: str) -> list[tuple[int |
     pairs = zip(recorded.draws(key, env), runs, strict=True)
     scored = [(draw, run, final_return(run.until(steps))) for draw, run in pairs]
     return sorted(scored, key=lambda each: -np.nan_to_num(each[2], nan=-np.inf))
-
-
-def report(recorded: RecordedRuns) -> Report:
-    """The five methods by task."""
-    return control.curves_report(recorded, published_curves)
 
 
 def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: int) -> Report:
@@ -189,9 +172,8 @@ def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: in
     every = "Every draw, best first: its learning rate, δ, and return as above."
     all_draws = Table(every, ["task", "draw", "learning rate", "δ", "steps", "return"], all_rows)
     figure = learning_curves(chosen, published_curves, labels=control.published_labels(methods), unit="draws")
-    return Report(
-        {"table": Table(caption, head.split(", "), rows), "draws": all_draws}, {"figure": Drawing(drawn, figure)}
-    )
+    tables = {"table": Table(caption, head.split(", "), rows), "draws": all_draws}
+    return Report(tables, {"figure": Drawing(drawn, figure)})
 
 
 def acer_leads(recorded: RecordedRuns) -> Finding:
@@ -203,12 +185,8 @@ def acer_leads(recorded: RecordedRuns) -> Finding:
             ours.append(scores[0] > max(scores[1:]))
             published = control.returns_at_end(published_curves(env))
             theirs.append(max(published, key=published.__getitem__) == "ACER")
-    decided = len(set(ours)) == 1
-    return Finding(
-        ours[0] if decided else None,
-        f"first on {sum(ours)} of {len(ours)} tasks",
-        f"first on {sum(theirs)} of these at its end",
-    )
+    holds = ours[0] if len(set(ours)) == 1 else None
+    return Finding(holds, f"first on {sum(ours)} of {len(ours)} tasks", f"first on {sum(theirs)} of these at its end")
 
 
 def trust_region_helps(recorded: RecordedRuns) -> Finding:
@@ -264,6 +242,8 @@ def order_of_draws(recorded: RecordedRuns) -> Finding:
 
 
 _PROTOCOL = "ACER, Figure 3, its protocol"
+_ONE_TORSO = f"{_PROTOCOL}, policy and critic on one torso"
+_ORDER = "the order of the five methods by their best draws"
 FIGURE = Figure(
     __name__,
     order=30,
@@ -278,25 +258,13 @@ FIGURE = Figure(
     envs=control.TASKS,
     methods=METHODS,
     seeds=3,
-    report=report,
+    report=control.curves_report,
     flags=define_flags,
     chosen=chosen,
     claims=(
         Claim("ACER leads five methods on six control tasks", acer_leads, own_design),
         Claim("TIS and A3C are better with the trust region", trust_region_helps, own_design),
-        Claim(
-            "the order of the five methods by their best draws",
-            order_of_draws,
-            read_best_draws,
-            source=_PROTOCOL,
-            folder="figure3_best",
-        ),
-        Claim(
-            "the same",
-            order_of_draws,
-            read_best_draws,
-            source=f"{_PROTOCOL}, policy and critic on one torso",
-            folder="figure3_best_shared_torso",
-        ),
+        Claim(_ORDER, order_of_draws, read_best_draws, _PROTOCOL, "figure3_best"),
+        Claim("the same", order_of_draws, read_best_draws, _ONE_TORSO, "figure3_best_shared_torso"),
     ),
 )

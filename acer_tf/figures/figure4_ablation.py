@@ -5,6 +5,7 @@ python -m acer_tf figure4_ablation --tasks=walker2d --total_steps=3_000_000 --se
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -14,7 +15,6 @@ from acer_tf.reproduction.control import DEVIATIONS, ONE_SETTING, curves_report,
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import published_ablations
-from acer_tf.reproduction.report.output import Report
 from acer_tf.reproduction.verdicts import most, own_design
 
 _WHOLE = FIGURE3_METHODS["acer_continuous"]
@@ -24,11 +24,6 @@ _WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {
     "no_retrace": ("no Retrace and no Q_opc", {"retrace": False}),
     "no_truncation": ("no truncation and bias correction", {"importance_truncation": math.inf}),
 }
-
-
-def report(recorded: RecordedRuns) -> Report:
-    """ACER, whole and without one of its parts."""
-    return curves_report(recorded, published_ablations)
 
 
 def every_part(recorded: RecordedRuns) -> Finding:
@@ -58,15 +53,13 @@ FIGURE = Figure(
         ONE_SETTING,
     ),
     envs=("control/fish", "control/walker2d", "control/humanoid"),
-    methods={
-        "acer_continuous": _WHOLE,
-        **{
-            key: Method(label, {**_WHOLE.settings, **change}, _WHOLE.total_steps, label)
-            for key, (label, change) in _WITHOUT.items()
-        },
+    methods={"acer_continuous": _WHOLE}
+    | {
+        key: Method(label, {**_WHOLE.settings, **change}, _WHOLE.total_steps, label)
+        for key, (label, change) in _WITHOUT.items()
     },
     seeds=3,
-    report=report,
+    report=functools.partial(curves_report, published=published_ablations),
     published=published_ablations,
     claims=(Claim("without one of its parts ACER is worse", every_part, own_design),),
 )

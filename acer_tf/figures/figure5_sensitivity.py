@@ -11,11 +11,10 @@ from scipy.stats import rankdata, spearmanr
 
 from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, OURS, REPLAY_STEPS, TASKS
-from acer_tf.reproduction.curves import RecordedRuns, equally_long, final_return, reached
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import SearchPoint, published_search
 from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
-from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import own_design
 
 _PERMUTATIONS = 10_000
@@ -50,11 +49,9 @@ def report(recorded: RecordedRuns) -> Report:
     for ax, env in zip(axes, recorded.envs, strict=True):
         pairs = []
         for point, key in searched(recorded, env):
-            runs = equally_long(recorded.runs(key, env))
-            mean, error = mean_and_error([final_return(run) for run in runs])
-            steps = number(reached(runs), 0) if runs else ""
-            ours_and_theirs = mean_with_error(mean, error), number(point.score)
-            rows.append([env, f"{point.learning_rate:.3e}", number(point.delta), steps, *ours_and_theirs])
+            steps, mean, error = recorded.result(key, env)
+            row = [env, f"{point.learning_rate:.3e}", number(point.delta), number(steps, 0)]
+            rows.append([*row, mean_with_error(mean, error), number(point.score)])
             pairs.append((point.learning_rate, point.delta, mean, point.score))
         known = np.array([pair for pair in pairs if np.isfinite(pair[2])]).reshape(-1, 4)
         rate, delta, ours, theirs = known.T
@@ -67,9 +64,8 @@ def report(recorded: RecordedRuns) -> Report:
             notes.append(f"{env} {spearmanr(ours, theirs).statistic:+.2f} over {len(known)} settings")
         ax.set(xscale="log", title=env, xlabel="learning rate")
         ax.grid(alpha=0.25)
-    figure.colorbar(
-        matplotlib.cm.ScalarMappable(colours, "viridis"), ax=axes, label="δ of the trust region", shrink=0.6
-    )
+    scale = matplotlib.cm.ScalarMappable(colours, "viridis")
+    figure.colorbar(scale, ax=axes, label="δ of the trust region", shrink=0.6)
     rank = f" Rank correlation of ours with the paper's: {'; '.join(notes)}." if notes else ""
     caption = f"Ours: {OURS}. Paper: reward per episode at the end of training. {CAVEAT}{rank}"
     dots = f"Filled, left axis: ours; hollow, right axis: the paper's at the same settings. {CAVEAT}"

@@ -24,17 +24,8 @@ import pandas as pd
 
 from acer_tf.commands import cli
 from acer_tf.errors import RecordError, ResultsError, SettingsError
-from acer_tf.reproduction.cliffwalk import (
-    REPLAYS,
-    REPRESENTATIONS,
-    RUNS,
-    SIZES,
-    Result,
-    read_results,
-    run,
-    transitions,
-    write_results,
-)
+from acer_tf.reproduction import cliffwalk
+from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, RUNS, SIZES, Result, transitions
 from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
@@ -80,12 +71,9 @@ def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
     Raises ResultsError if it had other settings and is to be continued, or if it cannot be read.
     """
     record, table = output / "run.json", output / "results.csv"
-    if FLAGS.report_only or table.exists():
-        results = read_results(table)
-    elif not record.exists():
+    if not (FLAGS.report_only or table.exists() or record.exists()):
         return None, []
-    else:
-        results = []
+    results = cliffwalk.read_results(table) if FLAGS.report_only or table.exists() else []
     try:
         known = read_record(output)
     except RecordError as error:
@@ -102,7 +90,7 @@ def _run_rest(document: dict[str, Any], results: list[Result], output: Path) -> 
     for states, representation, replay in itertools.islice(points, len(results) // FLAGS.runs, None):
         results += _runs(representation, replay, states)
         write_json(output / "run.json", document | {"seconds": round(time.monotonic() - began)})
-        write_results(results, output / "results.csv")
+        cliffwalk.write_results(results, output / "results.csv")
 
 
 def _show(results: Sequence[Result], output: Path) -> None:
@@ -114,9 +102,8 @@ def _show(results: Sequence[Result], output: Path) -> None:
 
 def _runs(representation: str, replay: str, states: int) -> list[Result]:
     began = time.monotonic()
-    results = [
-        run(representation, replay, states, number, seed=FLAGS.seed, limit=FLAGS.limit) for number in range(FLAGS.runs)
-    ]
+    point, given = (representation, replay, states), {"seed": FLAGS.seed, "limit": FLAGS.limit}
+    results = [cliffwalk.run(*point, number, **given) for number in range(FLAGS.runs)]
     median = np.median([result.updates for result in results])
     unfinished = sum(not result.converged for result in results)
     note = f", {unfinished} not converged" if unfinished else ""
@@ -187,19 +174,18 @@ def _cell(results: pd.DataFrame) -> str:
         return "–"
     ordered = results.sort_values(["converged", "updates"], ascending=[False, True])
     last = len(ordered) - 1
-    bounds = ((last // 2, (last + 1) // 2), (0, 0), (last, last))
     texts = [
         f"{'' if ordered.converged.iloc[high] else '>'}{ordered.updates.iloc[[low, high]].mean():,.0f}"
-        for low, high in bounds
+        for low, high in ((last // 2, (last + 1) // 2), (0, 0), (last, last))
     ]
-    return f"{texts[0]} [{texts[1]}, {texts[2]}]"
+    return "{} [{}, {}]".format(*texts)
 
 
 def read_medians(figure: Figure, folder: Path) -> Judged | None:
     """The median updates by number of states (rows) and by representation and replay (columns)."""
     if not (folder / "results.csv").exists():
         return None
-    results = pd.DataFrame(read_results(folder / "results.csv"), columns=Result._fields)
+    results = pd.DataFrame(cliffwalk.read_results(folder / "results.csv"), columns=Result._fields)
     columns = pd.MultiIndex.from_product([REPRESENTATIONS, _JUDGED])
     # An interrupted experiment has not all replays at its last size.
     medians, counts = (
@@ -226,17 +212,16 @@ def oracle_gains(medians: pd.DataFrame) -> Finding:
 def priorities_between(medians: pd.DataFrame) -> Finding:
     """Whether prioritized replay lies between uniform replay and the oracle, at the largest number of states."""
     found = {kind: medians[kind].iloc[-1].tolist() for kind in REPRESENTATIONS}
-    gaps = [
-        gap
-        for uniform, *prioritized, fewest in found.values()
-        for gap in (uniform - max(prioritized), min(prioritized) - fewest)
-    ]
+    gaps = []
+    for uniform, *prioritized, fewest in found.values():
+        gaps += [uniform - max(prioritized), min(prioritized) - fewest]
     # Equal where runs were cut off at the limit of updates: that decides nothing.
     holds = True if min(gaps) > 0 else False if min(gaps) < 0 else None
     shown = "; ".join(f"{kind} {' > '.join(f'{value:,.0f}' for value in values)}" for kind, values in found.items())
     return Finding(holds, f"{shown} ({', '.join(_JUDGED)})", "no numbers; the same by its figure")
 
 
+_BETWEEN = "priorities lie between uniform replay and the oracle"
 FIGURE = Figure(
     __name__,
     order=62,
@@ -252,12 +237,6 @@ FIGURE = Figure(
     ),
     claims=(
         Claim("an oracle needs exponentially fewer updates", oracle_gains, read_medians, folder="cliffwalk"),
-        Claim(
-            "priorities lie between uniform replay and the oracle",
-            priorities_between,
-            read_medians,
-            "PER, Figure 2",
-            "cliffwalk",
-        ),
+        Claim(_BETWEEN, priorities_between, read_medians, "PER, Figure 2", "cliffwalk"),
     ),
 )

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.curves import RecordedRuns, RunCurve, equally_long, reached, read_run
+from acer_tf.reproduction.curves import RecordedRuns, RunCurve, last_return, read_run
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
 from acer_tf.reproduction.scores import GAME_SETS
-from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings
 
@@ -32,15 +31,13 @@ def report(recorded: RecordedRuns) -> Report:
     for env in recorded.envs:
         curve = next(iter(published_curves(env)), None)
         for key, method in recorded.methods.items():
-            runs = equally_long([run.until(_STEPS) for run in recorded.runs(key, env)])
-            steps = reached(runs) if runs else np.nan
-            ours = mean_with_error(*mean_and_error([run.mean_return[-1] for run in runs]))
-            row = [env.removeprefix("atari/"), method.label, recorded.finished(key, env), number(steps, 0), ours]
-            if curve is None:
-                rows.append([*row, "", "", ""])
-                continue
-            theirs, risen = curve.at(steps), f"{100 * _risen(curve, curve.at(steps)):.0f} %" if runs else ""
-            rows.append([*row, number(theirs), risen, number(float(curve.mean[-1]))])
+            steps, *ours = recorded.result(key, env, last_return, _STEPS)
+            row = [env.removeprefix("atari/"), method.label, recorded.finished(key, env), number(steps, 0)]
+            theirs = ["", "", ""]
+            if curve is not None:
+                risen = "" if np.isnan(steps) else f"{100 * _risen(curve, curve.at(steps)):.0f} %"
+                theirs = [number(curve.at(steps)), risen, number(float(curve.mean[-1]))]
+            rows.append([*row, mean_with_error(*ours), *theirs])
     head = "game; method; cells finished; steps; return; published at equal steps; its rise until then; at its end"
     caption = (
         "Mean of the last 100 training games where the shortest seed ends, mean over seeds ± standard error; the "

@@ -9,20 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from acer_tf.reproduction.atari import FRAMES_PER_STEP, games_of, median_of, normalize
-from acer_tf.reproduction.curves import RecordedRuns, equally_long, reached
+from acer_tf.reproduction.curves import RecordedRuns, equally_long, last_return, reached
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.report.output import (
-    Drawing,
-    Report,
-    Table,
-    difference,
-    learning_curves,
-    mean_with_error,
-    number,
-)
-from acer_tf.reproduction.scores import GAME_SETS, human_normalized, published_agents, published_scores
-from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.report import output
+from acer_tf.reproduction.report.output import Drawing, Report, Table
+from acer_tf.reproduction.scores import GAME_SETS, published_agents, published_scores
 from acer_tf.reproduction.verdicts import own_design
 
 _STEPS = 40_000_000 // FRAMES_PER_STEP
@@ -42,22 +34,21 @@ def report(recorded: RecordedRuns) -> Report:
         normalized = {}
         for env, row in zip(recorded.envs, rows, strict=True):
             # Longer runs count as they were at the published length.
-            runs = equally_long([run.until(_STEPS) for run in recorded.runs(key, env)])
+            steps, ours, error = recorded.result(key, env, last_return, _STEPS)
             their = theirs.scores.get(row[0])
-            ours, error = mean_and_error([run.mean_return[-1] for run in runs])
             if np.isfinite(ours):
-                normalized[row[0]] = human_normalized(row[0], ours, protocol="training")
-            steps = reached(runs) if runs else np.nan
-            row += [mean_with_error(ours, error), number(FRAMES_PER_STEP * steps / 1e6, 1), number(their)]
-            row.append(difference(ours, their) if steps >= 0.99 * _STEPS else "")
-            row += [number(next((c.at(steps) for c in published_curves(env)), None)) for _ in with_curve]
+                normalized[row[0]] = normalize(env, ours)
+            frames = output.number(FRAMES_PER_STEP * steps / 1e6, 1)
+            row += [output.mean_with_error(ours, error), frames, output.number(their)]
+            row.append(output.difference(ours, their) if steps >= 0.99 * _STEPS else "")
+            row += [output.number(next((c.at(steps) for c in published_curves(env)), None)) for _ in with_curve]
         same = theirs.human_normalized([game for game in normalized if game in theirs.scores])
         blank = [""] * len(with_curve)
         last += [median_of(normalized), "", median_of(same), "", *blank]
         finished += [recorded.finished(key), "", "", "", *blank]
     ppo = published["PPO"]
     head.append("PPO, published at 40M")
-    rows = [[*row, number(ppo.scores.get(row[0]))] for row in rows]
+    rows = [[*row, output.number(ppo.scores.get(row[0]))] for row in rows]
     of_ppo = ppo.human_normalized(sorted(row[0] for row in rows if row[0] in ppo.scores))
     rows += [[*last, median_of(of_ppo)], [*finished, ""]]
     table = Table(
@@ -69,7 +60,7 @@ def report(recorded: RecordedRuns) -> Report:
         rows,
     )
     labels = {method.published: method.label for method in recorded.methods.values()}
-    figure = learning_curves(recorded.by_label(), published_curves, labels=labels)
+    figure = output.learning_curves(recorded.by_label(), published_curves, labels=labels)
     for ax, env in zip(figure.axes, recorded.envs, strict=False):
         score = published["ACER"].scores.get(env.removeprefix("atari/"))
         far = max((run.steps[-1] for runs in recorded.by_method(env).values() for run in runs), default=0.0)

@@ -6,13 +6,17 @@ python -m acer_tf table_minatar_priorities --report_only
 
 from __future__ import annotations
 
+import functools
+
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.report.output import Report, numbers
+from acer_tf.reproduction.report.output import numbers
 from acer_tf.reproduction.scores import published_scores
 from acer_tf.settings.presets import PRESETS
 
+# Each with priorities against the same agent's uniform replay.
+_AGAINST = {f"{agent}_{kind}": agent for agent in ("ddqn", "acer") for kind in ("proportional", "rank")}
 _EXPONENTS_OF_RANK = ("priority_exponent", "priority_exponent_final", "importance_exponent")
 
 
@@ -25,12 +29,6 @@ def methods() -> dict[str, Method]:
         prioritized = {**acer.settings, "replay_priority": kind, **exponents}
         found[f"acer_{kind}"] = Method(f"ACER, prioritized trajectories ({kind})", prioritized, minatar.STEPS)
     return found
-
-
-def report(recorded: RecordedRuns) -> Report:
-    """The methods, those with priorities compared with the same agent's uniform replay."""
-    pairs = {f"{agent}_{kind}": agent for agent in ("ddqn", "acer") for kind in ("proportional", "rank")}
-    return minatar.report(recorded, pairs)
 
 
 def priorities(recorded: RecordedRuns) -> Finding:
@@ -63,6 +61,6 @@ FIGURE = Figure(
     envs=minatar.MINATAR,
     methods=methods(),
     seeds=3,
-    report=report,
+    report=functools.partial(minatar.report, against=_AGAINST),
     claims=(Claim("the same, other games", priorities, minatar.read_runs),),
 )

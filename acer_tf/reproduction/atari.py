@@ -8,16 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from acer_tf.envs import ATARI_GAMES
-from acer_tf.reproduction.curves import (
-    ATARI_WINDOW_STEPS,
-    Axis,
-    RecordedRuns,
-    RunCurve,
-    equally_long,
-    final_score,
-    reached,
-    task_scores,
-)
+from acer_tf.reproduction import curves
+from acer_tf.reproduction.curves import ATARI_WINDOW_STEPS, Axis, RecordedRuns, RunCurve
 from acer_tf.reproduction.report.output import mean_with_error, number
 from acer_tf.reproduction.scores import INTERVAL, atari5_median, atari_references, human_normalized, of_atari5
 from acer_tf.reproduction.statistics import mean_and_error
@@ -49,8 +41,8 @@ class Medians(NamedTuple):
 
 def medians(runs: Mapping[str, list[RunCurve]], axis: Axis) -> Medians:
     """The median over the games of `runs`, which are by environment, against steps or seconds."""
-    points = np.linspace(0.0, min(reached(seeds, axis) for seeds in runs.values()), _POINTS)
-    scores = task_scores(runs, points, ATARI_WINDOW_STEPS, normalize, axis)
+    points = np.linspace(0.0, min(curves.reached(seeds, axis) for seeds in runs.values()), _POINTS)
+    scores = curves.task_scores(runs, points, ATARI_WINDOW_STEPS, normalize, axis)
     if of_atari5(runs):
         return Medians(points, atari5_median(list(runs), scores), "57 games estimated from 5", True, INTERVAL)
     # NaN where a game has no score: the median of the others would be another quantity.
@@ -67,7 +59,7 @@ def final_scores(recorded: RecordedRuns, method: str) -> dict[str, tuple[float, 
     """Mean over seeds and standard error of the final training score, by game; games without a score are absent."""
     found = {}
     for env, runs in recorded.by_env(method).items():
-        mean, error = mean_and_error([final_score(run, ATARI_WINDOW_STEPS) for run in equally_long(runs)])
+        mean, error = mean_and_error([curves.final_score(run, ATARI_WINDOW_STEPS) for run in curves.equally_long(runs)])
         if np.isfinite(mean):
             found[env.removeprefix("atari/")] = mean, error
     return found
@@ -105,7 +97,7 @@ def median_of(scores: Mapping[str, float]) -> str:
 def frames_done(recorded: RecordedRuns, method: str) -> str:
     """Where the shortest run of a method ends, in millions of frames."""
     runs = [run for seeds in recorded.by_env(method).values() for run in seeds]
-    return number(FRAMES_PER_STEP * reached(runs) / 1e6, 1) if runs else ""
+    return number(FRAMES_PER_STEP * curves.reached(runs) / 1e6, 1) if runs else ""
 
 
 def rows_by_game(

@@ -39,8 +39,7 @@ class Cell:
     policy: str | None = None  # path of its SavedModel
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_names([self.name])
+        require_valid(self, [self.name])
         try:
             numbers = self.seed, self.total_steps
         except (KeyError, TypeError, OverflowError) as error:
@@ -97,30 +96,24 @@ def require_distinct(cells: Sequence[Cell]) -> None:
 
 def flags_of(settings: Settings) -> list[str]:
     """The shortest flags of `acer_tf train` that give `settings`."""
-    given: dict[str, Any] = {
-        name: getattr(settings, name) for name in ("env", "agent", "preset", "seed", "total_steps")
-    }
-    base = make_settings(given)
-    for field in dataclasses.fields(Settings):
-        value = getattr(settings, field.name)
-        if value != getattr(base, field.name):
-            given[field.name] = value
+    given = {name: getattr(settings, name) for name in ("env", "agent", "preset", "seed", "total_steps")}
+    base = dataclasses.asdict(make_settings(given))
+    given |= {name: value for name, value in dataclasses.asdict(settings).items() if value != base[name]}
     return [
-        f"--{'' if value else 'no'}{name}" if isinstance(value, bool) else f"--{name}={value}"
+        f"--{name}" if value is True else f"--no{name}" if value is False else f"--{name}={value}"
         for name, value in given.items()
     ]
 
 
-def require_types(record: Any) -> None:
-    """Raises ValueError for a field of a dataclass whose value is not of the annotated type."""
+def require_valid(record: Any, files: Iterable[str]) -> None:
+    """Raises ValueError for a field of a dataclass whose value is not of the annotated type, and for names of files.
+
+    These may not, as paths, lead out of the figure's folder, and must be possible.
+    """
     for name, kind in get_type_hints(type(record)).items():
         if not _is_of(value := getattr(record, name), kind):
             raise ValueError(f"its {name} cannot be {value!r:.60}")
-
-
-def require_names(names: Iterable[str]) -> None:
-    """Raises ValueError for names that, as paths, would lead out of the figure's folder or cannot be files."""
-    for name in names:
+    for name in files:
         if name in ("", ".", "..") or "/" in name or not name.isprintable() or len(name.encode()) > 200:
             raise ValueError(f"{name!r:.60} cannot be the name of a file in it")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from acer_tf.reproduction.curves import RecordedRuns, equally_long, final_return, reached
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Method
-from acer_tf.reproduction.published import PublishedCurve
+from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
-from acer_tf.reproduction.statistics import mean_and_error
 
 # The steps at which the curves of the paper's Figure 3 end: those of methods with replay, and those of A3C's variants.
 REPLAY_STEPS = {
@@ -38,20 +37,17 @@ ONE_SETTING = (
 )
 
 
-def curves_report(recorded: RecordedRuns, published: Callable[[str], Sequence[PublishedCurve]]) -> Report:
+def curves_report(
+    recorded: RecordedRuns, published: Callable[[str], Sequence[PublishedCurve]] = published_curves
+) -> Report:
     """A table row per task and method, and the learning curves, both beside the `published` ones of a task."""
     rows = []
     for env in recorded.envs:
         theirs = by_method(published(env))
         for key, method in recorded.methods.items():
-            row, curve = [env, method.label, recorded.finished(key, env)], theirs[method.published]
-            if not (runs := equally_long(recorded.runs(key, env))):
-                rows.append([*row, *[""] * 4])
-                continue
-            steps = reached(runs)
-            mean, error = mean_and_error([final_return(run) for run in runs])
-            row += [number(steps, 0), mean_with_error(mean, error), number(curve.at(steps)), end_of(curve)]
-            rows.append(row)
+            curve, (steps, *ours) = theirs[method.published], recorded.result(key, env)
+            row = [env, method.label, recorded.finished(key, env), number(steps, 0), mean_with_error(*ours)]
+            rows.append([*row, number(curve.at(steps)), end_of(curve) if recorded.runs(key, env) else ""])
     head = "task, method, cells finished, steps, return, paper at equal steps, paper at its end"
     caption = f"Return: {OURS}; mean over seeds ± standard error, at the steps that all seeds have done. {CAVEAT}"
     figure = learning_curves(recorded.by_label(), published, labels=published_labels(recorded.methods))

@@ -11,6 +11,7 @@ import numpy as np
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.figure import Method
+from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.runs.records import read_progress, read_record
 
 # The ACER paper, §4: "the past 1 million consecutive frames of training"; frames are the emulator's, 4 per step.
@@ -93,6 +94,11 @@ def training_score(run: RunCurve, window: float) -> np.ndarray:
     ended = run.episodes - np.where(before >= 0, run.episodes[before], 0.0)
     returns = total - np.where(before >= 0, total[before], 0.0)
     return np.divide(returns, ended, out=np.full(len(ended), np.nan), where=ended > 0)
+
+
+def last_return(run: RunCurve) -> float:
+    """The mean return of the last 100 episodes at the end of the curve."""
+    return float(run.mean_return[-1])
 
 
 def final_score(run: RunCurve, window: float) -> float:
@@ -211,3 +217,13 @@ class RecordedRuns:
         steps = min(map(reached, runs), default=0.0)
         scores = [float(np.mean([score(run.until(steps)) for run in seeds])) for seeds in runs]
         return scores if np.isfinite(scores).all() else []
+
+    def result(
+        self, method: str, env: str, score: Callable[[RunCurve], float] = final_return, until: float = np.inf
+    ) -> tuple[float, float, float]:
+        """Where the shortest seed of a method ends, up to `until`, and the mean score there with its standard error.
+
+        NaN without a run.
+        """
+        runs = equally_long([run.until(until) for run in self.runs(method, env)])
+        return (reached(runs) if runs else np.nan), *mean_and_error([score(run) for run in runs])

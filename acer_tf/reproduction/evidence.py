@@ -22,7 +22,7 @@ from typing import Any
 
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.files import is_damage, read_json, set_aside, write_whole
-from acer_tf.reproduction.cells import Cell, State, require_names, require_types
+from acer_tf.reproduction.cells import Cell, State, require_valid
 from acer_tf.reproduction.curves import NoRowsYet, read_run
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.records import RECORDS, read_record, write_json
@@ -48,8 +48,7 @@ class Evidence:
     diagnostic: bool = False  # whether it is about this implementation, and no result; the page shows it last
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_names([*self.tables, *self.figures])
+        require_valid(self, [*self.tables, *self.figures])
 
     def label(self, cell: Cell) -> str:
         """The label of a cell's method, which is the method itself if it has none."""
@@ -155,16 +154,10 @@ def has_begun(cell: Cell, sweep_dir: Path, output: Path) -> bool:
 def collect(
     cells: Iterable[Cell], sweep_dir: Path, output: Path, given_up: Mapping[str, str]
 ) -> tuple[list[Cell], list[str]]:
-    """Copies the records of a sweep's cells into the evidence, unless a run there has come further.
+    """Copies the records of a sweep's cells into the evidence in `output`, unless a run there has come further.
 
-    Args:
-        cells: requested or known.
-        sweep_dir: need not exist.
-        output: the figure's folder.
-        given_up: why the sweep gave cells up, by name.
-
-    Returns:
-        The cells as they are known now, and a line for each damaged run, which has been set aside.
+    `given_up` says why the sweep gave cells up, by name. Returns the cells as they are known now, and a line for each
+    damaged run, which has been set aside.
 
     Raises:
         EvidenceError: a record cannot be read, or its path has a link; a damaged one in `output` has been set aside.
@@ -180,15 +173,15 @@ def collect(
             kept, who = output / "runs" / cell.name, (cell.name, cell.method, cell.draw)
             if damage := folder.set_aside_damaged():
                 damages.append(damage)
-            recorded = describe(kept, *who) if (kept / "run.json").exists() else None
-            recorded = recorded and dataclasses.replace(recorded, policy=cell.policy)
-            swept = None
+            recorded = swept = None
+            if (kept / "run.json").exists():
+                recorded = dataclasses.replace(describe(kept, *who), policy=cell.policy)
             if (folder.run_dir / "run.json").exists():
                 state: State = "finished" if folder.finished else "interrupted"
                 swept = dataclasses.replace(asked, state=state, steps=folder.latest()[0])
                 if _further(swept, recorded) is swept:
                     copy_records(folder.run_dir, kept)
-                    swept = describe(kept, *who, state=state, policy=folder.run_dir / "policy")
+                    swept = describe(kept, *who, state, folder.run_dir / "policy")
             found.append(known_now(cell, recorded, swept, given_up.get(cell.name), damage))
         except PermissionError as error:  # its folder is another user's
             reason = error.strerror or str(error)  # without the path, since evidence is published
@@ -199,14 +192,9 @@ def collect(
 def known_now(
     before: Cell, recorded: Cell | None, swept: Cell | None, given_up: str | None = None, damage: str | None = None
 ) -> Cell:
-    """What is known of a cell.
+    """What is known of a cell, `before` as it was asked for or known, by its records in the evidence and in the sweep.
 
-    Args:
-        before: the cell as it was asked for, or as the evidence has known it so far.
-        recorded: the same by its records in the evidence, if there are any.
-        swept: the same by its records in the sweep, if there are any.
-        given_up: why the sweep has just given it up, if it did.
-        damage: what was wrong with the sweep's run, if that was set aside.
+    `given_up` is why the sweep has just given it up; `damage` what was wrong with its run there, which was set aside.
     """
     run = _further(swept, recorded) or Cell(before.name, before.method, before.settings, before.draw)
     if run.state == "finished":
@@ -236,47 +224,33 @@ def copy_records(run: Path, kept: Path) -> None:
 
 
 def describe(
-    run: Path,
-    name: str,
-    method: str,
-    draw: int | None = None,
-    *,
-    state: State | None = None,
-    policy: Path | None = None,
+    run: Path, name: str, method: str, draw: int | None = None, state: State | None = None, policy: Path | None = None
 ) -> Cell:
     """What run.json and, if it exists, progress.csv in the folder `run` say of a cell.
 
-    Args:
-        run: folder of the records.
-        name, method, draw: of the cell.
-        state: of the run; by default that of run.json.
-        policy: path of the policy, which need not exist.
+    The state is by default that of run.json; the `policy` need not exist.
 
     Raises:
         EvidenceError: a record cannot be read; if it is damaged, it has been set aside.
     """
-    path = run / "run.json"
+    path, damaged = run / "run.json", run / "progress.csv"
     try:
         record = read_record(run)
     except RecordError as error:
         raise EvidenceError(f"{error}{_set_aside(path, error)}") from error
     state = state or ("finished" if record.finished else "interrupted")
-    steps, seconds, mean_return = 0, 0.0, None
+    progress: tuple[int, float, float | None] = 0, 0.0, None
     try:
         curve = read_run(run)
-        steps, seconds = int(curve.steps[-1]), float(curve.seconds[-1])
-        returns = curve.mean_return[curve.mean_return == curve.mean_return]
-        mean_return = float(returns[-1]) if len(returns) else None
+        returns = curve.mean_return[curve.mean_return == curve.mean_return].tolist()
+        progress = int(curve.steps[-1]), float(curve.seconds[-1]), returns[-1] if returns else None
     except NoRowsYet:
         state = "interrupted"  # without a curve there is nothing to show, even if run.json says that it finished
     except (CurveError, OverflowError) as error:
-        damaged = run / "progress.csv"
         raise EvidenceError(f"{damaged} cannot be read ({error}){_set_aside(damaged, error)}") from error
     place = str(policy) if policy is not None and policy.is_dir() else None
     try:
-        return Cell(
-            name, method, record.settings, draw, state, steps, seconds, mean_return, record.commit, policy=place
-        )
+        return Cell(name, method, record.settings, draw, state, *progress, record.commit, policy=place)
     except ValueError as error:
         raise EvidenceError(f"{path} cannot be read as a run's record ({error})") from error
 

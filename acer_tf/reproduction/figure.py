@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import itertools
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,10 +75,6 @@ class Claim:
     folder: str = ""  # of its records in the folder of results, if not the figure's
 
 
-def _nothing(figure: Any, values: FlagValues) -> Any:
-    return figure
-
-
 @dataclasses.dataclass(frozen=True)
 class Figure:
     """A figure or table of a paper."""
@@ -95,7 +92,7 @@ class Figure:
     published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # of one of its tasks
     flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this figure alone
     # The figure that the flags describe; raises SettingsError for what they cannot mean.
-    chosen: Callable[[Figure, FlagValues], Figure] = _nothing
+    chosen: Callable[[Figure, FlagValues], Figure] = lambda figure, values: figure
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `chosen` decided, for experiment.json
     keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
 
@@ -121,12 +118,7 @@ class Figure:
 
 
 def make_cells(
-    methods: Mapping[str, Method],
-    envs: Sequence[str],
-    seeds: int,
-    *,
-    total_steps: int | None = None,
-    over: Mapping[str, Any] | None = None,
+    methods: Mapping[str, Method], envs: Sequence[str], seeds: int, *, total_steps: int | None = None, **over: Any
 ) -> list[Cell]:
     """Every method in every task: the first seed of all, then the next, so that the first cells say the most.
 
@@ -136,16 +128,13 @@ def make_cells(
         SettingsError: invalid settings.
     """
     cells = []
-    for seed in range(seeds):
-        for env in envs:
-            for key, method in methods.items():
-                if (whole := method.steps(env)) is None:
-                    continue
-                steps = total_steps or whole
-                interval = max(1, min(_LONGEST_INTERVAL, steps // _LOG_ROWS))
-                given = {"env": env, "seed": seed, "total_steps": steps, "log_interval": interval}
-                for draw, settings in method.variants().items():
-                    cells.append(Cell.asked(key, make_settings({**given, **settings, **(over or {})}), draw))
+    for seed, env, (key, method) in itertools.product(range(seeds), envs, methods.items()):
+        if whole := method.steps(env):
+            steps = total_steps or whole
+            interval = max(1, min(_LONGEST_INTERVAL, steps // _LOG_ROWS))
+            given = {"env": env, "seed": seed, "total_steps": steps, "log_interval": interval}
+            for draw, settings in method.variants().items():
+                cells.append(Cell.asked(key, make_settings({**given, **settings, **over}), draw))
     return cells
 
 
@@ -157,8 +146,6 @@ def cells_of(methods: Mapping[str, Method], cells: Iterable[Cell]) -> list[Cell]
 @functools.cache
 def figures() -> Mapping[str, Figure]:
     """All figures and tables by name, in the order of the page and the verdicts."""
-    folder = importlib.import_module("acer_tf.figures").__path__
-    names = [module.name for module in pkgutil.iter_modules(folder)]
-    found = [importlib.import_module(f"acer_tf.figures.{name}").FIGURE for name in names]
-    found.sort(key=lambda figure: (figure.order, figure.name))
-    return {figure.name: figure for figure in found}
+    modules = pkgutil.iter_modules(importlib.import_module("acer_tf.figures").__path__)
+    found = [importlib.import_module(f"acer_tf.figures.{module.name}").FIGURE for module in modules]
+    return {figure.name: figure for figure in sorted(found, key=lambda figure: (figure.order, figure.name))}

@@ -12,40 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acer_tf.envs import MINATAR_GAMES
-from acer_tf.reproduction.curves import (
-    Axis,
-    RecordedRuns,
-    RunCurve,
-    equally_long,
-    final_score,
-    hours_per_run,
-    reached,
-    score_at,
-)
+from acer_tf.reproduction import curves, statistics
+from acer_tf.reproduction.curves import Axis, RecordedRuns, RunCurve
 from acer_tf.reproduction.figure import Figure, Judged, Method
 from acer_tf.reproduction.published import read_table
 from acer_tf.reproduction.replay_ratios import RATIOS, replay_ratio_methods
-from acer_tf.reproduction.report.output import (
-    Axes,
-    Drawing,
-    Report,
-    Table,
-    draw_band,
-    dress,
-    learning_curves,
-    mean_with_error,
-    number,
-    panels,
-    shared_legend,
-)
-from acer_tf.reproduction.statistics import (
-    Estimate,
-    interquartile_mean,
-    interquartile_mean_curve,
-    mean_and_error,
-    median,
-    probability_of_improvement,
-)
+from acer_tf.reproduction.report import output
+from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
+from acer_tf.reproduction.statistics import Estimate
 from acer_tf.reproduction.verdicts import altered, begun
 from acer_tf.settings.presets import PRESETS
 
@@ -108,8 +82,8 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
         compared = against.get(key, "")
         gain = improvement(recorded, key, compared)
         row += [f"{scores.shape[1]} of {len(recorded.envs)}", str(len(scores)), f"{compared_steps(recorded, key):,.0f}"]
-        row += [str(interquartile_mean(scores)), str(median(scores)), labels.get(compared, "")]
-        rows.append([*row, "" if gain is None else str(gain), number(hours_per_run(runs))])
+        row += [str(statistics.interquartile_mean(scores)), str(statistics.median(scores)), labels.get(compared, "")]
+        rows.append([*row, "" if gain is None else str(gain), output.number(curves.hours_per_run(runs))])
     head = (
         "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; median [95 %]; "
         "compared with; probability of improvement [95 %]; hours per run"
@@ -122,21 +96,21 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     )
     by_game = f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %]."
     game_rows = [_game_row(recorded, env) for env in recorded.envs]
-    figure, axes = panels(2, columns=2, width=6.0, height=4.5)
+    figure, axes = output.panels(2, columns=2, width=6.0, height=4.5)
     _draw_means(axes[0], recorded, "steps")
     _draw_means(axes[1], recorded, "seconds")
-    shared_legend(figure, axes)
+    output.shared_legend(figure, axes)
     drawn = (
         "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
         "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
         "region."
     )
-    curves = learning_curves(recorded.by_label(), lambda env: [])
+    by_game_drawing = output.learning_curves(recorded.by_label(), lambda env: [])
     tables = {
         "table": Table(caption, head.split("; "), rows),
         "games": Table(by_game, ["game", "random", *labels.values()], game_rows),
     }
-    by_game_drawn = Drawing("Training curves by game, means over seeds with standard errors.", curves)
+    by_game_drawn = Drawing("Training curves by game, means over seeds with standard errors.", by_game_drawing)
     return Report(tables, {"figure": Drawing(drawn, figure), "games": by_game_drawn})
 
 
@@ -149,10 +123,9 @@ def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
 def finals(recorded: RecordedRuns, method: str) -> np.ndarray:
     """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
     matrix = _matrix(recorded.by_env(method))
-    steps = min((reached(row) for row in matrix), default=0.0)
-    scores = np.array(
-        [[normalize(run.env, final_score(run.until(steps), WINDOW_STEPS)) for run in row] for row in matrix]
-    )
+    steps = min((curves.reached(row) for row in matrix), default=0.0)
+    runs = [[run.until(steps) for run in row] for row in matrix]
+    scores = np.array([[normalize(run.env, curves.final_score(run, WINDOW_STEPS)) for run in row] for row in runs])
     return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
 
 
@@ -162,7 +135,7 @@ def improvement(recorded: RecordedRuns, method: str, compared: str) -> Estimate 
     whole = ours.size and theirs.size and ours.shape[1] == theirs.shape[1] == len(recorded.envs)
     if not whole or not alike(compared_steps(recorded, each) for each in (method, compared)):
         return None
-    return probability_of_improvement(ours, theirs)
+    return statistics.probability_of_improvement(ours, theirs)
 
 
 def alike(steps: Iterable[float]) -> bool:
@@ -173,7 +146,7 @@ def alike(steps: Iterable[float]) -> bool:
 
 def compared_steps(recorded: RecordedRuns, method: str) -> float:
     """Where the shortest run of those that `finals` compares ends."""
-    return min(reached(row) for row in _matrix(recorded.by_env(method)))
+    return min(curves.reached(row) for row in _matrix(recorded.by_env(method)))
 
 
 def all_above_half(gains: Sequence[Estimate | None]) -> bool | None:
@@ -202,12 +175,12 @@ def _span(values: Collection[float], form: str = "") -> str:
 
 def _game_row(recorded: RecordedRuns, env: str) -> list[str]:
     game = env.removeprefix("minatar/")
-    row = [game, number(minatar_references()[game].random)]
+    row = [game, output.number(minatar_references()[game].random)]
     for key in recorded.methods:
-        scores = np.array([final_score(run, WINDOW_STEPS) for run in equally_long(recorded.runs(key, env))])
-        scores = scores[np.isfinite(scores)]
-        cell = mean_with_error(*mean_and_error(scores))
-        row.append(f"{cell}; {interquartile_mean(scores)}" if len(scores) > 1 else cell)
+        runs = curves.equally_long(recorded.runs(key, env))
+        scores = [score for run in runs if np.isfinite(score := curves.final_score(run, WINDOW_STEPS))]
+        cell = output.mean_with_error(*statistics.mean_and_error(scores))
+        row.append(f"{cell}; {statistics.interquartile_mean(scores)}" if len(scores) > 1 else cell)
     return row
 
 
@@ -220,18 +193,17 @@ def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
         colour, runs = f"C{kinds.index(kind) % 10}", recorded.by_env(key)
         if not (matrix := _matrix(runs)):
             continue
-        points = np.linspace(0.0, min(reached(row, axis) for row in matrix), _POINTS)
-        scores = np.array(
-            [[[normalize(r.env, s) for s in score_at(r, points, WINDOW_STEPS, axis)] for r in row] for row in matrix]
-        )
+        points = np.linspace(0.0, min(curves.reached(row, axis) for row in matrix), _POINTS)
+        at = [[(run.env, curves.score_at(run, points, WINDOW_STEPS, axis)) for run in row] for row in matrix]
+        scores = np.array([[[normalize(env, score) for score in found] for env, found in row] for row in at])
         known = np.isfinite(scores).all(axis=(0, 1))
         if not known.any():
             continue
-        band = interquartile_mean_curve(scores[..., known])
+        band = statistics.interquartile_mean_curve(scores[..., known])
         x = points[known] / (3600 if axis == "seconds" else 1)
         dotted = method.settings.get("trust_region_delta") == math.inf
         label = f"{method.label}, {len(runs)} games, {len(matrix)} seeds"
         axes.plot(x, band.value, label=label, color=colour, linestyle=":" if dotted else "-")
-        draw_band(axes, x, band.low, band.high, colour)
-    dress(axes, axis)
+        output.draw_band(axes, x, band.low, band.high, colour)
+    output.dress(axes, axis)
     axes.set(xlabel="steps" if axis == "steps" else "hours", ylabel="normalised score")

@@ -18,21 +18,13 @@ class Estimate(NamedTuple):
     The interval is NaN if a method has one run.
     """
 
-    value: float
-    low: float
-    high: float
+    value: Any  # float; along a curve [G] float64, as are low and high
+    low: Any
+    high: Any
 
     def __str__(self) -> str:
         interval = "" if np.isnan(self.low) else f" [{self.low:z,.2f}, {self.high:z,.2f}]"
         return f"{self.value:z,.2f}{interval}"
-
-
-class Band(NamedTuple):
-    """An estimate along a curve, with its 95 % interval."""
-
-    value: np.ndarray  # [G] float64
-    low: np.ndarray  # [G] float64
-    high: np.ndarray  # [G] float64
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
@@ -52,7 +44,7 @@ def median(scores: Sequence[Any] | np.ndarray) -> Estimate:
     return _estimate((_checked(scores),), metrics.aggregate_median)
 
 
-def interquartile_mean_curve(scores: np.ndarray) -> Band:
+def interquartile_mean_curve(scores: np.ndarray) -> Estimate:
     """The `interquartile_mean` at each of G points, each with its own resamples, as in rliable.
 
     Args:
@@ -61,14 +53,8 @@ def interquartile_mean_curve(scores: np.ndarray) -> Band:
     Raises:
         ValueError: no scores, or one that is not finite.
     """
-    values = _checked(scores)
-
-    def iqm(x: np.ndarray) -> np.ndarray:
-        # metrics.aggregate_iqm of all points at once.
-        return trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0)
-
-    point, (low, high) = _bootstrap(values, iqm, CURVE_RESAMPLES)
-    return Band(point, low, high)
+    # metrics.aggregate_iqm of all points at once.
+    return _bootstrap(_checked(scores), lambda x: trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0), CURVE_RESAMPLES)
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
@@ -99,11 +85,10 @@ def _estimate(groups: tuple[np.ndarray, ...], metric: Callable[..., float]) -> E
     if any(len(values) == 1 for values in groups):
         return Estimate(float(metric(*groups)), np.nan, np.nan)
     values = groups if len(groups) > 1 else groups[0]
-    point, (low, high) = _bootstrap(values, lambda *x: np.array([metric(*x)]), RESAMPLES)
-    return Estimate(float(point[0]), float(low[0]), float(high[0]))
+    return Estimate(*(float(x[0]) for x in _bootstrap(values, lambda *x: np.array([metric(*x)]), RESAMPLES)))
 
 
-def _bootstrap(values: Any, metric: Callable[..., np.ndarray], resamples: int) -> tuple[np.ndarray, np.ndarray]:
+def _bootstrap(values: Any, metric: Callable[..., np.ndarray], resamples: int) -> Estimate:
     # rliable draws from NumPy's global generator, even if it is given a random_state.
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(0)  # noqa: NPY002
@@ -111,7 +96,7 @@ def _bootstrap(values: Any, metric: Callable[..., np.ndarray], resamples: int) -
         points, intervals = library.get_interval_estimates({"": values}, metric, reps=resamples)
     finally:
         np.random.set_state(state)  # noqa: NPY002
-    return points[""], intervals[""]
+    return Estimate(points[""], *intervals[""])
 
 
 def _checked(scores: Any) -> np.ndarray:

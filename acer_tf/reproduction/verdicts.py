@@ -53,15 +53,13 @@ def folders() -> dict[str, list[str]]:
 def verdicts(results: Path) -> Table:
     """The table of all claims. Raises EvidenceError, CurveError, ResultsError or OSError for a bad record."""
     rows = []
-    for figure in figures().values():
-        for claim in figure.claims:
-            folder = claim.folder or figure.name
-            if judged := claim.read(figure, results / folder):
-                finding = claim.judge(judged.content)
-                shown = [verdict(finding, judged.whole), judged.share, finding.ours, finding.theirs, folder]
-            else:
-                shown = [verdict(None, False), "none of it", "", "", ""]
-            rows.append([claim.source or figure.source, claim.text, *shown])
+    for figure, claim in ((each, claim) for each in figures().values() for claim in each.claims):
+        folder = claim.folder or figure.name
+        shown = [verdict(None, False), "none of it", "", "", ""]
+        if judged := claim.read(figure, results / folder):
+            finding = claim.judge(judged.content)
+            shown = [verdict(finding, judged.whole), judged.share, finding.ours, finding.theirs, folder]
+        rows.append([claim.source or figure.source, claim.text, *shown])
     return Table(f"{WORDS} Derived from the records by `python -m acer_tf verdicts`.", _HEAD, rows)
 
 
@@ -85,9 +83,8 @@ def own_design(figure: Figure, folder: Path) -> Judged | None:
     """The runs of the paper's own design."""
     if not (found := begun(figure, folder)):
         return None
-    _, recorded = found
-    share = coverage(figure, recorded.cells)
-    return Judged(recorded, str(share), share is not None and share.is_whole)
+    share = coverage(figure, found[1].cells)
+    return Judged(found[1], str(share), share is not None and share.is_whole)
 
 
 def most(found: Sequence[bool]) -> bool | None:
@@ -132,11 +129,8 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str, 
     for cell in cells:
         known = whole[cell.place].settings if cell.place in whole else {}
         here = {**DEFAULTS, **cell.settings}
-        differing = {
-            name: here.get(name)
-            for name, value in known.items()
-            if name not in _OF_LENGTH and value not in ("auto", here.get(name))
-        }
+        names = [n for n, value in known.items() if n not in _OF_LENGTH and value not in ("auto", here.get(n))]
+        differing = {name: here.get(name) for name in names}
         if "preset" in differing:  # its name says what it changes
             given = DEFAULTS | jsonable(PRESETS.get(here["preset"], {})) | {"preset": None}
             differing = {name: value for name, value in differing.items() if given.get(name) != value}

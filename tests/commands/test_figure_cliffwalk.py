@@ -113,7 +113,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path, capsys, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "results.csv")
 
-    monkeypatch.setattr(figure_cliffwalk, "write_results", refuse)
+    monkeypatch.setattr(figure_cliffwalk.cliffwalk, "write_results", refuse)
     assert figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", "--runs=1", f"--output={tmp_path / 'out'}"]) == 1
     assert capsys.readouterr().err == "error: [Errno 28] No space left on device: 'results.csv'\n"
 

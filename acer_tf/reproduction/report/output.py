@@ -195,7 +195,10 @@ def _draw_runs(
             axes.plot(x, run.mean_return, color=colour, alpha=thin, linewidth=0.7)
         shared = min(_x(run, axis)[-1] for run in runs)
         grid = np.linspace(0.0, shared, 200)
-        returns = np.array([_interpolate(run, grid, axis) for run in runs])
+        returns = np.full((len(runs), len(grid)), np.nan)
+        for row, run in zip(returns, runs, strict=True):
+            if (known := ~np.isnan(run.mean_return)).any():
+                row[:] = np.interp(grid, _x(run, axis)[known], run.mean_return[known], left=np.nan)
         mean = np.mean(returns, axis=0)
         if len(runs) > 1:
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
@@ -255,10 +258,8 @@ def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colo
 
 
 def _counted(label: str, counts: Sequence[int], unit: str) -> str:
-    fewest, most = min(counts), max(counts)
-    if most == 1:
-        return label
-    return f"{label} ({most} {unit})" if fewest == most else f"{label} ({fewest} to {most} {unit})"
+    count = " to ".join(dict.fromkeys([str(min(counts)), str(max(counts))]))
+    return label if count == "1" else f"{label} ({count} {unit})"
 
 
 def _plain(text: str) -> str:
@@ -268,12 +269,6 @@ def _plain(text: str) -> str:
 
 def _x(run: RunCurve, axis: Axis) -> np.ndarray:
     return run.steps if axis == "steps" else run.seconds / 3600
-
-
-def _interpolate(run: RunCurve, grid: np.ndarray, axis: Axis) -> np.ndarray:
-    known = ~np.isnan(run.mean_return)
-    x = _x(run, axis)[known]
-    return np.interp(grid, x, run.mean_return[known], left=np.nan) if known.any() else grid * np.nan
 
 
 def place_axis(axes: Axes, ours: float, published: float) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,12 +27,12 @@ from acer_tf.reproduction.curves import RunCurve, read_run
 from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.figure import figures
 from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.reproduction.report.output import number
 from acer_tf.reproduction.verdicts import WORDS, coverage
 from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.
 _ORDER: tuple[State, ...] = ("failed", "interrupted", "not begun", "finished")
-_NONE = "–"
 _MARK = b'<meta name="generator" content="acer_tf">'
 _LONG = 12  # rows of a table: one with more is shown when asked for
 _SCALE = 0.45  # of the page's pixels to a picture's, which has 150 to an inch
@@ -43,8 +42,6 @@ _VIDEOS, _ANIMATIONS = (".mp4", ".webm"), (".gif",)
 
 
 class Link(NamedTuple):
-    """A link of the page."""
-
     text: str
     href: str  # percent-encoded, relative to the page
 
@@ -74,25 +71,18 @@ def write_page(results: Path) -> Path:
         EvidenceError: see `require_page`.
         OSError: it cannot be written.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("acer_tf.reproduction.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader, layout = jinja2.PackageLoader("acer_tf.reproduction.report"), dict(trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, **layout)
+    environment.filters["number"] = number
     require_page(results)
     shown = _Shown(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
     sections = _in_order([_section(folder, shown) for folder in folders])
-    page = results / "index.html"
-    text = environment.get_template("page.html").render(
-        sections=sections,
-        verdicts=_table(results, "verdicts", WORDS, shown) if shown.has(results / "verdicts.csv") else None,
-        anchors={section["path"]: section["anchor"] for section in sections},
-        policies=_policies(results / "policies", shown),
-    )
-    write_whole(page, text)
+    verdicts = _table(results, "verdicts", WORDS, shown) if shown.has(results / "verdicts.csv") else None
+    policies, page = _policies(results / "policies", shown), results / "index.html"
+    anchors = {section["path"]: section["anchor"] for section in sections}
+    parts = {"sections": sections, "verdicts": verdicts, "policies": policies, "anchors": anchors}
+    write_whole(page, environment.get_template("page.html").render(parts))
     return page
 
 
@@ -126,26 +116,23 @@ class _Shown:
 
 def _section(folder: Path, shown: _Shown) -> dict[str, Any]:
     """The content of one folder's section; if there is an error, only that, its title and its path are shown."""
-    path = folder.relative_to(shown.results).as_posix()
-    section = {"anchor": shown.href(folder), "path": path, "title": path, "place": (len(figures()), 0), "cells": []}
-    if not shown.has(folder / "experiment.json"):
-        return section | {"error": "experiment.json is not a file in this folder"}
+    path, places = folder.relative_to(shown.results).as_posix(), list(figures())
+    section = {"anchor": shown.href(folder), "path": path, "title": path, "place": (len(places), 0), "cells": []}
     try:
-        evidence = read_evidence(folder)
+        evidence = read_evidence(folder) if shown.has(folder / "experiment.json") else None
     except EvidenceError as error:
         return section | {"error": str(error).replace(f"{folder}/", "")}
     if evidence is None:
-        return section | {"error": "experiment.json was removed meanwhile"}
+        return section | {"error": "experiment.json is not a file in this folder"}
     cells = sorted(evidence.cells, key=lambda cell: _ORDER.index(cell.state))
     figure = figures().get(evidence.name)
     counts = Counter(cell.state for cell in cells)
-    places = {name: place for place, name in enumerate(figures())}
     tables = [_table(folder, name, caption, shown) for name, caption in evidence.tables.items()]
     media = sorted(path for place in (folder, folder / "videos") for path in place.glob("*"))
     return section | {
         "title": evidence.title,
         "error": "",
-        "place": (places.get(evidence.name, len(places)), evidence.diagnostic),
+        "place": (places.index(evidence.name) if figure else len(places), evidence.diagnostic),
         "evidence": evidence,
         "finished": counts["finished"],
         "unfinished": ", ".join(f"{counts[state]} {state}" for state in _ORDER[:-1] if counts[state]),
@@ -171,9 +158,9 @@ def _in_order(sections: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         groups.setdefault((section["place"], section["title"]), []).append(section)
     found = []
     for (place, title), group in groups.items():
-        for number, section in enumerate(sorted(group, key=lambda section: -len(section["cells"]))):
+        for rank, section in enumerate(sorted(group, key=lambda section: -len(section["cells"]))):
             own = f"{title} ({section['path']})" if len(group) > 1 else title
-            found.append(section | {"title": own, "collapsed": number > 0 or bool(place[-1])})
+            found.append(section | {"title": own, "collapsed": rank > 0 or bool(place[-1])})
     return found
 
 
@@ -197,23 +184,24 @@ def _policies(folder: Path, shown: _Shown) -> list[dict[str, Any]]:
     return found
 
 
-def _files(folder: Path, name: str, suffixes: Sequence[str], shown: _Shown) -> dict[str, list[Any]]:
-    """Links to the files of a figure or table, and the names of those that are missing."""
+def _files(folder: Path, name: str, caption: str, suffixes: Sequence[str], shown: _Shown) -> dict[str, Any]:
+    """A figure or table: its name and caption, links to its files, and the names of those that are missing."""
     paths = [folder / f"{name}{suffix}" for suffix in suffixes]
-    return {"links": shown.links(paths), "missing": [path.name for path in paths if not shown.has(path)]}
+    missing = [path.name for path in paths if not shown.has(path)]
+    return {"name": name, "caption": caption, "links": shown.links(paths), "missing": missing}
 
 
 def _figure(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, Any]:
-    files, image, size = _files(folder, name, (".png", ".svg"), shown), folder / f"{name}.png", None
+    image, href, size = folder / f"{name}.png", None, None
     if shown.has(image):
+        href = shown.href(image)
         with contextlib.suppress(OSError), Image.open(image) as opened:
             size = [round(_SCALE * pixels) for pixels in opened.size]
-    href = shown.href(image) if shown.has(image) else None
-    return files | {"name": name, "caption": caption, "alt": caption or name, "image": href, "size": size}
+    figure = _files(folder, name, caption, (".png", ".svg"), shown)
+    return figure | {"alt": caption or name, "image": href, "size": size}
 
 
 def _table(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, Any]:
-    files = _files(folder, name, (".csv", ".md"), shown)
     head: list[str] = []
     rows: list[list[str]] = []
     problem, source = "", folder / f"{name}.csv"
@@ -221,12 +209,13 @@ def _table(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, An
         if shown.has(source):
             with source.open(newline="", encoding="utf-8") as file:
                 head, *rows = list(csv.reader(file)) or [[]]
-        if uneven := [number for number, row in enumerate(rows, start=2) if len(row) != len(head)]:
+        if uneven := [place for place, row in enumerate(rows, start=2) if len(row) != len(head)]:
             raise ValueError(f"row {uneven[0]} does not have the {len(head)} cells of the head")
     except (OSError, ValueError, csv.Error) as error:
         head, rows, problem = [], [], f"{source.name} cannot be read: {error}"
     columns = [{"head": text, "numeric": _mostly_numbers(row[i] for row in rows)} for i, text in enumerate(head)]
-    return files | {"name": name, "caption": caption, "columns": columns, "rows": rows, "problem": problem}
+    table = _files(folder, name, caption, (".csv", ".md"), shown)
+    return table | {"columns": columns, "rows": rows, "problem": problem}
 
 
 def _mostly_numbers(texts: Iterable[str]) -> bool:
@@ -238,15 +227,10 @@ def _mostly_numbers(texts: Iterable[str]) -> bool:
 
 def _cell(cell: Cell, evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, Any]:
     policy = shown.policy(cell.policy, folder) if cell.policy else None
-    percent = f" ({100 * cell.steps // cell.total_steps} %)" if cell.total_steps else ""
-    known = cell.mean_return is not None and math.isfinite(cell.mean_return)
     links = shown.links(folder / "runs" / cell.name / record for record in RECORDS)
     return {
         "cell": cell,
-        "method": evidence.label(cell) + ("" if cell.draw is None else f", draw {cell.draw}"),
-        "progress": f"{cell.steps:,} / {cell.total_steps:,}{percent}",
-        "hours": f"{cell.seconds / 3600:,.2f}" if cell.steps else _NONE,
-        "mean_return": f"{cell.mean_return:,.2f}" if known else _NONE,
+        "method": evidence.label(cell),
         "links": [*links, policy] if policy else links,
         "place": cell.policy if cell.policy and not policy else "",  # of a policy that cannot be linked
     }
@@ -277,6 +261,7 @@ def _curves(evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, list[d
 
 
 def _ours(label: str, unit: str, runs: Sequence[RunCurve]) -> dict[str, Any] | None:
+    """The mean and the range of runs over the steps that all of them have returns at; None without any."""
     known = [(run.steps[ended], run.mean_return[ended]) for run in runs if (ended := ~np.isnan(run.mean_return)).any()]
     if not known:
         return None
