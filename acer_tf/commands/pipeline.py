@@ -50,7 +50,9 @@ def run(argv: list[str]) -> int:
     """The command of the figure that argv[0] names."""
     figure = figures()[argv[0]]
     values = define(figure)
-    cli.parse(values, argv, _help(figure))
+    steps = sum(cell.total_steps for cell in figure.whole.values())
+    cost = f"The whole: {len(figure.whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
+    cli.parse(values, argv, "\n\n".join([figure.doc, *figure.text, cost]) + "\n")
     figure = figure.chosen(figure, values)
     output, sweep_dir = Path(values.output), Path(values.sweep_dir)
     asked = figure.keep(_cells(values, figure))
@@ -189,12 +191,6 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     options = {name: values[name].value for name in ("threads", "checkpoint_minutes")}
     print("\n".join(plan(cells, Path(values.sweep_dir), processes=values.processes or 1, **options)))
     return 0
-
-
-def _help(figure: Figure) -> str:
-    steps = sum(cell.total_steps for cell in figure.whole.values())
-    cost = f"The whole: {len(figure.whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
-    return "\n\n".join([figure.doc, *figure.text, cost]) + "\n"
 
 
 def _tasks_flag(figure: Figure) -> str:

@@ -11,11 +11,23 @@ from typing import Any
 import numpy as np
 
 from acer_tf.reproduction import scores
-from acer_tf.reproduction.atari import ATARI57, DEVIATIONS, DQN_STEPS, FEWEST_GAMES, FRAMES_PER_STEP, TRAINING, medians
+from acer_tf.reproduction.atari import (
+    ATARI57,
+    DEVIATIONS,
+    DQN_STEPS,
+    FEWEST_GAMES,
+    FRAMES_PER_STEP,
+    SHOWN,
+    TRAINING,
+    WITH_TRUST,
+    medians,
+    published_median,
+    ratios_of,
+    replay_ratio_methods,
+)
 from acer_tf.reproduction.curves import Axis, RecordedRuns, cumulative_maximum, hours_per_run
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import Figure1Method, figure1_by_frames, figure1_by_hours
-from acer_tf.reproduction.replay_ratios import SHOWN, WITH_TRUST, published_median, ratios_of, replay_ratio_methods
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
 from acer_tf.reproduction.statistics import Estimate

@@ -15,9 +15,9 @@ from pathlib import Path
 from absl import flags
 
 from acer_tf.reproduction import minatar
+from acer_tf.reproduction.atari import WITH_TRUST, WITHOUT, published_median, ratios_of
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
-from acer_tf.reproduction.replay_ratios import WITH_TRUST, WITHOUT, published_median, ratios_of
 from acer_tf.reproduction.report.output import numbers
 from acer_tf.reproduction.statistics import interquartile_mean
 
@@ -60,10 +60,9 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def chosen(figure: Figure, values: flags.FlagValues) -> Figure:
     """The figure with the preset that the flags name, and a folder of its own for preset paper."""
-    preset = values.preset
-    if preset != "baselines" and not values["output"].present:
-        values["output"].value = f"{RESULTS}/{figure.name}_{preset}"
-    return with_preset(figure, preset)
+    if values.preset != "baselines" and not values["output"].present:
+        values["output"].value = f"{RESULTS}/{figure.name}_{values.preset}"
+    return with_preset(figure, values.preset)
 
 
 def with_preset(figure: Figure, preset: str) -> Figure:

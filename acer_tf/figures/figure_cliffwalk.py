@@ -59,7 +59,10 @@ def main(argv: list[str]) -> int:
             with cli.begun():
                 if not FLAGS.report_only:
                     _run_rest(document or run_document(settings, {"seconds": 0}), results, output)
-                _show(results, output)
+                command, made = shlex.join(read_record(output).document["command"]), report(results)
+                write_report(Evidence(FIGURE.name, FIGURE.title, FIGURE.text, command), made, output)
+                page = write_page(output.parent)
+            print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}; page: {page}")
         except KeyboardInterrupt:
             return cli.fail(130, "stopped; the same command continues")
     return 0
@@ -93,22 +96,14 @@ def _run_rest(document: dict[str, Any], results: list[Result], output: Path) -> 
         cliffwalk.write_results(results, output / "results.csv")
 
 
-def _show(results: Sequence[Result], output: Path) -> None:
-    command = shlex.join(read_record(output).document["command"])
-    made = report(results)
-    write_report(Evidence(FIGURE.name, FIGURE.title, FIGURE.text, command), made, output)
-    print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}; page: {write_page(output.parent)}")
-
-
 def _runs(representation: str, replay: str, states: int) -> list[Result]:
     began = time.monotonic()
     point, given = (representation, replay, states), {"seed": FLAGS.seed, "limit": FLAGS.limit}
     results = [cliffwalk.run(*point, number, **given) for number in range(FLAGS.runs)]
-    median = np.median([result.updates for result in results])
-    unfinished = sum(not result.converged for result in results)
+    median, unfinished = np.median([result.updates for result in results]), sum(not r.converged for r in results)
     note = f", {unfinished} not converged" if unfinished else ""
-    seconds = time.monotonic() - began
-    print(f"n={states} {representation}, {replay}: {median:,.0f} updates{note} ({seconds:.1f} s)", flush=True)
+    took = f"({time.monotonic() - began:.1f} s)"
+    print(f"n={states} {representation}, {replay}: {median:,.0f} updates{note} {took}", flush=True)
     return results
 
 

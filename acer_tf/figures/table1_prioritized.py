@@ -5,13 +5,12 @@ python -m acer_tf table1_prioritized --games=atari5 --agents=ddqn_tuned,ddqn_pro
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 import numpy as np
 
 from acer_tf.reproduction import atari
-from acer_tf.reproduction.curves import ATARI_WINDOW_STEPS, RecordedRuns, final_score
+from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import dqn_zoo_medians
 from acer_tf.reproduction.report.output import Drawing, Report, Table, draw_band, number, numbers, panels
@@ -94,8 +93,7 @@ def priorities(recorded: RecordedRuns) -> Finding:
     games = [env for env in recorded.envs if all(recorded.runs(key, env) for key in keys)]
     if "ddqn_tuned" not in keys or len(keys) < 2 or not games:
         return Finding(None)
-    window = functools.partial(final_score, window=ATARI_WINDOW_STEPS)
-    scores = [recorded.compared(env, keys, window) or [np.nan] * len(keys) for env in games]
+    scores = [recorded.compared(env, keys, atari.training_score_at_end) or [np.nan] * len(keys) for env in games]
     normalized = [[atari.normalize(env, score) for score in row] for env, row in zip(games, scores, strict=True)]
     uniform, *prioritized = ours = np.median(normalized, axis=0).tolist()
     labels = ", ".join(recorded.methods[key].label for key in keys)

@@ -1,18 +1,20 @@
-"""What figures on Atari share: games, human-normalised scores, their medians, and tables by game."""
+"""What figures on Atari share: games, human-normalised scores, their medians, tables by game, and replay ratios."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from acer_tf.envs import ATARI_GAMES
 from acer_tf.reproduction import curves
 from acer_tf.reproduction.curves import ATARI_WINDOW_STEPS, Axis, RecordedRuns, RunCurve
+from acer_tf.reproduction.figure import Method
+from acer_tf.reproduction.published import Figure1Method, figure1_by_frames
 from acer_tf.reproduction.report.output import mean_with_error, number
 from acer_tf.reproduction.scores import INTERVAL, atari5_median, atari_references, human_normalized, of_atari5
-from acer_tf.reproduction.statistics import mean_and_error
 
 FRAMES_PER_STEP = 4
 ATARI57 = tuple(f"atari/{game}" for game in ATARI_GAMES)
@@ -26,7 +28,20 @@ DEVIATIONS = (
     "entropy weight is A3C's 0.01 (paper: 0.001). Start states have up to 30 no-ops; human-normalised scores use the "
     "no-op references."
 )
+RATIOS = (0, 1, 4, 8)
+WITH_TRUST, WITHOUT = (tuple(f"replay{ratio}{end}" for ratio in RATIOS) for end in ("_trust", ""))
+# The published curve of each method, by the method's key.
+SHOWN = {
+    f"replay{ratio}{'_trust' if trust_region else ''}": Figure1Method("ACER", ratio, trust_region)
+    for ratio in RATIOS
+    for trust_region in (True, False)
+} | {"dqn": Figure1Method("DQN"), "prioritized": Figure1Method("Prioritized Double DQN")}
 _POINTS = 200
+
+
+def training_score_at_end(run: RunCurve) -> float:
+    """`curves.final_score` over the last 1M frames."""
+    return curves.final_score(run, ATARI_WINDOW_STEPS)
 
 
 class Medians(NamedTuple):
@@ -58,8 +73,8 @@ def normalize(env: str, score: float) -> float:
 def final_scores(recorded: RecordedRuns, method: str) -> dict[str, tuple[float, float]]:
     """Mean over seeds and standard error of the final training score, by game; games without a score are absent."""
     found = {}
-    for env, runs in recorded.by_env(method).items():
-        mean, error = mean_and_error([curves.final_score(run, ATARI_WINDOW_STEPS) for run in curves.equally_long(runs)])
+    for env in recorded.by_env(method):
+        _, mean, error = recorded.result(method, env, training_score_at_end)
         if np.isfinite(mean):
             found[env.removeprefix("atari/")] = mean, error
     return found
@@ -111,3 +126,24 @@ def rows_by_game(
         row += [mean_with_error(*scores.get(row[0], (np.nan, np.nan))) for scores in ours]
         row += [number(scores.get(row[0])) for scores in published]
     return rows
+
+
+def replay_ratio_methods(base: Mapping[str, Any], steps: Mapping[int, int]) -> dict[str, Method]:
+    """ACER with each replay ratio, over the settings `base`; `steps` are agent steps by ratio."""
+    found = {}
+    for key, shown in SHOWN.items():
+        if shown.replay_ratio is not None:
+            delta = 1.0 if shown.trust_region else math.inf
+            settings = {**base, "replay_ratio": float(shown.replay_ratio), "trust_region_delta": delta}
+            found[key] = Method(shown.label, settings, steps[shown.replay_ratio])
+    return found
+
+
+def published_median(key: str, frames: float) -> float:
+    """The paper's median over 57 games at a number of emulator frames; NaN where its curve does not reach."""
+    return figure1_by_frames()[SHOWN[key]].at(frames)
+
+
+def ratios_of(keys: Iterable[str]) -> str:
+    """The replay ratios of methods, as text."""
+    return ", ".join(str(SHOWN[key].replay_ratio) for key in keys)

@@ -58,9 +58,8 @@ def read_run(folder: str | Path) -> RunCurve:
     try:
         settings, columns = read_record(folder).settings, read_progress(folder)
         if len(columns.get("steps", ())):
-            curve = RunCurve(
-                settings["env"], settings["seed"], settings["total_steps"], *(columns[name] for name in _COLUMNS)
-            )
+            of_run = (settings[name] for name in RunCurve._fields[:3])
+            curve = RunCurve(*of_run, *(columns[name] for name in _COLUMNS))
             if (np.diff(curve.episodes) < 0).any():
                 raise ValueError("its number of episodes decreases")
             return curve
@@ -80,12 +79,7 @@ def return_at(run: RunCurve, steps: float) -> float:
 def training_score(run: RunCurve, window: float) -> np.ndarray:
     """Mean raw return of the episodes that ended in the last `window` steps, at the end of each log interval.
 
-    Args:
-        run: P log intervals.
-        window: steps, rounded up to whole log intervals; shorter at the beginning of the run.
-
-    Returns:
-        [P] float64; NaN if no episode ended in the window.
+    The window is rounded up to whole log intervals. Returns [P] float64; NaN if no episode ended in the window.
     """
     episodes = np.diff(run.episodes, prepend=0.0)
     total = np.cumsum(np.where(episodes > 0, np.nan_to_num(run.interval_return) * episodes, 0.0))

@@ -13,10 +13,10 @@ import numpy as np
 
 from acer_tf.envs import MINATAR_GAMES
 from acer_tf.reproduction import curves, statistics
+from acer_tf.reproduction.atari import RATIOS, replay_ratio_methods
 from acer_tf.reproduction.curves import Axis, RecordedRuns, RunCurve
 from acer_tf.reproduction.figure import Figure, Judged, Method
 from acer_tf.reproduction.published import read_table
-from acer_tf.reproduction.replay_ratios import RATIOS, replay_ratio_methods
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
 from acer_tf.reproduction.statistics import Estimate
@@ -52,8 +52,6 @@ def dqn_methods() -> dict[str, Method]:
 
 
 class MinatarReference(NamedTuple):
-    """Mean returns."""
-
     random: float
     reference: float
 
@@ -105,13 +103,11 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
         "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
         "region."
     )
-    by_game_drawing = output.learning_curves(recorded.by_label(), lambda env: [])
-    tables = {
-        "table": Table(caption, head.split("; "), rows),
-        "games": Table(by_game, ["game", "random", *labels.values()], game_rows),
-    }
-    by_game_drawn = Drawing("Training curves by game, means over seeds with standard errors.", by_game_drawing)
-    return Report(tables, {"figure": Drawing(drawn, figure), "games": by_game_drawn})
+    games = output.learning_curves(recorded.by_label(), lambda env: [])
+    games_drawn = Drawing("Training curves by game, means over seeds with standard errors.", games)
+    games_table = Table(by_game, ["game", "random", *labels.values()], game_rows)
+    tables = {"table": Table(caption, head.split("; "), rows), "games": games_table}
+    return Report(tables, {"figure": Drawing(drawn, figure), "games": games_drawn})
 
 
 def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
@@ -161,7 +157,7 @@ def read_runs(figure: Figure, folder: Path) -> Judged | None:
     """Runs of a paper's design on MinAtar, which are none of the paper's own; settings are compared with `figure`'s."""
     if not (found := begun(figure, folder)):
         return None
-    _, recorded = found
+    recorded = found[1]
     seeds = _span(Counter((cell.method, cell.env) for cell in recorded.cells).values())
     steps = _span([cell.steps / 1e6 for cell in recorded.cells], ".1f")
     games = f"{len(recorded.envs)} MinAtar games, {seeds} seeds, {steps}M steps"

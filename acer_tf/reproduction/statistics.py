@@ -28,13 +28,9 @@ class Estimate(NamedTuple):
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
-    """The mean of the middle half of all scores.
+    """The mean of the middle half of all scores, [runs] of one task, or [runs, tasks] of several, normalised.
 
-    Args:
-        scores: [runs] of one task, or [runs, tasks] of several, normalised.
-
-    Raises:
-        ValueError: no scores, or one that is not finite.
+    Raises ValueError without scores, or for one that is not finite.
     """
     return _estimate((_checked(scores),), metrics.aggregate_iqm)
 
@@ -45,27 +41,15 @@ def median(scores: Sequence[Any] | np.ndarray) -> Estimate:
 
 
 def interquartile_mean_curve(scores: np.ndarray) -> Estimate:
-    """The `interquartile_mean` at each of G points, each with its own resamples, as in rliable.
-
-    Args:
-        scores: [runs, tasks, G].
-
-    Raises:
-        ValueError: no scores, or one that is not finite.
-    """
+    """The `interquartile_mean` at each of G points of [runs, tasks, G], each with its own resamples, as in rliable."""
     # metrics.aggregate_iqm of all points at once.
     return _bootstrap(_checked(scores), lambda x: trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0), CURVE_RESAMPLES)
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
-    """The probability that a run of method X beats one of Y, mean over tasks; ties count half.
+    """The probability that a run of method X, [runs, tasks], beats one of Y, mean over tasks; ties count half.
 
-    Args:
-        x: [runs of X, tasks].
-        y: [runs of Y, tasks], the same tasks in the same order.
-
-    Raises:
-        ValueError: no scores, one that is not finite, or numbers of tasks that differ.
+    Raises ValueError without scores, for one that is not finite, or for numbers of tasks that differ.
     """
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:

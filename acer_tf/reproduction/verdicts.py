@@ -135,8 +135,7 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str, 
             given = DEFAULTS | jsonable(PRESETS.get(here["preset"], {})) | {"preset": None}
             differing = {name: value for name, value in differing.items() if given.get(name) != value}
         found.update(f"{name}={value}" for name, value in differing.items())
-    groups: dict[int, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for setting, count in sorted(found.items()):
-        groups.setdefault(count, []).append(setting)
-    runs = {count: "" if count == len(cells) else f"{count} of them " for count in groups}
-    return tuple(f"{runs[count]}with {', '.join(group)}" for count, group in groups.items())
+        groups.setdefault("" if count == len(cells) else f"{count} of them ", []).append(setting)
+    return tuple(f"{runs}with {', '.join(group)}" for runs, group in groups.items())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import collections
-import csv
 import dataclasses
 import io
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
@@ -45,9 +46,8 @@ class Table:
 def write_table(table: Table, folder: Path, name: str) -> None:
     """Writes <name>.csv and <name>.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows([table.head, *table.rows])
-    write_whole(folder / f"{name}.csv", lines.getvalue())
+    text = pd.DataFrame([*table.rows], columns=[*table.head], dtype=str).to_csv(index=False, lineterminator="\n")
+    write_whole(folder / f"{name}.csv", text)
     write_whole(folder / f"{name}.md", markdown(table) + "\n")
 
 
@@ -79,9 +79,8 @@ def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
         write_table(table, folder, name)
     for name, drawing in report.figures.items():
         save(drawing.figure, folder, name)
-    tables = {name: table.caption for name, table in report.tables.items()}
-    figures = {name: drawing.caption for name, drawing in report.figures.items()}
-    write_evidence(folder, dataclasses.replace(evidence, tables=tables, figures=figures))
+    captions = [{name: made.caption for name, made in of.items()} for of in (report.tables, report.figures)]
+    write_evidence(folder, dataclasses.replace(evidence, tables=captions[0], figures=captions[1]))
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -127,8 +126,8 @@ def panels(count: int, *, columns: int = 3, width: float = 4.6, height: float = 
     """Makes a figure of `count` axes in rows of `columns`."""
     columns = min(columns, max(count, 1))
     rows = max(1, -(-count // columns))
-    size = (max(7.5, width * columns), max(4.5, height * rows)) if count == 1 else (width * columns, height * rows)
-    figure = Figure(size, layout="constrained")
+    width, height = (max(7.5, width), max(4.5, height)) if count == 1 else (width * columns, height * rows)
+    figure = Figure((width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for spare in axes.flat[count:]:
         spare.set_axis_off()
@@ -159,12 +158,13 @@ def learning_curves(
         for label, runs in groups.items():
             counts[label].append(len(runs))
     colours = {label: f"C{number % 10}" for number, label in enumerate(counts)}
-    names = {label: _plain(_counted(label, each, unit)) for label, each in counts.items()}
+    plain = operator.methodcaller("replace", "$", r"\$")  # text that Matplotlib would take for a formula
+    names = {label: plain(_counted(label, each, unit)) for label, each in counts.items()}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
         _draw_runs(ax, groups, curves, colours, names, axis)
-        ax.set_title(_plain((titles or {}).get(env, env)))
+        ax.set_title(plain((titles or {}).get(env, env)))
         x = "environment steps (agent decisions)" if axis == "steps" else "hours"
         ax.set_xlabel(x, fontsize=None if len(by_env) == 1 else "small")
     shared_legend(figure, axes)
@@ -262,11 +262,6 @@ def _counted(label: str, counts: Sequence[int], unit: str) -> str:
     return label if count == "1" else f"{label} ({count} {unit})"
 
 
-def _plain(text: str) -> str:
-    """Escapes text that Matplotlib would take for a formula."""
-    return text.replace("$", r"\$")
-
-
 def _x(run: RunCurve, axis: Axis) -> np.ndarray:
     return run.steps if axis == "steps" else run.seconds / 3600
 
@@ -277,10 +272,8 @@ def place_axis(axes: Axes, ours: float, published: float) -> None:
     It is logarithmic if ours end far before the published ones.
     """
     if ours and published > _FAR * ours:
-        axes.set_xscale("log")
-        axes.set_xlim(ours / 50, 1.2 * published)
+        axes.set(xscale="log", xlim=(ours / 50, 1.2 * published))
     elif published:
-        end = max(ours, published)
-        axes.set_xlim(-0.02 * end, 1.02 * end)
+        axes.set_xlim(-0.02 * max(ours, published), 1.02 * max(ours, published))
     if published:
         axes.axvline(published, color="0.6", linestyle=":", linewidth=1, label="end of the published axis")
