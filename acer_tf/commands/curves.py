@@ -25,8 +25,16 @@ from acer_tf.reproduction.curves import RunCurve, equally_long, final_return, ho
 from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.report import output
-from acer_tf.reproduction.report.output import Drawing, Report, Table
+from acer_tf.reproduction.report.output import (
+    Drawing,
+    Report,
+    Table,
+    learning_curves,
+    markdown,
+    mean_with_error,
+    number,
+    write_report,
+)
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.settings.record import differences
@@ -56,7 +64,7 @@ def main(argv: list[str]) -> int:
         require_page(page)
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
     about = Evidence("curves", FLAGS.title, tuple(FLAGS.text), command, diagnostic=FLAGS.diagnostic)
-    print(output.markdown(show(folders, output, about, FLAGS.at_steps, hours=FLAGS.hours)))
+    print(markdown(show(folders, output, about, FLAGS.at_steps, hours=FLAGS.hours)))
     print(f"table, figure and records in {output}")
     if on_page:
         print(f"page: {write_page(page)}")
@@ -105,14 +113,14 @@ def show(
     title = about.title or ", ".join(by_env)
     titles = {env: title if one else env for env in by_env}
     caption = "Means over seeds with standard errors, each run thin"
-    steps = output.learning_curves(by_env, published.__getitem__, titles=titles)
+    steps = learning_curves(by_env, published.__getitem__, titles=titles)
     drawings = {"figure": Drawing(caption + ("; dashed: published." if any(published.values()) else "."), steps)}
     if hours:
-        figure = output.learning_curves(by_env, lambda env: (), titles=titles, axis="seconds")
+        figure = learning_curves(by_env, lambda env: (), titles=titles, axis="seconds")
         drawings["hours"] = Drawing(f"{caption}, against hours of the machine that ran them.", figure)
     made = _table(by_env, published, at_steps)
     evidence = dataclasses.replace(about, title=title, cells=tuple(cells))
-    output.write_report(evidence, Report({"table": made}, drawings), output)
+    write_report(evidence, Report({"table": made}, drawings), output)
     return made
 
 
@@ -134,13 +142,13 @@ def _table(
     for env, groups in by_env.items():
         for label, runs in groups.items():
             for run in runs:
-                row = [env, label, str(run.seed), f"{run.steps[-1]:,.0f}", output.number(run.seconds[-1] / 3600)]
-                rows.append([*row, *map(output.number, _returns(run, at_steps))])
+                row = [env, label, str(run.seed), f"{run.steps[-1]:,.0f}", number(run.seconds[-1] / 3600)]
+                rows.append([*row, *map(number, _returns(run, at_steps))])
             if len(runs) > 1:
                 same = equally_long(runs)
                 values = np.array([_returns(run, at_steps) for run in same])
-                means = (output.mean_with_error(*mean_and_error(column)) for column in values.T)
-                length = f"{min(run.steps[-1] for run in runs):,.0f}", output.number(hours_per_run({env: same}))
+                means = (mean_with_error(*mean_and_error(column)) for column in values.T)
+                length = f"{min(run.steps[-1] for run in runs):,.0f}", number(hours_per_run({env: same}))
                 rows.append([env, label, f"{len(runs)} seeds, mean", *length, *means])
                 if np.isfinite(values).all():
                     middles = (str(interquartile_mean(column)) for column in values.T)
@@ -149,7 +157,7 @@ def _table(
             values = np.array([curve.at(step) for step in at_steps])
             if np.isfinite(values).any():
                 row = [env, curve.label, "published", f"{curve.steps[-1]:,.0f}", ""]
-                rows.append([*row, *map(output.number, values), ""])
+                rows.append([*row, *map(number, values), ""])
     caption = "Mean raw return of training episodes; at a step, of the 100 before it. Hours are those of its machine."
     return Table(caption, head, rows)
 

@@ -188,7 +188,7 @@ def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     sweep_flags.require(values)
     from acer_tf.reproduction.plan import plan  # imports TensorFlow, for which errors in flags should not wait
 
-    options = {name: values[name].value for name in ("threads", "checkpoint_minutes")}
+    options: dict[str, Any] = {name: values[name].value for name in ("threads", "checkpoint_minutes")}
     print("\n".join(plan(cells, Path(values.sweep_dir), processes=values.processes or 1, **options)))
     return 0
 

@@ -10,21 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.reproduction import scores
-from acer_tf.reproduction.atari import (
-    ATARI57,
-    DEVIATIONS,
-    DQN_STEPS,
-    FEWEST_GAMES,
-    FRAMES_PER_STEP,
-    SHOWN,
-    TRAINING,
-    WITH_TRUST,
-    medians,
-    published_median,
-    ratios_of,
-    replay_ratio_methods,
-)
+from acer_tf.reproduction import atari, scores
 from acer_tf.reproduction.curves import Axis, RecordedRuns, cumulative_maximum, hours_per_run
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import Figure1Method, figure1_by_frames, figure1_by_hours
@@ -33,7 +19,8 @@ from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
 from acer_tf.reproduction.statistics import Estimate
 from acer_tf.reproduction.verdicts import own_design
 
-_FRAMES = {0: 900_000_000, 1: 600_000_000, 4: 270_000_000, 8: 160_000_000}  # where the paper's curves end, by ratio
+_STEPS = {0: 225_000_000, 1: 150_000_000, 4: 67_500_000, 8: 40_000_000}  # where the paper's curves end, by ratio
+_PRIORITIZED = "Prioritized Double DQN"
 _ATARI5 = (
     "Where the games are Atari-5's, the median over 57 games is estimated from them (Aitchison et al. 2022), with the "
     "95 % range of the truth when the method is left out of the fit; the fit is of medians from "
@@ -49,9 +36,9 @@ def report(recorded: RecordedRuns) -> Report:
         if not runs:
             rows.append([*row, "0 games", *[""] * 6])
             continue
-        median = medians(runs, "steps")
-        frames, highest = FRAMES_PER_STEP * median.points[-1], float(cumulative_maximum(median.values)[-1])
-        published = published_median(key, frames)
+        median = atari.medians(runs, "steps")
+        frames, highest = atari.FRAMES_PER_STEP * median.points[-1], float(cumulative_maximum(median.values)[-1])
+        published = atari.published_median(key, frames)
         row += [median.games, output.number(frames / 1e6, 1), output.number(float(median.values[-1]))]
         estimate = Estimate(highest, *(bound * highest for bound in median.interval))
         row += ["" if np.isnan(highest) else str(estimate), output.number(published)]
@@ -60,9 +47,9 @@ def report(recorded: RecordedRuns) -> Report:
     head = "method, cells finished, median over, frames (M), median, cumulative maximum, published, difference, "
     head += "hours per run"
     table = Table(
-        f"Median over games of the human-normalised {TRAINING}, at the frames that all games have reached. Published: "
-        "the cumulative maximum of the median over 57 games at the same frames, read off the figure; a difference is "
-        f"given where ours is of 57 games too. {_ATARI5}",
+        f"Median over games of the human-normalised {atari.TRAINING}, at the frames that all games have reached. "
+        "Published: the cumulative maximum of the median over 57 games at the same frames, read off the figure; a "
+        f"difference is given where ours is of 57 games too. {_ATARI5}",
         head.split(", "),
         rows,
     )
@@ -83,16 +70,16 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
     limit = 0.0
     for key, method in recorded.methods.items():
         if runs := recorded.by_env(key):
-            median = medians(runs, axis)
-            x = median.points * FRAMES_PER_STEP / 1e6 if axis == "steps" else median.points / 3600
+            median = atari.medians(runs, axis)
+            x = median.points * atari.FRAMES_PER_STEP / 1e6 if axis == "steps" else median.points / 3600
             limit = max(limit, float(x[-1]))
             values = cumulative_maximum(median.values) if largest else median.values
-            style = _style(SHOWN[key])
+            style = _style(atari.SHOWN[key])
             axes.plot(x, values, **style, linewidth=1.8, label=f"{method.label}, {median.games}")
             low, high = median.interval
             output.draw_band(axes, x, low * values, high * values, style["color"])
     end = 0.0
-    for shown in (SHOWN[key] for key in recorded.methods):
+    for shown in (atari.SHOWN[key] for key in recorded.methods):
         if axis == "steps":
             x, published = figure1_by_frames()[shown].frames / 1e6, figure1_by_frames()[shown].median
         elif shown in figure1_by_hours():
@@ -118,16 +105,16 @@ def _style(method: Figure1Method) -> dict[str, Any]:
 
 def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether the median with trust region rises with every step of the replay ratio, at equal frames."""
-    keys = [key for key in WITH_TRUST if recorded.by_env(key)]
+    keys = [key for key in atari.WITH_TRUST if recorded.by_env(key)]
     games = [env for env in recorded.envs if all(recorded.runs(key, env) for key in keys)]
     if len(keys) < 2 or not games:
         return Finding(None)
-    found = [medians({env: recorded.runs(key, env) for env in games}, "steps") for key in keys]
+    found = [atari.medians({env: recorded.runs(key, env) for env in games}, "steps") for key in keys]
     steps = min(float(median.points[-1]) for median in found)
     ours = [float(np.interp(steps, median.points, cumulative_maximum(median.values))) for median in found]
-    theirs = [published_median(key, FRAMES_PER_STEP * steps) for key in keys]
-    where = f"{found[0].games}, {FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {ratios_of(keys)}"
-    known = len(games) >= FEWEST_GAMES and np.isfinite(ours).all()
+    theirs = [atari.published_median(key, atari.FRAMES_PER_STEP * steps) for key in keys]
+    where = f"{found[0].games}, {atari.FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {atari.ratios_of(keys)}"
+    known = len(games) >= atari.FEWEST_GAMES and np.isfinite(ours).all()
     holds = bool((np.diff(ours) > 0).all()) if known else None
     return Finding(holds, f"{output.numbers(ours)} ({where})", output.numbers(theirs))
 
@@ -142,14 +129,14 @@ FIGURE = Figure(
         "region, DQN, and prioritized Double DQN, on 57 Atari games. A game's score is the mean return of "
         "training over the last 1M frames; the curve is the cumulative maximum of its median over games. Four "
         "frames are one agent step.",
-        DEVIATIONS,
+        atari.DEVIATIONS,
         "Which of the prioritized agents the paper shows is not said: ours is the proportional one.",
     ),
-    envs=ATARI57,
+    envs=atari.ATARI57,
     methods={
-        **replay_ratio_methods({"preset": "paper"}, {r: frames // FRAMES_PER_STEP for r, frames in _FRAMES.items()}),
-        "dqn": Method("DQN", {"agent": "dqn", "preset": "dqn"}, DQN_STEPS),
-        "prioritized": Method("Prioritized Double DQN", {"agent": "dqn", "preset": "ddqn_proportional"}, DQN_STEPS),
+        **atari.replay_ratio_methods({"preset": "paper"}, _STEPS),
+        "dqn": Method("DQN", {"agent": "dqn", "preset": "dqn"}, atari.DQN_STEPS),
+        "prioritized": Method(_PRIORITIZED, {"agent": "dqn", "preset": "ddqn_proportional"}, atari.DQN_STEPS),
     },
     report=report,
     claims=(Claim("more replay learns more per frame", more_replay, own_design),),

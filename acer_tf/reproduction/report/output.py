@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import io
-import operator
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -157,14 +157,13 @@ def learning_curves(
     for groups in by_env.values():
         for label, runs in groups.items():
             counts[label].append(len(runs))
-    colours = {label: f"C{number % 10}" for number, label in enumerate(counts)}
-    plain = operator.methodcaller("replace", "$", r"\$")  # text that Matplotlib would take for a formula
-    names = {label: plain(_counted(label, each, unit)) for label, each in counts.items()}
+    colours = (f"C{number % 10}" for number in itertools.count())
+    legend = {label: (_named(label, each, unit), next(colours)) for label, each in counts.items()}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
-        _draw_runs(ax, groups, curves, colours, names, axis)
-        ax.set_title(plain((titles or {}).get(env, env)))
+        _draw_runs(ax, groups, curves, legend, axis)
+        ax.set_title((titles or {}).get(env, env).replace("$", r"\$"))
         x = "environment steps (agent decisions)" if axis == "steps" else "hours"
         ax.set_xlabel(x, fontsize=None if len(by_env) == 1 else "small")
     shared_legend(figure, axes)
@@ -173,23 +172,18 @@ def learning_curves(
 
 
 def _draw_runs(
-    axes: Axes,
-    groups: Groups,
-    published: Sequence[PublishedCurve],
-    colours: Mapping[str, str],
-    names: Mapping[str, str],
-    axis: Axis,
+    axes: Axes, groups: Groups, published: Sequence[PublishedCurve], legend: Mapping[str, tuple[str, str]], axis: Axis
 ) -> None:
-    """Draws one panel of `learning_curves`; `names` are those in the legend, by label."""
+    """Draws one panel of `learning_curves`; `legend` has the name there and the colour, by label."""
     longest = max((_x(run, axis)[-1] for runs in groups.values() for run in runs), default=0.0)
-    others = iter(f"C{number % 10}" for number in range(len(colours), len(colours) + len(published)))
+    others = iter(f"C{number % 10}" for number in range(len(legend), len(legend) + len(published)))
     for curve in published:
         plain = "0.45" if len(published) == 1 else None
-        colour = colours.get(curve.method) or plain or next(others)
+        colour = legend[curve.method][1] if curve.method in legend else plain or next(others)
         draw_band(axes, curve.steps, curve.low, curve.high, colour)
         axes.plot(curve.steps, curve.mean, "--", color=colour, linewidth=1.5, label=curve.label)
     for label, runs in groups.items():
-        colour = colours[label]
+        name, colour = legend[label]
         for run in runs:
             x, thin = _x(run, axis), 0.3 if len(runs) > 1 else 1.0
             axes.plot(x, run.mean_return, color=colour, alpha=thin, linewidth=0.7)
@@ -203,7 +197,7 @@ def _draw_runs(
         if len(runs) > 1:
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
             draw_band(axes, grid, mean - error, mean + error, colour)
-        axes.plot(grid, mean, color=colour, linewidth=2, label=names[label])
+        axes.plot(grid, mean, color=colour, linewidth=2, label=name)
     place_axis(axes, longest, max((curve.steps[-1] for curve in published), default=0.0))
     dress(axes, axis)  # after the scale, which brings its own formatter
 
@@ -257,9 +251,10 @@ def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colo
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _counted(label: str, counts: Sequence[int], unit: str) -> str:
+def _named(label: str, counts: Sequence[int], unit: str) -> str:
+    """The label with its numbers of runs; Matplotlib would take $ for a formula."""
     count = " to ".join(dict.fromkeys([str(min(counts)), str(max(counts))]))
-    return label if count == "1" else f"{label} ({count} {unit})"
+    return (label if count == "1" else f"{label} ({count} {unit})").replace("$", r"\$")
 
 
 def _x(run: RunCurve, axis: Axis) -> np.ndarray:

@@ -71,8 +71,10 @@ def write_page(results: Path) -> Path:
         EvidenceError: see `require_page`.
         OSError: it cannot be written.
     """
-    loader, layout = jinja2.PackageLoader("acer_tf.reproduction.report"), dict(trim_blocks=True, lstrip_blocks=True)
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, **layout)
+    loader = jinja2.PackageLoader("acer_tf.reproduction.report")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters["number"] = number
     require_page(results)
     shown = _Shown(results)
