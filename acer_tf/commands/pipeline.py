@@ -1,7 +1,5 @@
 """The command of a figure or table: from flags to cells, then a plan or a sweep, then tables, drawings and page."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path
@@ -134,7 +132,7 @@ def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:
     over = dict(_setting(text) for text in values.setting)
     for key, settings in ((key, each) for key, method in methods.items() for each in method.variants().values()):
         for name in over:
-            if settings.get(name, over[name]) != over[name]:
+            if name in settings and settings[name] != over[name]:
                 raise SettingsError(f"--setting={name}={over[name]}: {key} is defined by {name} {settings[name]}")
     envs = _envs(values[_tasks_flag(figure)].value or [], figure)
     cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, **over)

@@ -1,7 +1,5 @@
 """The flags of commands that run many cells, and how they run them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ python -m acer_tf figure1_atari57 --plan
 python -m acer_tf figure1_atari57 --games=atari5 --agents=replay4_trust,replay0 --total_steps=2_000_000
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ python -m acer_tf figure1_minatar --games=breakout --agents=replay0_trust,replay
 python -m acer_tf figure1_minatar --preset=paper --processes=2
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

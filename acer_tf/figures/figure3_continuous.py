@@ -12,8 +12,6 @@ python -m acer_tf figure3_continuous --tasks=reacher3 --draws=30 --best=5 --best
     --total_steps=3_000_000 --output=my_results/figure3_best
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -109,7 +107,7 @@ def chosen(figure: Figure, values: FlagValues) -> Figure:
 
 
 def _best_cells(figure: Figure, folder: Path, best: int, cells: list[Cell]) -> list[Cell]:
-    """Those of `cells` whose draws are the best of the evidence in `folder`."""
+    """The cells whose draws are the best of the evidence in `folder`."""
     known = own_evidence(folder, figure.name, "best_of")
     if known is None:
         raise SettingsError(f"--best_of={folder}: holds no evidence (no experiment.json)")

@@ -3,8 +3,6 @@
 python -m acer_tf figure4_ablation --tasks=walker2d --total_steps=3_000_000 --seeds=1
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -3,8 +3,6 @@
 python -m acer_tf figure5_sensitivity --tasks=cheetah --agents=draw0,draw1,draw2,draw3 --total_steps=1_000_000
 """
 
-from __future__ import annotations
-
 import matplotlib
 import numpy as np
 from scipy.stats import rankdata, spearmanr

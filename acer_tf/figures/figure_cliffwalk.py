@@ -8,8 +8,6 @@ and 16; the same command continues after the last finished point. acer_tf/reprod
 leaves open.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import shlex

@@ -4,8 +4,6 @@ python -m acer_tf openai_baselines --games=Pong --agents=baselines --seeds=1 --t
 python -m acer_tf openai_baselines --plan
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

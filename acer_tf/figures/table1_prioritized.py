@@ -3,8 +3,6 @@
 python -m acer_tf table1_prioritized --games=atari5 --agents=ddqn_tuned,ddqn_proportional --total_steps=5_000_000
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

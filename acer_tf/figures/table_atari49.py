@@ -4,8 +4,6 @@ python -m acer_tf table_atari49 --games=Pong,Breakout --total_steps=20_000 --see
 python -m acer_tf table_atari49 --games=openai7 --agents=acer
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from acer_tf.reproduction.atari import FRAMES_PER_STEP, games_of, median_of, normalize

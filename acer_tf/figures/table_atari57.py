@@ -4,8 +4,6 @@ python -m acer_tf table_atari57 --games=atari5 --agents=replay4_trust --total_st
 python -m acer_tf table_atari57 --report_only
 """
 
-from __future__ import annotations
-
 from acer_tf.figures.figure1_atari57 import FIGURE as FIGURE1
 from acer_tf.reproduction import atari
 from acer_tf.reproduction.curves import RecordedRuns

@@ -4,8 +4,6 @@ python -m acer_tf table_control --tasks=reacher3 --total_steps=2_000_000
 python -m acer_tf table_control --report_only
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ python -m acer_tf table_minatar_priorities --processes=2
 python -m acer_tf table_minatar_priorities --report_only
 """
 
-from __future__ import annotations
-
 import functools
 
 from acer_tf.reproduction import minatar

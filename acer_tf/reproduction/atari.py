@@ -1,7 +1,5 @@
 """What figures on Atari share: games, human-normalised scores, their medians, tables by game, and replay ratios."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

@@ -27,8 +27,6 @@ transition therefore waits among 2^(n+1) − 2 that have not been replayed, and 
 replay grow with that number, though from a lower start than those of uniform replay; the oracle's do not.
 """
 
-from __future__ import annotations
-
 import functools
 import heapq
 from collections.abc import Callable, Generator, Sequence

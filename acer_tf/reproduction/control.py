@@ -1,7 +1,5 @@
 """What figures on control tasks share: tasks and lengths, the report of curves beside the paper's, and texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from acer_tf.reproduction.curves import RecordedRuns

@@ -8,8 +8,6 @@
 Tables and figures can be regenerated from the folder alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

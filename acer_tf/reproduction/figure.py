@@ -139,7 +139,7 @@ def make_cells(
 
 
 def cells_of(methods: Mapping[str, Method], cells: Iterable[Cell]) -> list[Cell]:
-    """Those of `cells` that are of one of the methods, or of one of the draws of a search."""
+    """The cells that are of one of the methods, or of one of the draws of a search."""
     return [cell for cell in cells if cell.method in methods and cell.draw in methods[cell.method].variants()]
 
 

@@ -1,7 +1,5 @@
 """What figures on MinAtar share: games and settings, normalised scores, comparisons of methods, and the report."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections import Counter

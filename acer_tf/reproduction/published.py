@@ -3,8 +3,6 @@
 The data files' first lines give sources and protocols. Scores by game: scores.py.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from importlib import resources

@@ -3,8 +3,6 @@
 The data files' first lines give sources and protocols.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import statistics

@@ -5,8 +5,6 @@ how that differs from the paper's runs); "partly" says that the claim holds in w
 do not decide it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report of a figure: tables, as CSV for programs and as Markdown for people, and drawings; and their files."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import io

@@ -4,8 +4,6 @@ It is made from the folders alone (see evidence) and asks for nothing from elsew
 Its script draws the curves anew by task and method; without scripts the images show them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json
