@@ -13,13 +13,8 @@ import numpy as np
 import pandas as pd
 
 # The tasks of the ACER paper's appendix E as this package calls them.
-_PAPER_TASKS = {
-    "cartpole_swingup": "Cartpole",
-    "reacher3": "Reacher3",
-    "cheetah": "Cheetah",
-    "fish": "Fish",
-    "walker2d": "Walker2d",
-    "humanoid": "Humanoid",
+_PAPER_TASKS = {"cartpole_swingup": "Cartpole"} | {
+    task: task.capitalize() for task in ("reacher3", "cheetah", "fish", "walker2d", "humanoid")
 }
 # Of gymnasium's MuJoCo tasks: method, source, file, version of the task there, and the name of the method there.
 _MUJOCO = (

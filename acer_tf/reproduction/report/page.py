@@ -178,9 +178,8 @@ def _policies(folder: Path, shown: _Shown) -> list[dict[str, Any]]:
         model, video = path.with_suffix(""), path.with_suffix(".mp4")
         saved = [Link("SavedModel", shown.href(model) + "/")] if shown.has(model / "saved_model.pb") else []
         film = shown.href(video) if shown.has(video) else None
-        found.append(
-            {"name": path.stem, "env": env, "score": score, "links": [*shown.links([path]), *saved], "video": film}
-        )
+        links = [*shown.links([path]), *saved]
+        found.append({"name": path.stem, "env": env, "score": score, "links": links, "video": film})
     return found
 
 
@@ -263,10 +262,8 @@ def _curves(evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, list[d
 def _ours(label: str, unit: str, runs: Sequence[RunCurve]) -> dict[str, Any] | None:
     """The mean and the range of runs over the steps that all of them have returns at; None without any."""
     known = [(run.steps[ended], run.mean_return[ended]) for run in runs if (ended := ~np.isnan(run.mean_return)).any()]
-    if not known:
-        return None
-    first, last = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
-    if last < first:  # one is not where another began: no mean is known
+    first, last = max((x[0] for x, _ in known), default=0), min((x[-1] for x, _ in known), default=-1)
+    if last < first:  # none has a return yet, or one is not where another began: no mean is known
         return None
     steps = np.linspace(first, last, _POINTS)
     values = np.array([np.interp(steps, x, y) for x, y in known])
