@@ -14,11 +14,8 @@ from acer_tf.reproduction.sweep import LocalLauncher, RayLauncher, SlurmLauncher
 from acer_tf.reproduction.sweep.attempt import PROGRAM
 from acer_tf.reproduction.sweep.launcher import Launcher
 
-_LAUNCHERS = {  # and the flags of each alone
-    "local": ("processes",),
-    "ray": ("ray_address",),
-    "slurm": ("slurm_partition", "slurm_time"),
-}
+# And the flags of each alone.
+_LAUNCHERS = {"local": ("processes",), "ray": ("ray_address",), "slurm": ("slurm_partition", "slurm_time")}
 
 
 def define(values: flags.FlagValues, sweep: str) -> None:

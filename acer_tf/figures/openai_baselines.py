@@ -53,13 +53,9 @@ def _risen(curve: PublishedCurve, score: float) -> float:
 
 def read_longest_run(figure: Figure, folder: Path, preset: str) -> Judged | None:
     """The longest run of ACER with a preset in a folder, in an environment of which a curve was published."""
-    evidence = read_evidence(folder)
-    wanted = {"agent": "acer", "preset": preset}
-    cells = [
-        cell
-        for cell in (evidence.cells if evidence else ())
-        if cell.steps and wanted.items() <= cell.settings.items() and published_curves(cell.env)
-    ]
+    evidence, wanted = read_evidence(folder), {"agent": "acer", "preset": preset}
+    ours = [cell for cell in (evidence.cells if evidence else ()) if wanted.items() <= cell.settings.items()]
+    cells = [cell for cell in ours if cell.steps and published_curves(cell.env)]
     if not cells:
         return None
     longest = max(cells, key=lambda cell: cell.steps)
@@ -105,7 +101,7 @@ FIGURE = Figure(
     envs=tuple(f"atari/{game}" for game in GAME_SETS["openai7"]),
     methods={
         preset: Method(f"ACER, preset {preset}", {"agent": "acer", "preset": preset}, _STEPS, "ACER")
-        for preset in ("baselines", "paper")
+        for preset in _FOLDERS
     },
     seeds=6,
     report=report,

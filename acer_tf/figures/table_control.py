@@ -11,11 +11,10 @@ import numpy as np
 
 from acer_tf.figures.figure3_continuous import FIGURE as FIGURE3
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, ONE_SETTING, OURS, by_method
-from acer_tf.reproduction.curves import RecordedRuns, final_return, reached
+from acer_tf.reproduction.curves import RecordedRuns, reached
 from acer_tf.reproduction.figure import Figure
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
-from acer_tf.reproduction.statistics import mean_and_error
 
 
 def report(recorded: RecordedRuns) -> Report:
@@ -26,12 +25,11 @@ def report(recorded: RecordedRuns) -> Report:
     rows = []
     figure, axes = panels(len(recorded.envs))
     for ax, env in zip(axes, recorded.envs, strict=True):
-        runs = recorded.by_method(env)
-        steps = min(map(reached, runs.values()), default=np.nan)
+        steps = min(map(reached, recorded.by_method(env).values()), default=np.nan)
         row, scores = [env, number(steps, 0)], {}
         published = by_method(published_curves(env))
         for place, (key, method) in enumerate(recorded.methods.items()):
-            mean, error = mean_and_error([final_return(run.until(steps)) for run in runs.get(key, [])])
+            _, mean, error = recorded.result(key, env, until=steps)
             curve = published[method.published]
             their = curve.at(steps)
             if np.isfinite(mean) and np.isfinite(their):

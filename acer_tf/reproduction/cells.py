@@ -78,7 +78,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """The name of the cell in messages."""
         draw = "" if self.draw is None else f" draw {self.draw}"
         return f"{self.method}{draw}, {self.env}, seed {self.seed}"
 
