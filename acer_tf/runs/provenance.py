@@ -98,7 +98,7 @@ def _canonical(name: str) -> str:
 
 def _gpus() -> dict[str, Any]:
     """The GPUs that TensorFlow sees and their driver; empty without GPUs, or if TensorFlow is not loaded."""
-    config = getattr(sys.modules.get("tensorflow"), "config", None)
+    config: Any = getattr(sys.modules.get("tensorflow"), "config", None)
     gpus = config.list_physical_devices("GPU") if config else []
     if not gpus:
         return {}
