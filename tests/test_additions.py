@@ -40,7 +40,7 @@ RULE: Edits = {
 FAMILY: Edits = {
     "acer_tf/envs/__init__.py": (
         "FAMILIES: dict[str, Family] = {",
-        '    "corridor": Family("corridor:make_corridor", ("short", "long"), ("classic", "")),',
+        '    "corridor": Family(("short", "long"), ("classic", "")),',
     ),
     "acer_tf/envs/corridor.py": re.findall(r"```python\n# my_envs.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0]
     + """

@@ -86,9 +86,12 @@ ATARI_PRESETS: dict[str, AtariPreset] = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """The environments whose ids begin with the family's name and a slash."""
+    """The environments whose ids begin with the family's name and a slash.
 
-    maker: str  # "module:function" of this package, called with the rest of the id, N, seeds and options of `make`
+    The function `make_<name>` of the module with its name makes N of them, from the rest of the id, N, seeds, and
+    options of `make`. Importing the module imports the family's packages.
+    """
+
     names: tuple[str, ...]  # of the environments, others are refused; () for an open set
     preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
     reward_clip: float = math.inf  # default bound ± on rewards in learning
@@ -99,20 +102,12 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
-    "atari": Family(
-        "atari:make_atari",
-        ATARI_GAMES,
-        ("paper", ""),
-        reward_clip=1.0,
-        atari=True,
-        alike=True,
-        pictures_per_second=15.0,
-    ),
-    "minatar": Family("minatar:make_minatar", MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0),
-    "control": Family("control:make_control", CONTROL_TASKS, ("", "paper_continuous")),
-    "dm_control": Family("dm_control:make_dm_control", (), ("", "paper_continuous")),
+    "atari": Family(ATARI_GAMES, ("paper", ""), reward_clip=1.0, atari=True, alike=True, pictures_per_second=15.0),
+    "minatar": Family(MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0),
+    "control": Family(CONTROL_TASKS, ("", "paper_continuous")),
+    "dm_control": Family((), ("", "paper_continuous")),
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
-    "gymnasium": Family("gymnasium:make_gymnasium", (), ("classic", "classic_continuous")),
+    "gymnasium": Family((), ("classic", "classic_continuous")),
 }
 
 
@@ -136,9 +131,8 @@ def make(
         seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
             after n steps passes them with the seed, and so gets new episodes.
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
-        threads: worker threads of "atari" and "control"; other families use one. Results do not depend on it.
-        render: makes `VectorEnvironment.render` work. On Atari this adds one emulator. MuJoCo renders offscreen in a
-            separate process, through EGL or OSMesa, and sets MUJOCO_GL if it is unset.
+        threads: of "atari" and "control"; other families use one. Results do not depend on it.
+        render: makes `VectorEnvironment.render` work; see `require_gl` for MuJoCo.
         factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
 
     Raises:
@@ -163,12 +157,11 @@ def make(
         options["preset"] = atari_preset
     if family.names and name not in family.names:
         raise unknown(env_id)
-    module, _, maker = family.maker.partition(":")
     from acer_tf.envs.vector import blamed
 
     with blamed(env_id, "when it was made"):
         with without_gl():
-            make_family = getattr(importlib.import_module(f"acer_tf.envs.{module}"), maker)
+            make_family = getattr(importlib.import_module(f"acer_tf.envs.{prefix}"), f"make_{prefix}")
         return make_family(name, num_envs, seeds, **options)
 
 

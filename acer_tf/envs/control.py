@@ -23,11 +23,7 @@ _DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("
 
 
 def make_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
-    """`num_envs` copies of a task of `control_tasks` ("cheetah"), truncated after 500 steps; see `acer_tf.envs.make`.
-
-    Raises:
-        InvalidEnvironment: no OpenGL to draw with.
-    """
+    """`num_envs` copies of a task of `control_tasks` ("cheetah"), truncated after 500 steps; for errors see `make`."""
     env_id = f"control/{name}"
     if render:
         require_gl(env_id)
@@ -42,9 +38,6 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     Rewards, observations and terminations are computed for all N at once: a Python loop over environments would take
     longer than the physics. Each environment's generator draws its starts, and persists across episodes.
-
-    Attributes:
-        steps_per_second: agent steps in one simulated second.
     """
 
     def __init__(self, task: type[Task], num_envs: int, threads: int) -> None:
@@ -53,7 +46,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
         self._task = task(self._batch)
         self.num_envs = num_envs
-        self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))
+        self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))  # of simulated time
         self._reward_unit = 1 / self.steps_per_second if task.per_second else 1.0
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)

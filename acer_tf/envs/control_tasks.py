@@ -1,10 +1,9 @@
 """The six continuous control tasks of Wang et al. (2017), section 6 and appendix E.1.
 
-docs/control-tasks.md says what is from the paper and what was chosen; models are from dm_control's suite unless stated
-otherwise. The action a, in [-1, 1]^d, is the clipped one. The dense rewards (all but cartpole_swingup and reacher3) are
-rates per second, in metres and radians: a step's reward is the formula times the step's length. This puts returns where
-the published curves are: an untrained policy has -8 on fish and -19 on humanoid, where the worst curves of the paper's
-Figure 3 end at -10 and -23.
+docs/control-tasks.md says what is from the paper and what was chosen. The action a, in [-1, 1]^d, is the clipped one.
+The dense rewards (all but cartpole_swingup and reacher3) are rates per second, in metres and radians: a step's reward
+is the formula times the step's length. This puts returns where the published curves are: an untrained policy has -8 on
+fish and -19 on humanoid, where the worst curves of the paper's Figure 3 end at -10 and -23.
 """
 
 from __future__ import annotations
@@ -77,20 +76,9 @@ class Task:
         return np.zeros(self.batch.nsim, bool)
 
 
-class FreeBody(Task):
-    """A task whose torso moves freely in space."""
-
-    def __init__(self, batch: Batch) -> None:
-        super().__init__(batch)
-        self._torso = batch.body("torso").xmat.reshape(-1, 3, 3)  # view; columns are the torso's axes in the world
-
-    def _upright(self) -> np.ndarray:
-        """Cosine [N] of the torso's angle to upright."""
-        return self._torso[:, 2, 2]
-
-    def _local(self, vector: np.ndarray) -> np.ndarray:
-        """World vectors [N, 3] in the torso's frame."""
-        return np.einsum("nij,ni->nj", self._torso, vector)
+def local(axes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """World vectors [N, 3] in the frames whose axes are the columns of `axes` [N, 3, 3]."""
+    return np.einsum("nij,ni->nj", axes, vector)
 
 
 def orientation(random: np.random.Generator) -> np.ndarray:
@@ -164,14 +152,12 @@ class Reacher3(Task):
         direction, distance = self.draw(which, lambda r: r.uniform([-np.pi, 0.05], [np.pi, 0.25])).T
         self._target[which, :2] = np.column_stack([distance * np.cos(direction), distance * np.sin(direction)])
 
-    def _to_target(self) -> np.ndarray:
-        return (self._target - self._tip)[:, :2]
-
     def observation(self) -> np.ndarray:
-        return np.column_stack([wrapped(self.qpos[:, 0]), self.qpos[:, 1:], self.qvel, self._to_target()])
+        to_target = (self._target - self._tip)[:, :2]
+        return np.column_stack([wrapped(self.qpos[:, 0]), self.qpos[:, 1:], self.qvel, to_target])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        return (np.linalg.norm(self._to_target(), axis=1) <= 0.05).astype(np.float64)
+        return (np.linalg.norm((self._target - self._tip)[:, :2], axis=1) <= 0.05).astype(np.float64)
 
 
 class Cheetah(Task):
@@ -200,7 +186,7 @@ class Cheetah(Task):
         return self.qvel[:, 0] - 0.1 * squared(action)
 
 
-class Fish(FreeBody):
+class Fish(Task):
     """Swim to a target in three dimensions.
 
     Observation [24]: target minus mouth, in the torso's frame; joint angles; joint velocities; cosine of the angle to
@@ -223,6 +209,7 @@ class Fish(FreeBody):
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
+        self._torso = batch.body("torso").xmat.reshape(-1, 3, 3)  # columns are its axes in the world
         self._target, self._mouth = batch.mocap_pos[:, 0], batch.geom("mouth").xpos
 
     def start(self, which: np.ndarray) -> None:
@@ -230,17 +217,15 @@ class Fish(FreeBody):
         self.qpos[which, 7:] = self.draw(which, lambda r: r.uniform(-0.2, 0.2, self.qpos.shape[1] - 7))
         self._target[which] = self.draw(which, lambda r: r.uniform([-0.4, -0.4, 0.1], [0.4, 0.4, 0.3]))
 
-    def _to_target(self) -> np.ndarray:
-        return self._target - self._mouth
-
     def observation(self) -> np.ndarray:
-        velocity, turning = self.qvel[:, :3], self.qvel[:, 3:6]  # MuJoCo gives the second in the torso's frame
-        pose = [self._local(self._to_target()), self.qpos[:, 7:], self.qvel[:, 6:], self._upright()]
-        return np.column_stack([*pose, self._local(velocity), turning])
+        to_target, velocity = (local(self._torso, v) for v in (self._target - self._mouth, self.qvel[:, :3]))
+        turning = self.qvel[:, 3:6]  # MuJoCo gives it in the torso's frame
+        joints = [self.qpos[:, 7:], self.qvel[:, 6:]]
+        return np.column_stack([to_target, *joints, self._torso[:, 2, 2], velocity, turning])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        distance = np.linalg.norm(self._to_target(), axis=1)
-        return -distance - 0.05 * (1 - self._upright()) - 0.01 * squared(action)
+        distance = np.linalg.norm(self._target - self._mouth, axis=1)
+        return -distance - 0.05 * (1 - self._torso[:, 2, 2]) - 0.01 * squared(action)
 
 
 class Walker2d(Task):
@@ -264,25 +249,21 @@ class Walker2d(Task):
         noise = self.draw(which, lambda r: r.uniform(-0.005, 0.005, 2 * size))
         self.qpos[which], self.qvel[which] = noise[:, :size], noise[:, size:]
 
-    def _posture(self) -> tuple[np.ndarray, np.ndarray]:
-        """Height and pitch [N] of the torso."""
-        return self.height + self.qpos[:, 0], self.qpos[:, 2]
-
     def observation(self) -> np.ndarray:
         orientations = self._bodies[:, :, [0, 2]].reshape(len(self.qpos), -1)
-        return np.column_stack([self._posture()[0], self.qvel, orientations])
+        return np.column_stack([self.height + self.qpos[:, 0], self.qvel, orientations])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
-        height, pitch = self._posture()
+        height, pitch = self.height + self.qpos[:, 0], self.qpos[:, 2]
         walking = self.qvel[:, 1] - 0.001 * squared(action) - (height - self.height) ** 2 - 0.1 * pitch**2
         return walking + np.where(self.terminated(), -10.0, 0.0)
 
     def terminated(self) -> np.ndarray:
-        height, pitch = self._posture()
+        height, pitch = self.height + self.qpos[:, 0], self.qpos[:, 2]
         return (height < 0.8) | (height > 2.0) | (np.abs(pitch) > 1.0)
 
 
-class Humanoid(FreeBody):
+class Humanoid(Task):
     """Stand up from lying on the ground.
 
     To lie down, the limp body falls for 1.5 s from a random pose without contacts.
@@ -309,6 +290,7 @@ class Humanoid(FreeBody):
     def __init__(self, batch: Batch) -> None:
         super().__init__(batch)
         torso = batch.body("torso")
+        self._torso = torso.xmat.reshape(-1, 3, 3)  # columns are its axes in the world
         self._torso_position, self._mass_centre = torso.xpos, torso.subtree_com
         self._head = batch.body("head").xpos
         self._sensors = batch.sensordata  # positions 24, velocities 12, the centre of mass's velocity 3
@@ -326,14 +308,15 @@ class Humanoid(FreeBody):
         self.qvel[which] = 0
 
     def observation(self) -> np.ndarray:
-        motion = [self._local(self.qvel[:, :3]), self.qvel[:, 3:]]
+        vectors = self.qvel[:, :3], self._mass_centre - self._torso_position, self._sensors[:, 36:]
+        velocity, *mass = (local(self._torso, vector) for vector in vectors)
         pose = [self._head[:, 2:], self._torso[:, 2]]  # the latter is the world's vertical in the torso's frame
-        mass = [self._local(self._mass_centre - self._torso_position), self._local(self._sensors[:, 36:])]
-        return np.column_stack([self.qpos[:, 7:], *motion, *pose, *mass, self._sensors[:, :36]])
+        joints, turning = self.qpos[:, 7:], self.qvel[:, 3:]  # MuJoCo gives the torso's turning in its frame
+        return np.column_stack([joints, velocity, turning, *pose, *mass, self._sensors[:, :36]])
 
     def reward(self, action: np.ndarray) -> np.ndarray:
         deviation = np.abs(self._head[:, 2] - 1.4)  # dm_control's standing height
-        return -deviation - 0.25 * (1 - self._upright()) - 0.01 * squared(action)
+        return -deviation - 0.25 * (1 - self._torso[:, 2, 2]) - 0.01 * squared(action)
 
 
 _TASKS = (CartpoleSwingup, Reacher3, Cheetah, Fish, Walker2d, Humanoid)

@@ -23,11 +23,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 def make_dm_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
     """`num_envs` copies of an environment ("cheetah-run-v0"), with dm_control's rewards, starts and time limits.
 
-    Observations are flattened in the order of their names. A time limit is a truncation. Each environment's generator
-    draws its starts, and persists across episodes.
-
-    Raises:
-        InvalidEnvironment: unknown name, or no OpenGL to draw with.
+    Observations are flattened in the order of their names. A time limit is a truncation. For errors see `make`.
     """
     env_id = f"dm_control/{name}"
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}

@@ -19,11 +19,9 @@ from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
-Look = Callable[[gymnasium.Env], View | None]  # the current view of an environment; None if it renders itself
-
 
 def gymnasium_view(env: gymnasium.Env) -> View | None:
-    """The view of a gymnasium MuJoCo environment: through its tracking camera, or else its default camera."""
+    """The view of a MuJoCo environment through its tracking camera, or else its default one; None for others."""
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is None:
         return None
@@ -47,7 +45,7 @@ def make_gymnasium(
     factory: EnvFactory | None = None,
     max_episode_steps: int | None = None,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
-    view: Look = gymnasium_view,
+    view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
 ) -> VectorEnvironment:
     """`num_envs` copies of a gymnasium environment, all stepped in this process; for errors see `acer_tf.envs.make`.
 
@@ -75,7 +73,16 @@ def make_gymnasium(
         spec_of(env_id, getattr(trial, "observation_space", None), getattr(trial, "action_space", None))
         if render:
             with blamed(env_id, "when it was rendered"):
-                _check_render(env_id, trial, view)
+                if trial.render_mode != "rgb_array":
+                    mode = trial.render_mode
+                    raise InvalidEnvironment(
+                        f"{env_id} cannot be rendered: its render_mode is {mode!r}, and must be 'rgb_array'"
+                    )
+                trial.reset()
+                if view(trial) is not None:
+                    require_gl(env_id)
+                elif np.ndim(trial.render()) != 3:  # type: ignore[arg-type]
+                    raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
         # Gymnasium's simulations declare so how often they step in a second.
         rate: Any = (trial.metadata or {}).get("render_fps")
     finally:
@@ -107,8 +114,6 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
     known = gymnasium.registry.get(name)
     if known is None:
         raise unknown(env_id)
-    # Users' environments need not accept a render_mode.
-    options: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
     try:
         if isinstance(known.entry_point, str):
             with without_gl():  # takes the warnings of mujoco, which the first of its environments imports
@@ -117,25 +122,12 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
             known if known.version is None else name,
             max_episode_steps=max_episode_steps,
             disable_env_checker=True,
-            **options,
+            **({"render_mode": "rgb_array"} if render else {}),  # users' environments need not accept it
         )
     except TypeError as error:
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
         raise
-
-
-def _check_render(env_id: str, env: gymnasium.Env, view: Look) -> None:
-    """Raises InvalidEnvironment unless pictures of the environment can be made."""
-    if env.render_mode != "rgb_array":
-        raise InvalidEnvironment(
-            f"{env_id} cannot be rendered: its render_mode is {env.render_mode!r}, and must be 'rgb_array'"
-        )
-    if view(env) is not None:
-        return require_gl(env_id)
-    env.reset()
-    if np.ndim(env.render()) != 3:  # type: ignore[arg-type]
-        raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
 
 
 class _Vector(SyncVectorEnv):

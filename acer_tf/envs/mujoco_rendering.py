@@ -20,10 +20,6 @@ import numpy as np
 from acer_tf.envs import mujoco_render_process
 from acer_tf.errors import InvalidEnvironment
 
-_TRIAL = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
-_TRIAL_SECONDS = 60
-_CLOSING_SECONDS = 10
-
 
 def require_gl(env_id: str) -> None:
     """Sets the environment variable MUJOCO_GL to the first of EGL and OSMesa that works, unless it is set already.
@@ -45,9 +41,10 @@ def require_gl(env_id: str) -> None:
 @functools.cache
 def _works(backend: str) -> bool:
     # Only use shows whether a backend works, and PyOpenGL keeps the first that it loads: hence a process for each.
-    command, environment = [sys.executable, "-c", _TRIAL], {**os.environ, "MUJOCO_GL": backend}
+    trial = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
+    environment = {**os.environ, "MUJOCO_GL": backend}
     try:
-        subprocess.run(command, env=environment, capture_output=True, timeout=_TRIAL_SECONDS, check=True)
+        subprocess.run([sys.executable, "-c", trial], env=environment, capture_output=True, timeout=60, check=True)
     except subprocess.SubprocessError:
         return False
     return True
@@ -59,24 +56,18 @@ def without_gl() -> Iterator[None]:
 
     Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes.
     """
-    _take_warnings()
     chosen = os.environ.get("MUJOCO_GL")
     os.environ["MUJOCO_GL"] = "off"
     try:
         yield
     finally:
-        if chosen is None:
-            del os.environ["MUJOCO_GL"]
-        else:
+        del os.environ["MUJOCO_GL"]
+        if chosen is not None:
             os.environ["MUJOCO_GL"] = chosen
-        _take_warnings()
-
-
-def _take_warnings() -> None:
-    # By itself MuJoCo prints them to standard output, and appends them to MUJOCO_LOG.TXT in the working directory.
-    mujoco: Any = sys.modules.get("mujoco")
-    if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:
-        mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text.strip()}", RuntimeWarning, stacklevel=2))
+        mujoco: Any = sys.modules.get("mujoco")
+        # By itself MuJoCo prints them to standard output, and appends them to MUJOCO_LOG.TXT in the working directory.
+        if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:
+            mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text.strip()}", RuntimeWarning, 2))
 
 
 class View(NamedTuple):
@@ -147,8 +138,5 @@ class RenderProcess:
 
 def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
     connection.close()
-    try:
-        process.wait(_CLOSING_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill()
+    process.wait()

@@ -40,6 +40,7 @@ def blamed(env_id: str, where: str) -> Iterator[None]:
         raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of bounds so far apart that their distance is infinite
 def spec_of(
     env_id: str, observations: Any, actions: Any, *, stack: int = 1, frames_per_step: int = 1
 ) -> EnvironmentSpec:
@@ -48,36 +49,26 @@ def spec_of(
     Raises:
         InvalidEnvironment: agents cannot act in `actions`, or not see `observations`.
     """
-    discrete = isinstance(actions, Discrete)
-    if not discrete and (reason := _why_no_action_space(actions)):
-        raise InvalidEnvironment(f"{env_id} has the action space {actions}; {reason}")
     if not isinstance(observations, Box):
         raise InvalidEnvironment(f"{env_id} has the observation space {observations}; only a Box is supported")
     if 0 in observations.shape:
         raise InvalidEnvironment(f"{env_id} has observations without elements, of shape {observations.shape}")
-    return EnvironmentSpec(
-        observation_shape=observations.shape,
-        observation_dtype=str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32",
-        stack=stack,
-        num_actions=int(actions.n) if discrete else 0,
-        frames_per_step=frames_per_step,
-        action_low=() if discrete else tuple(actions.low.tolist()),
-        action_high=() if discrete else tuple(actions.high.tolist()),
-        action_start=int(actions.start) if discrete else 0,
-    )
-
-
-def _why_no_action_space(space: Any) -> str:
-    """Why policies of continuous actions cannot act in `space`; "" if they can."""
-    if not isinstance(space, Box):
-        return "only a Discrete or a Box one is supported"
-    if len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
-        return "a Box must be of vectors of real numbers"
-    if 0 in space.shape:
-        return "a Box must have at least one component"
-    with np.errstate(over="ignore", invalid="ignore"):
-        bounded = np.isfinite(space.high - space.low).all()
-    return "" if bounded else "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
+    dtype = str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32"
+    if isinstance(actions, Discrete):
+        count, start = int(actions.n), int(actions.start)
+        return EnvironmentSpec(observations.shape, dtype, stack, count, frames_per_step, action_start=start)
+    if not isinstance(actions, Box):
+        reason = "only a Discrete or a Box one is supported"
+    elif len(actions.shape) != 1 or not np.issubdtype(actions.dtype, np.floating):
+        reason = "a Box must be of vectors of real numbers"
+    elif 0 in actions.shape:
+        reason = "a Box must have at least one component"
+    elif not np.isfinite(actions.high - actions.low).all():
+        reason = "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
+    else:
+        low, high = tuple(actions.low.tolist()), tuple(actions.high.tolist())
+        return EnvironmentSpec(observations.shape, dtype, stack, 0, frames_per_step, low, high)
+    raise InvalidEnvironment(f"{env_id} has the action space {actions}; {reason}")
 
 
 class VectorEnvironment:
@@ -109,8 +100,7 @@ class VectorEnvironment:
 
         Args:
             env_id: its name in errors.
-            env: a gymnasium vector environment that returns new arrays and resets in NEXT_STEP mode (gymnasium's and
-                ALE's default), which yields masked rows.
+            env: a gymnasium vector environment that returns new arrays, and resets in NEXT_STEP mode: with masked rows.
             seeds: one per environment, as `env.reset(seed=...)` takes them.
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.

@@ -220,7 +220,7 @@ def test_an_environment_without_spaces_is_refused():
     class Bare(gymnasium.Env):
         pass
 
-    assert "has the action space None" in refused("bare", factory=Bare)
+    assert "has the observation space None" in refused("bare", factory=Bare)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])

@@ -260,10 +260,10 @@ def test_the_process_ends_with_its_object(ball, drawing):
         dropped.render(data)
     closed.close()
     closed.close()
-    assert processes[0].returncode == 0
+    assert processes[0].returncode is not None
     del dropped
     gc.collect()
-    assert processes[1].returncode == 0
+    assert processes[1].returncode is not None
 
 
 _DRAW_AND_WAIT = """
