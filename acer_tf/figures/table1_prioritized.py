@@ -29,15 +29,12 @@ _BASELINES = {"dqn_rank": "dqn", "ddqn_rank": "ddqn_tuned", "ddqn_proportional":
 def report(recorded: RecordedRuns) -> Report:
     """Medians, means, and games won, beside the paper's own of the same games."""
     labels = {key: method.label for key, method in recorded.methods.items()}
-    ours, same, whole = {}, {}, {}
     theirs = {key: published_scores(agent, "human starts").human_normalized() for key, agent in _AGENTS.items()}
-    for key, scores in theirs.items():
-        # Table 1's games are those of the baseline: DQN was evaluated on 49.
-        games = theirs[_BASELINES.get(key, key)]
-        whole[key] = {game: score for game, score in scores.items() if game in games}
-    for key in recorded.methods:
-        ours[key] = atari.means(atari.normalized(atari.final_scores(recorded, key)))
-        same[key] = {game: score for game, score in whole[key].items() if game in ours[key]}
+    # Table 1's games are those of the baseline: DQN was evaluated on 49.
+    games = {key: theirs[_BASELINES.get(key, key)] for key in theirs}
+    whole = {key: {game: s for game, s in scores.items() if game in games[key]} for key, scores in theirs.items()}
+    ours = {key: atari.means(atari.normalized(atari.final_scores(recorded, key))) for key in recorded.methods}
+    same = {key: {game: s for game, s in whole[key].items() if game in ours[key]} for key in ours}
     rows = []
     for key, label in labels.items():
         done = [recorded.finished(key), atari.frames_done(recorded, key)]

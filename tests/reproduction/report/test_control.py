@@ -27,7 +27,7 @@ def figure3_outcome(tmp_path):
 
 
 def test_figure3_stands_beside_the_paper_at_equal_steps(tmp_path):
-    report = figure3_continuous.report(figure3_outcome(tmp_path))
+    report = figure3_continuous.FIGURE.report(figure3_outcome(tmp_path))
     row = row_of(report.tables["table"], "control/reacher3", "ACER")
     paper = next(curve for curve in published_curves("control/reacher3") if curve.method == "ACER")
     assert (row["cells finished"], row["steps"], row["return"]) == ("2 of 2", "2,000,000", "305.00 ± 5.00")
@@ -70,7 +70,7 @@ def test_seeds_that_came_further_are_read_where_the_shortest_ends(tmp_path):
     made = outcome(tmp_path, methods, cells, lambda cell: [10.0] * 5 + [100.0] * 5)
     runs = made.runs("acer_continuous", "control/reacher3")
     runs[0] = runs[0].until(1_000_000)
-    row = row_of(figure3_continuous.report(made).tables["table"], "control/reacher3", "ACER")
+    row = row_of(figure3_continuous.FIGURE.report(made).tables["table"], "control/reacher3", "ACER")
     assert (row["steps"], row["return"]) == ("1,000,000", "10.00 ± 0.00")
 
 
@@ -80,13 +80,14 @@ def test_whole_runs_that_end_a_little_late_have_their_published_numbers(tmp_path
         for name, method in figure3_continuous.METHODS.items()
     }
     made = outcome(tmp_path, methods, make_cells(methods, TASKS[:1], 1), lambda cell: [400.0] * 10)
-    for row in figure3_continuous.report(made).tables["table"].rows:
+    for row in figure3_continuous.FIGURE.report(made).tables["table"].rows:
         assert row[5] != "", row
 
 
 def test_figure4_has_a_published_curve_of_every_ablation(tmp_path):
     cells = make_cells(figure4_ablation.FIGURE.methods, ("control/fish",), 1, total_steps=1_000_000)
-    report = figure4_ablation.report(outcome(tmp_path, figure4_ablation.FIGURE.methods, cells, lambda cell: [-9.0]))
+    figure = figure4_ablation.FIGURE
+    report = figure.report(outcome(tmp_path, figure.methods, cells, lambda cell: [-9.0]))
     for curve in published_ablations("control/fish"):
         row = row_of(report.tables["table"], "control/fish", curve.method)
         assert (row["return"], row["paper at its end"]) == ("-9.00", f"{curve.mean[-1]:,.2f} at 79M")
