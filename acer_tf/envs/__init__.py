@@ -48,10 +48,9 @@ CONTROL_TASKS: tuple[str, ...] = ("cartpole_swingup", "reacher3", "cheetah", "fi
 
 @dataclasses.dataclass(frozen=True)
 class AtariPreset:
-    """How an Atari game is preprocessed. `dataclasses.asdict` converts it for a record, `AtariPreset(**...)` back.
+    """How an Atari game is preprocessed.
 
-    The defaults are the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2017) use; they do
-    not state the rest.
+    The defaults are the conventions of Mnih et al. (2015, 2016), whose preprocessing Wang et al. (2017) use.
     """
 
     frame_skip: int = 4  # frames per step; the action is repeated, the rewards are summed
@@ -75,11 +74,7 @@ class AtariPreset:
 ATARI_PRESETS: dict[str, AtariPreset] = {
     "acer2016": AtariPreset(),
     "machado2018": AtariPreset(
-        max_no_ops=0,
-        fire_at_start=False,
-        sticky_probability=0.25,
-        full_action_set=True,
-        life_loss_ends_return=False,
+        max_no_ops=0, fire_at_start=False, sticky_probability=0.25, full_action_set=True, life_loss_ends_return=False
     ),
 }
 

@@ -107,9 +107,8 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
     module, _, name = env_id.rpartition(":")
     if module:
         if importlib.util.find_spec(module.partition(".")[0]) is None:
-            raise InvalidEnvironment(
-                f"{env_id}: Python finds no module {module}, in the current folder or among the installed packages"
-            )
+            where = "in the current folder or among the installed packages"
+            raise InvalidEnvironment(f"{env_id}: Python finds no module {module}, {where}")
         importlib.import_module(module)
     known = gymnasium.registry.get(name)
     if known is None:

@@ -86,7 +86,7 @@ class RenderProcess:
     """
 
     def __init__(self, view: View) -> None:
-        """Starts the process, for pictures with the camera and of the size of `view`. Call `require_gl` first."""
+        """Starts the process, for pictures with the camera and size of `view`. Call `require_gl` before."""
         self._shape = (view.height, view.width, 3)
         self._sent = b""  # the last model sent
         self._connection, other = multiprocessing.Pipe()
@@ -103,7 +103,8 @@ class RenderProcess:
                 pass_fds=[other.fileno()],
                 start_new_session=True,
             )
-        self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
+        # Ends the process, as does the garbage collection of this object.
+        self.close = weakref.finalize(self, _end, self._process, self._connection)
 
     def render(self, data: Any) -> np.ndarray:
         """The picture [height, width, 3] uint8 of an `MjData`, read-only. Its model need not be the first one's.
@@ -130,10 +131,6 @@ class RenderProcess:
             reason = answer.decode() or f"exit status {self._process.returncode}"
             raise RuntimeError(f"the process that renders MuJoCo died: {reason}")
         return np.frombuffer(answer, np.uint8).reshape(self._shape)
-
-    def close(self) -> None:
-        """Ends the process, as does the garbage collection of this object."""
-        self._finalizer()
 
 
 def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
