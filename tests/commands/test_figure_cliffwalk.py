@@ -12,6 +12,7 @@ from acer_tf.figures import figure_cliffwalk
 from acer_tf.reproduction.evidence import Evidence, write_evidence
 
 
+@pytest.mark.slow
 def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsys):
     output = tmp_path / "out"
     arguments = ["figure_cliffwalk", "--sizes=3,2", "--runs=2", "--seed=5", "--limit=60", f"--output={output}"]
