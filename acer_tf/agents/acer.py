@@ -32,8 +32,8 @@ class Acer(Agent[Network]):
             probabilities, q = self.network.windows(*inputs)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
-        outputs = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
-        return outputs.backward(tape, [phi, q_taken], self.network)
+        gradients = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
+        return gradients.backward(tape, [phi, q_taken], self.network)
 
     def output_gradients(
         self,
@@ -70,10 +70,11 @@ class Acer(Agent[Network]):
         entropy_gradient = h.entropy_weight * policy.entropy_gradient()
         if h.entropy_in_trust_region:
             g += entropy_gradient
-        rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q_taken
         average_policy = None if average is None else Categorical(average)
+        z = loss.projected(g, policy, average_policy, delta=h.trust_region_delta)
+        if not h.entropy_in_trust_region:
+            z += entropy_gradient
+
+        rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q_taken
         diagnostics = loss.off_policy_diagnostics(rows, value, rho, q_ret, c=c)
-        bonus = None if h.entropy_in_trust_region else entropy_gradient
-        return loss.actor_critic_gradients(
-            h, rows, policy, average_policy, g, q_ret, error, diagnostics, bonus=bonus, q=error
-        )
+        return loss.actor_critic_gradients(h, rows, policy, average_policy, g, z, q_ret, error, diagnostics, q=error)

@@ -32,9 +32,9 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.seed % 2**31, update]), 2)
-        average = self.average.windows(trajectory.observation[:, :-1])[0] if h.trust_region else None
+        average = self.average.read(trajectory.observation[:, :-1])[0] if h.trust_region else None
         with tf.GradientTape() as tape:
-            mean, values, state = self.network.windows(trajectory.observation)
+            mean, values, state = self.network.read(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
             policy = Gaussian(phi, self.network.policy_std)
             drawn = policy.sample(seeds[0])
@@ -45,8 +45,8 @@ class AcerContinuous(Agent[ContinuousNetwork]):
             if h.dueling:
                 q = equations.dueling_q(value, q, of_actions[..., 2:])
                 q_drawn = equations.dueling_q(value, q_drawn, of_actions[..., 2:])
-        outputs = fused(self.output_gradients)(trajectory, phi, values, q, drawn, q_drawn, average, weight)
-        return outputs.backward(tape, [phi, value, q], self.network)
+        gradients = fused(self.output_gradients)(trajectory, phi, values, q, drawn, q_drawn, average, weight)
+        return gradients.backward(tape, [phi, value, q], self.network)
 
     def output_gradients(
         self,
@@ -88,10 +88,12 @@ class AcerContinuous(Agent[ContinuousNetwork]):
 
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
         g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
+        average_policy = None if average is None else Gaussian(average, std)
+        z = loss.projected(g, policy, average_policy, delta=h.trust_region_delta)
+
         rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
         diagnostics = {**loss.off_policy_diagnostics(rows, value, rho, q_ret, c=c), "q_opc": rows.mean(q_opc)}
-        average_policy = None if average is None else Gaussian(average, std)
         return loss.actor_critic_gradients(
-            h, rows, policy, average_policy, g, q_ret, error, diagnostics, value=value_error, q=error
+            h, rows, policy, average_policy, g, z, q_ret, error, diagnostics, value=value_error, q=error
         )

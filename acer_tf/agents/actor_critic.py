@@ -26,12 +26,12 @@ class ActorCritic(Agent[ContinuousNetwork]):
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
         trust_region = self.settings.trust_region
-        average = self.average.windows(trajectory.observation[:, :-1])[0] if trust_region else None
+        average = self.average.read(trajectory.observation[:, :-1])[0] if trust_region else None
         with tf.GradientTape() as tape:
-            mean, values, _ = self.network.windows(trajectory.observation)
+            mean, values, _ = self.network.read(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]
-        outputs = fused(self.output_gradients)(trajectory, phi, values, average, weight)
-        return outputs.backward(tape, [phi, value], self.network)
+        gradients = fused(self.output_gradients)(trajectory, phi, values, average, weight)
+        return gradients.backward(tape, [phi, value], self.network)
 
     def output_gradients(
         self,
@@ -55,6 +55,9 @@ class ActorCritic(Agent[ContinuousNetwork]):
         )
         error = returns - value
         g = (importance * error)[..., None] * policy.score(trajectory.action)
+        average_policy = None if average is None else Gaussian(average, std)
+        z = loss.projected(g, policy, average_policy, delta=h.trust_region_delta)
+
         rows = loss.UnmaskedRows(mask, h.reduction, weight)
         diagnostics = {
             "value": rows.mean(value),
@@ -62,7 +65,6 @@ class ActorCritic(Agent[ContinuousNetwork]):
             "trajectory_weight_truncated": rows.mean(tf.cast(importance >= h.importance_truncation, tf.float32)),
             "return": rows.mean(returns),
         }
-        average_policy = None if average is None else Gaussian(average, std)
         return loss.actor_critic_gradients(
-            h, rows, policy, average_policy, g, returns, error, diagnostics, value=importance * error
+            h, rows, policy, average_policy, g, z, returns, error, diagnostics, value=importance * error
         )

@@ -84,33 +84,36 @@ def off_policy_diagnostics(
     }
 
 
+def projected(g: tf.Tensor, policy: Any, average: Any, *, delta: float) -> tf.Tensor:
+    """z*, the projection of g [B, T, A or d] on the trust region around f(·|φ_a) (§3.3); g itself without `average`."""
+    return g if average is None else equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
+
+
 def actor_critic_gradients(
     h: Settings,
     rows: UnmaskedRows,
     policy: Any,
     average: Any,
     g: tf.Tensor,
+    z: tf.Tensor,
     target: tf.Tensor,
     error: tf.Tensor,
     diagnostics: dict[str, tf.Tensor],
     *,
-    bonus: tf.Tensor | None = None,
     value: tf.Tensor | None = None,
     q: tf.Tensor | None = None,
 ) -> Gradients:
-    """The gradients of an actor-critic's loss: −z*, the projection of −g, in φ, and the critic's errors in V and Q.
+    """The gradients of an actor-critic's loss: −z* in φ, and the critic's errors in V and Q.
 
     Args:
         h: the run's settings.
         rows: the unmasked rows.
-        policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region, where z* is g.
-        g: [B, T, A or d].
+        policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region.
+        g, z: [B, T, A or d] before and after `projected`.
         target, error: [B, T] of the critic.
         diagnostics: those of the rule, which come before those that all actor-critic rules have in common.
-        bonus: [B, T, A or d] added to z*.
         value, q: [B, T] the errors in V(x_t) and in Q(x_t, a_t), of the outputs that the critic has.
     """
-    z = g
     diagnostics = diagnostics | {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
         "explained_variance": rows.explained_variance(target, error),
@@ -119,7 +122,6 @@ def actor_critic_gradients(
     }
     if average is not None:
         k = policy.kl_gradient(average)
-        z = equations.trust_region_projection(g, k, delta=h.trust_region_delta)
         k_dot_g = tf.reduce_sum(k * g, axis=-1)
         diagnostics |= {
             "kl_average": rows.mean(policy.kl_from(average)),
@@ -127,7 +129,5 @@ def actor_critic_gradients(
             "k_dot_g": rows.mean(k_dot_g),
             "trust_region_active": rows.mean(tf.cast(k_dot_g > h.trust_region_delta, tf.float32)),
         }
-    if bonus is not None:
-        z += bonus
     of_value, of_q = (None if e is None else rows.weighted(-h.critic_weight * e) for e in (value, q))
     return Gradients(rows.weighted(-z), of_value, of_q, diagnostics, rows.mean_of_each(tf.abs(error)))

@@ -66,7 +66,7 @@ def run(argv: list[str]) -> int:
                 f"--report_only: neither --output={output} nor --sweep_dir={sweep_dir} has a record of these runs: "
                 "leave the flag out to make them"
             )
-    joined(known.cells if known else (), asked, output)
+    joined(known.cells if known else (), asked, output)  # raises before anything runs
     require_page(output.parent)
     made = require_folder(output)
     nothing_to_run = values.report_only or not cells

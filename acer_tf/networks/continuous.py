@@ -78,9 +78,9 @@ class ContinuousNetwork(PolicyNetwork):
         return (mean, value) if actions is None or self.critic is None else (mean, value, self.critic((state, actions)))
 
     def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
-        return Gaussian(self.windows(observation)[0], self.policy_std), state
+        return Gaussian(self.read(observation)[0], self.policy_std), state
 
-    def windows(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def read(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(mean [..., d], V [...], the critic's input [..., F]) of observations [..., *observation_shape]."""
         shape = tf.shape(observation)
         lead = shape[: observation.shape.rank - len(self.spec.frame_shape)]
@@ -90,7 +90,7 @@ class ContinuousNetwork(PolicyNetwork):
         )
 
     def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `windows` and actions [B, T, m, d]."""
+        """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `read` and actions [B, T, m, d]."""
         batch, rows = tf.shape(state)[0], tf.shape(state)[1]
         assert self.critic is not None
         return tf.reshape(self.critic((joined(state), joined(actions))), [batch, rows, actions.shape[2]])

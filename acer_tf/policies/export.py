@@ -213,7 +213,7 @@ def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor
         return tf.clip_by_value(low + scale * (high - low), low, high)
 
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
-        mean, value, _ = network.windows(observation)
+        mean, value, _ = network.read(observation)
         std = tf.fill(tf.shape(mean), tf.constant(network.policy_std, tf.float32))
         # Seeds 0 as in `_discrete`.
         noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)

@@ -116,10 +116,10 @@ class PrioritizedReplay(TrajectoryReplay):
         return super().save(folder) | mine | {"largest": np.array(self._largest), "items": counters}
 
     def restore(self, folder: Path, state: Mapping[str, np.ndarray], *, salvage: bool = False) -> None:
+        largest, (oldest, newest) = float(state["largest"]), map(int, state["items"])
         super().restore(folder, state, salvage=salvage)
         self._priorities.restore({name.removeprefix("priorities/"): array for name, array in state.items()})
-        self._largest = float(state["largest"])
-        self._oldest, self._newest = (int(number) for number in state["items"])
+        self._largest, self._oldest, self._newest = largest, oldest, newest
 
     def _layout(self) -> dict[str, Any]:
         return super()._layout() | {"priorities": type(self._priorities).__name__}

@@ -1,1 +1,1 @@
-"""The paper's experiments: published data, runs, sweeps, statistics and report."""
+"""What figures share: published data, cells and their evidence, sweeps, statistics and reports."""

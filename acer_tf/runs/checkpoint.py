@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.errors import CheckpointError
+from acer_tf.errors import CheckpointError, Mismatch
 from acer_tf.files import durable, is_damage, set_aside, sync
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
 from acer_tf.replay.chunks import decode, encode, is_chunk_file, read_arrays
@@ -105,6 +105,7 @@ class Checkpoints:
 
         Raises:
             DamagedError: no checkpoint's weights can be read; says how to go on.
+            Mismatch: the newest checkpoint that can be read is of another version or of a replay of other sizes.
             CheckpointError: no checkpoint's replay can be read, or a file cannot be read at present.
         """
         checkpoints = self._checkpoints()
@@ -117,6 +118,8 @@ class Checkpoints:
                 if replay is None and not path.is_dir():  # deleted meanwhile by its run, which has saved a newer one
                     return self.restore(None)
                 what = f"({type(error).__name__}: {error})"
+                if isinstance(error, Mismatch):
+                    raise Mismatch(f"checkpoint {path} is not of this run's version and sizes: {error}") from error
                 if not is_damage(error):
                     raise CheckpointError(f"checkpoint {path} cannot be read at present {what}") from error
                 print(f"checkpoint {path} is damaged {what}", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""A run: actors, loop, checkpoints, records, evaluation and export."""
+"""Training: a run from its settings to its policy, with its actors, collector, loop and device."""

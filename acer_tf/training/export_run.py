@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from acer_tf.errors import RunFolderError
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.policies.export import exporting
@@ -16,16 +18,23 @@ from acer_tf.settings.record import settings_document, settings_from
 from acer_tf.training.build import make_agent
 
 
-def load_network(run_dir: str | Path) -> PolicyNetwork:
-    """The network of the newest undamaged checkpoint of a run, a Keras model to save, clone and build on.
+def load_network(source: str | Path) -> PolicyNetwork:
+    """A Keras model to save, clone and build on, with the weights and the precision of training.
 
     >>> network = acer_tf.load_network("runs/pong")
     >>> network.save("pong.keras")
+    >>> network = acer_tf.load_network("pong.keras")
+
+    Args:
+        source: the folder of a run, for the network of its newest undamaged checkpoint; or a .keras file that such a
+            network was saved to, which `keras.models.load_model` reads only where this package's networks are imported.
 
     Raises:
         RunFolderError, SettingsError, InvalidEnvironment, CheckpointError, Mismatch: as `export_run`.
+        ValueError: as `keras.models.load_model`.
     """
-    return _newest(Path(run_dir))[0]
+    source = Path(source)
+    return keras.models.load_model(source) if source.suffix == ".keras" else _newest(source)[0]
 
 
 def export_run(run_dir: Path, directory: Path) -> int:

@@ -119,7 +119,7 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
 
     # The agent's draws, which are data here.
     seeds = tf.random.experimental.stateless_split(tf.constant([0, 0]), 2)
-    policy = Gaussian(agent.network.windows(tf.constant(trajectory.observation))[0][:, :-1], STD)
+    policy = Gaussian(agent.network.read(tf.constant(trajectory.observation))[0][:, :-1], STD)
     drawn = policy.sample(seeds[0]).numpy().astype(np.float64)
     samples = list(policy.sample(seeds[1], 3).numpy().astype(np.float64)) if dueling else []
     actions = tf.constant(np.stack([a, drawn, *samples], axis=2))

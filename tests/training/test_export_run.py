@@ -3,6 +3,9 @@
 import functools
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import gymnasium
 import keras
@@ -10,10 +13,14 @@ import numpy as np
 import pytest
 
 from acer_tf.errors import RunFolderError
+from acer_tf.networks.discrete import Network
 from acer_tf.policies.policy import load_policy
 from acer_tf.training.export_run import export_run, load_network
 from acer_tf.training.train import train
+from acer_tf.types import EnvironmentSpec
 from tests.training.scripted import rows_of, small_settings, use_light_agents
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -36,6 +43,16 @@ def test_the_network_of_a_run_is_a_keras_model_that_answers_as_its_policy(tmp_pa
     network = keras.models.load_model(tmp_path / "network.keras")
     observation = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     np.testing.assert_allclose(network(observation)[0], policy.probabilities(observation), rtol=1e-5)
+
+
+@pytest.mark.process
+def test_a_saved_network_loads_where_nothing_has_imported_its_class(tmp_path):
+    spec = EnvironmentSpec((4,), "float32", 1, 2)
+    Network(spec, architecture="mlp", seed=5).save(tmp_path / "network.keras")
+    code = "import sys, acer_tf; print(type(acer_tf.load_network(sys.argv[1])).__name__)"
+    command = [sys.executable, "-c", code, str(tmp_path / "network.keras")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["Network"], done.stderr[-500:]
 
 
 UNNAMED = """
