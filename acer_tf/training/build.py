@@ -78,11 +78,11 @@ def make_network(
             `network_options` do not fit.
     """
     chosen = agent_class(settings, spec).network_options(settings)
-    options: dict[str, Any] = {name: getattr(settings, name) for name in ("initialization", "precision")}
+    options: dict[str, Any] = {"initialization": settings.initialization, "precision": settings.precision}
     options |= {"seed": derive_seed(settings, "weights"), **chosen}
     kind: Any = ContinuousNetwork if spec.continuous else Network
     if spec.continuous:
-        options |= {name: getattr(settings, name) for name in ("shared_torso", "policy_std")}
+        options |= {"shared_torso": settings.shared_torso, "policy_std": settings.policy_std}
         options |= {"normalize": settings.normalize_observations, "normalization": normalization}
     else:
         options["architecture"] = settings.network

@@ -421,7 +421,7 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 
 def test_every_setting_is_read_where_runs_are_built():
-    files = [TRAINING / "build.py", TRAINING / "run.py", TRAINING / "train.py", *AGENTS.glob("*.py")]
+    files = [*(TRAINING / f"{name}.py" for name in ("build", "loop", "run", "train")), *AGENTS.glob("*.py")]
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
     # Read through properties of `Settings`.
     for effective, name in {
