@@ -28,7 +28,7 @@ install: $(STAMP)  ## set up .venv from the lock of its Python in requirements/,
 demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate and plot: 5 to 10 minutes on 2 cores
 	$(RUN) -m acer_tf demo
 
-test: $(STAMP)  ## the core of the tests, without processes and trainings: 2 to 4 minutes on 2 cores
+test: $(STAMP)  ## the core of the tests, without processes and trainings: 2 to 5 minutes on 2 cores
 	$(RUN) $(PYTEST) -m core
 
 test-rest: $(STAMP)

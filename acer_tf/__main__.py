@@ -1,7 +1,5 @@
 """python -m acer_tf COMMAND [flags]"""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import errno

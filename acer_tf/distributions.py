@@ -4,8 +4,6 @@ The paper projects gradients in φ, so they are needed explicitly. They are writ
 with autodiff.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -40,12 +38,12 @@ class Categorical:
         """[..., A] ∇_φ H = −(log φ + 1). The constant cancels in a softmax, but not in a projection."""
         return -(tf.math.log(self._floored()) + 1.0)
 
-    def kl_from(self, average: Categorical) -> tf.Tensor:
+    def kl_from(self, average: "Categorical") -> tf.Tensor:
         """[...] KL[f(·|φ_a) ‖ f(·|φ)], with φ_a the statistics of `average`; finite where φ underflowed to 0."""
         phi_a = average.statistics
         return tf.reduce_sum(tf.math.xlogy(phi_a, phi_a) - phi_a * tf.math.log(self._floored()), axis=-1)
 
-    def kl_gradient(self, average: Categorical) -> tf.Tensor:
+    def kl_gradient(self, average: "Categorical") -> tf.Tensor:
         """[..., A] k = ∇_φ KL[f(·|φ_a) ‖ f(·|φ)] = −φ_a / φ (§3.3)."""
         return -average.statistics / self._floored()
 
@@ -81,10 +79,10 @@ class Gaussian:
         """[...] H[f(·|φ)] in nats; with a fixed σ it has no gradient in φ."""
         return self._distribution.entropy()
 
-    def kl_from(self, average: Gaussian) -> tf.Tensor:
+    def kl_from(self, average: "Gaussian") -> tf.Tensor:
         """[...] KL[f(·|φ_a) ‖ f(·|φ)] = ‖φ_a − φ‖² / 2σ², with φ_a the statistics of `average`."""
         return average._distribution.kl_divergence(self._distribution)
 
-    def kl_gradient(self, average: Gaussian) -> tf.Tensor:
+    def kl_gradient(self, average: "Gaussian") -> tf.Tensor:
         """[..., d] k = ∇_φ KL[f(·|φ_a) ‖ f(·|φ)] = (φ − φ_a) / σ²."""
         return (self.statistics - average.statistics) / self._variance

@@ -21,8 +21,6 @@ Masked rows (`mask` False: the environment ignored the action) are never read, e
 Nothing after a discount of 0 is read. Selection is by `tf.where`, so a NaN in values that are not read does not spread.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 _TINY = 1e-30  # the smallest divisor, against x / 0

@@ -1,7 +1,5 @@
 """The errors that users of the package meet. Each carries the exit status of a command that it ends."""
 
-from __future__ import annotations
-
 import signal
 
 

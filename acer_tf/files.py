@@ -1,7 +1,5 @@
 """Reads, writes and renames files that may be damaged, links, or someone else's: JSON, whole files, policies."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

@@ -1,7 +1,5 @@
 """References to users' classes and objects: "module:attribute"."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The memory and the cores that a run may take on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

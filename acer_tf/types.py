@@ -11,8 +11,6 @@ Reset convention (NEXT_STEP): after a_t ends an episode, x_{t+1} is the true fin
 row: the environment ignores its action and returns x_{t+2}, the first observation of the next episode.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -53,12 +51,12 @@ class EnvironmentSpec:
             )
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> EnvironmentSpec:
+    def of(cls, document: Mapping[str, Any]) -> "EnvironmentSpec":
         """The spec that `dataclasses.asdict` made `document` from, also after JSON, which has lists for tuples."""
         fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in document.items()}
         return cls(**fields)
 
-    def differences(self, here: EnvironmentSpec) -> list[str]:
+    def differences(self, here: "EnvironmentSpec") -> list[str]:
         """A line "name: VALUE there, VALUE here" for each attribute that has another value in `here`."""
         new = vars(here)
         return [f"{name}: {old} there, {new[name]} here" for name, old in vars(self).items() if old != new[name]]
@@ -137,7 +135,7 @@ class Unroll(NamedTuple):
     @classmethod
     def of_rows(
         cls, spec: EnvironmentSpec, first: TimeStep, rows: Sequence[Row], state: np.ndarray, next_state: np.ndarray
-    ) -> Unroll:
+    ) -> "Unroll":
         """The unroll of the rows, and of what environments of `spec` returned before row 0."""
 
         def by_environment(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -157,7 +155,7 @@ class Unroll(NamedTuple):
         )
 
     @classmethod
-    def joined(cls, unrolls: Sequence[Unroll]) -> Unroll:
+    def joined(cls, unrolls: Sequence["Unroll"]) -> "Unroll":
         """The unrolls of several actors as one, their environments in this order."""
         return unrolls[0] if len(unrolls) == 1 else cls(*map(np.concatenate, zip(*unrolls, strict=True)))
 

@@ -1,7 +1,5 @@
 """Discrete ACER (Algorithms 1 and 2 of Wang et al. 2017); at replay ratio 0 it is A3C or Trust-A3C."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from acer_tf import equations

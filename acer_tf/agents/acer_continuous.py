@@ -1,7 +1,5 @@
 """Continuous ACER (Algorithm 3 of Wang et al. 2017) and its ablations (appendix E.4)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The paper's baselines for continuous actions: A3C and TIS, and both with a trust region (appendix E.2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

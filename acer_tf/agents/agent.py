@@ -1,7 +1,5 @@
 """The base of all update rules: acting, the compiled update with its optimizer, and the variables of a checkpoint."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Compilation of acting and of updates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 The replay chooses the rows and their weights: uniform or prioritized (Schaul et al. 2016).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

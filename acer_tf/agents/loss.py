@@ -1,7 +1,5 @@
 """The losses of update rules: gradients in a network's outputs, means over unmasked rows, and common diagnostics."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import keras

@@ -1,7 +1,5 @@
 """RMSProp as public A3Cs and ACERs use it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -1,7 +1,5 @@
 """The commands' common parts: flags of their own, --help, and errors as one line and an exit status."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -8,8 +8,6 @@ with --hours also hours.png and hours.svg, copies each run's records into runs/ 
 of all results: index.html in the folder that --page names.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import os

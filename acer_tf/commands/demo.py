@@ -5,8 +5,6 @@ python -m acer_tf demo
 An interrupted demo continues where it stopped; a finished one only evaluates and plots again.
 """
 
-from __future__ import annotations
-
 import shlex
 import time
 from pathlib import Path

@@ -6,8 +6,6 @@ python -m acer_tf export --policy=results/policies/pong --format=onnx --output=p
 A SavedModel is a folder, which a newer export replaces. ONNX and TFLite are single files, which are not replaced.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/pong
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import sys

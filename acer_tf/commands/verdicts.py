@@ -5,8 +5,6 @@ python -m acer_tf verdicts --results=results
 If the folder has a README.md with a line <!-- verdicts -->, the table replaces what stands between it and <!-- end -->.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from acer_tf.commands import cli

@@ -1,7 +1,5 @@
 """The Atari 2600 games, with the preprocessing of ALE's C++ vector environment."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

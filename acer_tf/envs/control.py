@@ -1,7 +1,5 @@
 """The six continuous control tasks of the paper, in copies that MuJoCo's own threads step together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import mujoco

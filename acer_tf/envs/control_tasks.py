@@ -6,8 +6,6 @@ is the formula times the step's length. This puts returns where the published cu
 fish and -19 on humanoid, where the worst curves of the paper's Figure 3 end at -10 and -23.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The DeepMind Control Suite, through shimmy's gymnasium registration."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from typing import Any

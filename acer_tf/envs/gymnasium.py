@@ -1,7 +1,5 @@
 """Any gymnasium environment with a Box of observations, and discrete or bounded continuous actions."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """MinAtar (Young & Tian, 2019): five miniature Atari games, through their gymnasium registration."""
 
-from __future__ import annotations
-
 import gymnasium
 from minatar.gym import register_envs
 

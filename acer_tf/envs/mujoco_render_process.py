@@ -7,8 +7,6 @@ binary format (empty for the previous one) and its state (mjSTATE_INTEGRATION, f
 bytes. If that fails it sends a message of another length, which says why, and ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Pictures of MuJoCo's simulations without a display, rendered by a process of its own; the choice of an OpenGL."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

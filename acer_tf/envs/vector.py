@@ -1,7 +1,5 @@
 """One vector environment for all families: converts gymnasium's results to `TimeStep`s."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast

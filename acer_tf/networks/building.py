@@ -1,7 +1,5 @@
 """What the networks are built with: one initialization rule, one precision and one sequence of seeds."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The network of continuous actions: a Gaussian's mean, V and a critic of actions."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import keras

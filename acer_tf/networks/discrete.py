@@ -1,7 +1,5 @@
 """The network of discrete actions: policy and Q(x, ·) on one torso, with or without an LSTM."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Literal
 

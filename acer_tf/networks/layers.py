@@ -1,7 +1,5 @@
 """The layers that Keras does not have, registered with it, so that models with them can be saved, loaded and cloned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

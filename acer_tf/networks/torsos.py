@@ -4,8 +4,6 @@ A torso is built with `building.Layers`, so nothing here imports TensorFlow. Use
 `--network=module:NAME`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args

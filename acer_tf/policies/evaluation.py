@@ -1,7 +1,5 @@
 """Evaluation: raw scores of whole episodes, under one protocol for every policy; and their videos."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
@@ -143,7 +141,7 @@ def _play(
     env_id: str,
     quota: list[int],
     random: np.random.Generator | None,
-    recorder: Video | None,
+    recorder: "Video | None",
     report: Callable[[str], None] | None,
 ) -> Iterator[tuple[float, int]]:
     """Returns and lengths of the first `quota[i]` episodes of every environment i; greedy if `random` is None."""
@@ -240,7 +238,7 @@ class Video:
             raise SettingsError(f"--video={path}: cannot be written: {error.strerror}") from error
         self._writer: Any = None
 
-    def __enter__(self) -> Video:
+    def __enter__(self) -> "Video":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Exports a network as a policy; acer_tf/policies/policy.py documents the format, and reads it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -8,8 +8,6 @@ The file holds metadata.json: in ONNX as the property of this name, in TFLite as
 TFLite keeps the files that belong to a model.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -14,8 +14,6 @@ A recurrent policy also takes `state` [N, U] float32 and returns the next `state
 `count` (int32) and returns the `state` [count, U] with which an episode (not a life) begins.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Chunk files: consecutive rows, written once and atomically, and shared by successive checkpoints."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -12,8 +12,6 @@ running maximum for a new item).
 Every operation takes a whole batch: Python loops run over the levels of a tree, never over items.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

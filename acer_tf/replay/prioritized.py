@@ -5,8 +5,6 @@ of one row. For longer windows an item is a collected segment, an extension by t
 are shifted against segments by the masked row in between.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal

@@ -5,8 +5,6 @@ The newest row is *pending*: its observation is known, its action is not yet. Of
 is stored: the older frames are in the rows before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

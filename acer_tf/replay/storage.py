@@ -1,7 +1,5 @@
 """The storage of a ring's arrays: memory, or a memory-mapped file."""
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ A window is a range of absolute numbers of stored rows, so it cannot straddle th
 pending row may serve as its bootstrap observation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells: the runs that a figure is made of, with what was asked for and what is known of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -48,7 +46,7 @@ class Cell:
             raise ValueError(f"the settings of {self.name} have a value out of range")
 
     @classmethod
-    def asked(cls, method: str, settings: Settings, draw: int | None = None) -> Cell:
+    def asked(cls, method: str, settings: Settings, draw: int | None = None) -> "Cell":
         """A cell that has not begun."""
         digest = hashlib.sha256(json.dumps(changed(settings), sort_keys=True).encode()).hexdigest()[:10]
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{settings.env}-{settings.agent}").strip("-")

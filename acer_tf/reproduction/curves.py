@@ -1,7 +1,5 @@
 """Learning curves of finished and unfinished runs, and the scores that papers report of them: means, maxima."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -35,7 +33,7 @@ class RunCurve(NamedTuple):
     mean_return: np.ndarray  # [P] raw, mean of the last 100 episodes; NaN before the first
     interval_return: np.ndarray  # [P] raw, mean of the episodes that ended in the interval; NaN without any
 
-    def until(self, steps: float) -> RunCurve:
+    def until(self, steps: float) -> "RunCurve":
         """The curve up to its first row at or after `steps`."""
         rows = slice(int(np.searchsorted(self.steps, steps)) + 1)
         return self._replace(**{name: getattr(self, name)[rows] for name in _COLUMNS})

@@ -3,8 +3,6 @@
 The modules of acer_tf/figures have one each, in an object FIGURE; `figures` finds them by listing that folder.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
@@ -70,7 +68,7 @@ class Claim:
 
     text: str
     judge: Callable[[Any], Finding]  # given the content of its records
-    read: Callable[[Figure, Path], Judged | None]  # given the figure and the folder; None if nothing was run
+    read: Callable[["Figure", Path], Judged | None]  # given the figure and the folder; None if nothing was run
     source: str = ""  # paper, and figure or table, if not those of the figure
     folder: str = ""  # of its records in the folder of results, if not the figure's
 
@@ -92,7 +90,7 @@ class Figure:
     published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # of one of its tasks
     flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this figure alone
     # The figure that the flags describe; raises SettingsError for what they cannot mean.
-    chosen: Callable[[Figure, FlagValues], Figure] = lambda figure, values: figure
+    chosen: Callable[["Figure", FlagValues], "Figure"] = lambda figure, values: figure
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `chosen` decided, for experiment.json
     keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
 

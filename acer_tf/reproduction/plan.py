@@ -1,7 +1,5 @@
 """Estimates a sweep's time, disk and memory on this machine by running one cell of each kind for a while."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

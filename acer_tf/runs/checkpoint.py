@@ -7,8 +7,6 @@ A checkpoint gets its name once it is complete; until then it is <steps>.partial
 alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -3,8 +3,6 @@
 Imports only the standard library, because setup.py runs this file too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

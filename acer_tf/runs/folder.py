@@ -1,7 +1,5 @@
 """A run's folder: its lock, the checks before anything is written to it, and what a run there continues from."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

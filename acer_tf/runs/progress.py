@@ -1,7 +1,5 @@
 """The progress of a run: progress.csv, TensorBoard events and a printed line."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import datetime

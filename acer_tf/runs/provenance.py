@@ -1,7 +1,5 @@
 """Provenance: the time, machine, command, code and packages that made a result."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import functools

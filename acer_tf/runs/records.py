@@ -1,7 +1,5 @@
 """The records of a run: writes run.json and packages.txt, and reads run.json and progress.csv."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM as a request to stop."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -35,7 +33,7 @@ class StopRequest:
         self._answer = answer
         self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> "StopRequest":
         main = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if main else ():
             handler = signal.getsignal(number)

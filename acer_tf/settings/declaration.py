@@ -1,7 +1,5 @@
 """How a setting is declared: default, range, help text and the conditions for an effect, all in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """Named sets of settings: those of the papers, of OpenAI baselines, and the usual ones for families of environments."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

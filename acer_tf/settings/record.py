@@ -4,8 +4,6 @@ A setting that a record does not name has its default. So a setting can be added
 there are, if its default leaves runs as they were; and the default of a setting never changes (a preset may).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

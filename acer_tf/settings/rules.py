@@ -1,7 +1,5 @@
 """The update rules that `--agent` names, one line each. Nothing here imports TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The settings of a run: one frozen dataclass, an entry for each setting, and the checks made before a run starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """Actors: each steps some of the environments with a policy, an unroll of k rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 

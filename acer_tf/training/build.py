@@ -1,7 +1,5 @@
 """Builds the network, agent, replay, actors and loop of a run from its settings."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

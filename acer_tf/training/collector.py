@@ -1,7 +1,5 @@
 """The collector: puts what the actors collect into the replay, and counts whole episodes."""
 
-from __future__ import annotations
-
 import collections
 from typing import Any
 

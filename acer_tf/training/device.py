@@ -1,7 +1,5 @@
 """The device and the threads that a process computes with."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sys

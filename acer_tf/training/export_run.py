@@ -1,7 +1,5 @@
 """The network of a run's newest checkpoint, also while the run goes on: to Keras, or exported as a policy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

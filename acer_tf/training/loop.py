@@ -4,8 +4,6 @@ In the paper, each asynchronous thread has its environment, replay memory and up
 lockstep, and groups of them update in turn, as the threads would.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import math

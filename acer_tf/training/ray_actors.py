@@ -4,8 +4,6 @@ The weights go out once per iteration as one object. An actor that dies or hangs
 anew, which the replay sees as a truncation, and the rows of the others are kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

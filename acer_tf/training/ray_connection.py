@@ -1,7 +1,5 @@
 """Connects this process to a Ray cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Replaces the setting "auto" by the value that it stands for. Nothing here imports TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

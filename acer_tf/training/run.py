@@ -1,7 +1,5 @@
 """A run in one process: restores what there is, then collects and learns, and exports the policy."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import sys
@@ -106,7 +104,7 @@ def _restore(
     threads: dict[str, int],
     make_actors: Callable[[int], Actors],
     opened: contextlib.ExitStack,
-) -> _Run:
+) -> "_Run":
     """The run from its checkpoint, or from step 0, with its record and progress.csv begun or continued."""
     settings, folder = job.settings, job.folder
     checkpoints = Checkpoints(folder / "checkpoints")

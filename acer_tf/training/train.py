@@ -11,8 +11,6 @@
 This module imports no TensorFlow: bad input is refused, and what runs is said, before that takes its seconds.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Collection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One attempt at a cell: its process, watched until it ends, stalls, or is asked to stop."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """What clusters have in common: a folder that all nodes share, and the task that runs one attempt on any of them."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -8,8 +8,6 @@
 <sweep_dir>/cells/<name>/logs/         standard output and error of each attempt
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import sys

@@ -1,7 +1,5 @@
 """Launchers: their interface, the one of this machine, and what a cell needs of a machine."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ attempt resumes from the last checkpoint on any node. The run folder's lock keep
 alive, so every node must first be seen to respect locks.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path

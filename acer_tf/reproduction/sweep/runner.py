@@ -1,7 +1,5 @@
 """Runs the cells of a sweep, through failures and interruptions."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -9,8 +9,6 @@ A running task knows by the probe, a file in the sweep's folder, that it is stil
 sweep was killed and another has begun there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
