@@ -154,7 +154,7 @@ def make(
         raise unknown(env_id)
     from acer_tf.envs.vector import blamed
 
-    with blamed(env_id, "when it was made"):
+    with blamed(env_id, "when it was made", trial=True):
         with without_gl():
             make_family = getattr(importlib.import_module(f"acer_tf.envs.{prefix}"), f"make_{prefix}")
         return make_family(name, num_envs, seeds, **options)

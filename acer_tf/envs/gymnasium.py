@@ -70,7 +70,7 @@ def make_gymnasium(
     try:
         spec_of(env_id, getattr(trial, "observation_space", None), getattr(trial, "action_space", None))
         if render:
-            with blamed(env_id, "when it was rendered"):
+            with blamed(env_id, "when it was rendered", trial=True):
                 if trial.render_mode != "rgb_array":
                     mode = trial.render_mode
                     raise InvalidEnvironment(

@@ -19,23 +19,24 @@ _EXTRAS = {"minatar": "minatar", "pygame": "classic", "mujoco": "control", "dm_c
 
 
 @contextlib.contextmanager
-def blamed(env_id: str, where: str) -> Iterator[None]:
+def blamed(env_id: str, where: str, *, trial: bool = False) -> Iterator[None]:
     """What the environment raises becomes an EnvironmentFailure that names it, and where it failed.
 
-    A package that is missing becomes an InvalidEnvironment, which says how to install it.
+    In a `trial`, before anything has begun, a package that is missing becomes an InvalidEnvironment, which says how to
+    install it.
     """
     try:
         yield
     except AcerError:
         raise
-    except (ImportError, DependencyNotInstalled) as error:
+    except (Exception, SystemExit) as error:
+        if not (trial and isinstance(error, ImportError | DependencyNotInstalled)):
+            raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
         hint = f"a package that is not installed: {error}"
         for package, extra in _EXTRAS.items():
             if package in str(error).lower():
                 hint = f"{package}, which is not installed ({error.__cause__ or error}): pip install 'acer_tf[{extra}]'"
         raise InvalidEnvironment(f"{env_id} failed {where}: it needs {hint}") from error
-    except (Exception, SystemExit) as error:
-        raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of bounds so far apart that their distance is infinite
