@@ -104,7 +104,7 @@ class EnvironmentSpec:
 class TimeStep(NamedTuple):
     """What N environments return for one action each: the rest of row t, and x_{t+1}.
 
-    After `reset()` the fields but `observation` and `age` are those of a masked row.
+    As `reset()` returns it, all fields but `observation` and `age` have the values of a masked row.
     """
 
     observation: np.ndarray  # [N, *observation_shape] x_{t+1}, stacked
@@ -169,7 +169,7 @@ class RecurrentContext(NamedTuple):
     """
 
     state: Any  # [B, U] float32: left by the behaviour's network before the first row, zeros where an episode begins
-    carry: Any  # [B, R] bool: whether the row continues with the state: True in the first, then the previous row's mask
+    carry: Any  # [B, R] bool: False where a row starts from zeros; True in row 0, otherwise the previous row's mask
 
 
 class Trajectory(NamedTuple):
@@ -192,6 +192,6 @@ class Trajectory(NamedTuple):
 class Batch(NamedTuple):
     """The data of M consecutive updates."""
 
-    trajectory: Trajectory  # each array with a first axis more: [M, B, ...]
+    trajectory: Trajectory  # each array has one more axis, the first: [M, B, ...]
     weight: np.ndarray  # [M, B] float32: factors of the trajectories' gradients
     items: np.ndarray | None = None  # [M, B] int64: numbers of the items of a prioritized replay; None without one

@@ -48,7 +48,8 @@ class Acer(Agent[Network]):
             probabilities: [B, T+1, A] f(·|φ(x)), the bootstrap row last.
             q: [B, T+1, A] Q(x, ·).
             average: [B, T, A] f(·|φ_a(x)); None without a trust region.
-            weight: [B] factors of the trajectories' z* and critic errors; on g they would act as another δ. None for 1.
+            weight: [B] factors of the trajectories' z* and critic errors (on g they would act like a change of δ);
+                None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
         policy = Categorical(probabilities[:, :-1])

@@ -67,7 +67,8 @@ class AcerContinuous(Agent[ContinuousNetwork]):
             drawn: [B, T, d] a' ~ f(·|φ(x)).
             q_drawn: [B, T] Q̃(x, a').
             average: [B, T, d] φ_a(x); None without a trust region.
-            weight: [B] factors of the trajectories' z* and critic errors; on g they would act as another δ. None for 1.
+            weight: [B] factors of the trajectories' z* and critic errors (on g they would act like a change of δ);
+                None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
         std = self.network.policy_std

@@ -31,8 +31,9 @@ class Gradients(NamedTuple):
 class UnmaskedRows:
     """The unmasked rows of a batch: statistics over them, and the weight of each in the loss.
 
-    Takes the mask [B, T] bool, `Settings.reduction` ("threads" differs from "sum" only in the learning rate and the
-    decays), and the factor [B] of each trajectory in the loss, not in the statistics; None for 1.
+    Takes the mask [B, T] bool, `Settings.reduction`, and the factor [B] of each trajectory in the loss, not in the
+    statistics; None for 1. "threads" acts as "sum" here; it differs only in `Settings.update_learning_rate`,
+    `Settings.update_rmsprop_decay` and `Settings.update_average_decay`.
     """
 
     def __init__(self, mask: tf.Tensor, reduction: str, weight: tf.Tensor | None = None) -> None:
@@ -108,9 +109,9 @@ def actor_critic_gradients(
         rows: the unmasked rows.
         policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region.
         g, z: [B, T, A or d] before and after `projected`.
-        target, error: [B, T] of the critic.
-        diagnostics: those of the rule, which come before those that all actor-critic rules have in common.
-        value, q: [B, T] the errors in V(x_t) and in Q(x_t, a_t), of the outputs that the critic has.
+        target, error: [B, T] the critic's target and error.
+        diagnostics: the rule's own, which come before the ones that all actor-critic rules have in common.
+        value, q: [B, T] the errors in V(x_t) and in Q(x_t, a_t); None for an output that the critic does not have.
     """
     diagnostics = diagnostics | {
         "critic_loss": rows.mean(0.5 * tf.square(error)),

@@ -44,8 +44,8 @@ flag.path("output", None, "folder for the table, the figure and copies of the re
 flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1, 10**12)
 flag.boolean("hours", False, "also draw the curves against hours: for runs on one machine")
 flag.string("title", "", "title of the figure; by default the environments")
-flag.multi_string("text", [], "a paragraph of what it shows; may be repeated")
-flag.boolean("diagnostic", False, "the page shows it last and collapsed: of this implementation, and no result")
+flag.multi_string("text", [], "a paragraph about what the figure shows; may be repeated")
+flag.boolean("diagnostic", False, "a figure about this implementation, not a result: the page shows it last, collapsed")
 flag.path("page", RESULTS, "folder of the page, written if --output lies in it")
 
 _LONGEST_LABEL = 150
@@ -80,9 +80,9 @@ def show(
     """Makes the evidence of runs.
 
     Args:
-        folders: of the runs, by label; those already in `output`, the evidence's folder, are not copied.
+        folders: the runs' folders, by label; those already in `output`, the evidence's folder, are not copied.
         about: the evidence without its cells, tables and figures; by default its title is the environments.
-        at_steps: at which the mean of the last 100 episodes is tabulated too.
+        at_steps: steps at which the mean of the last 100 episodes is tabulated too.
         hours: draw the curves against hours too.
 
     Raises:

@@ -32,10 +32,10 @@ def define(figure: Figure) -> flags.FlagValues:
     flag.list(tasks, [], f"only these: names{sets}; all of them without it")
     flag.list("agents", [], f"only these of {', '.join(figure.methods)}")
     flag.integer("seeds", figure.seeds, "runs of each agent and task", 1, 1000)
-    flag.integer("total_steps", None, "agent steps of every run, instead of the whole", 1)
+    flag.integer("total_steps", None, "agent steps of every run, instead of those of a whole run", 1)
     flag.multi_string("setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated")
-    flag.bool("skip_recorded", False, "run only cells of which --output has no finished record")
-    flag.bool("plan", False, "say what it would take, and run nothing")
+    flag.bool("skip_recorded", False, "run only the cells that have no finished record in --output")
+    flag.bool("plan", False, "print the time, disk and memory that the cells would take, and run nothing")
     flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
     flag.path("output", f"{RESULTS}/{figure.name}", "folder of the evidence; the page, index.html, lies beside it")
     figure.flags(values)
@@ -94,7 +94,7 @@ def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | N
     commands = "\n".join(dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()]))
     labels, options = {key: method.label for key, method in figure.methods.items()}, dict(figure.options)
     for name, value in known.options.items() if known else ():
-        if isinstance(options.get(name), int):  # of draws, the fewest that a call had
+        if isinstance(options.get(name), int):  # the number of draws: the fewest that a call had
             options[name] = min(value, options[name])
     evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels, options)
     assert figure.report is not None

@@ -14,7 +14,7 @@ from acer_tf.reproduction.sweep import LocalLauncher, RayLauncher, SlurmLauncher
 from acer_tf.reproduction.sweep.attempt import PROGRAM
 from acer_tf.reproduction.sweep.launcher import Launcher
 
-# And the flags of each alone.
+# Each launcher, with the flags that belong to it alone.
 _LAUNCHERS = {"local": ("processes",), "ray": ("ray_address",), "slurm": ("slurm_partition", "slurm_time")}
 
 
@@ -23,18 +23,18 @@ def define(values: flags.FlagValues, sweep: str) -> None:
     flag = cli.definers(values)
     flag.path("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
     flag.enum("launcher", "local", list(_LAUNCHERS), "processes on this machine, Ray tasks, or tasks of Slurm arrays")
-    flag.integer("processes", None, "local: cells at a time (default: 1)", lower_bound=1)
+    flag.integer("processes", None, "local: cells that run at the same time (default: 1)", lower_bound=1)
     where = "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)"
     flag.string("ray_address", None, where)
-    flag.string("slurm_partition", None, "slurm: of the cells (default: the cluster's)")
+    flag.string("slurm_partition", None, "slurm: partition for the cells (default: the cluster's)")
     limit = "slurm: minutes after which a cell is requeued from a checkpoint (default: the partition's)"
     flag.integer("slurm_time", None, limit, lower_bound=1)
     gpu = (
         "share of a GPU for each cell (slurm: 0 or 1); 0: none (ray, slurm), or what train --device=auto takes (local)"
     )
     flag.float("gpus_per_cell", 0.0, gpu, 0.0, 1.0)
-    flag.float("gpu_memory_gb", 0.0, "of each cell: see train", 0.0)
-    share = "of each cell; 0 for an even share of the machine's (local), or one (ray, slurm)"
+    flag.float("gpu_memory_gb", 0.0, "most GPU memory that each cell takes; 0 for as much as it needs", 0.0)
+    share = "threads of each cell; 0: an even share of the machine's cores (local), or one thread (ray, slurm)"
     flag.integer("threads", 0, share, 0, cli.MOST_THREADS)
     flag.integer("retries", 2, "further attempts at a cell that failed", lower_bound=0)
     stall = "minutes without a row of progress.csv or a checkpoint after which a cell is stopped and counts as failed"

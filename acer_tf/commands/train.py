@@ -49,11 +49,11 @@ for _name, _declared in declarations(Settings).items():
     _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared))
 flag.path("run_dir", None, "folder of this run; the same command continues it")
 flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
-_threads = "threads of TensorFlow, ALE and control/; 0 for what fits the machine"
+_threads = "threads of TensorFlow, ALE and control/; 0 for the number that fits the machine"
 flag.integer("threads", 0, _threads, 0, cli.MOST_THREADS)
 cli.define_device(FLAGS)
-flag.float("gpu_memory_gb", 0.0, "most memory of the GPU to take, for runs that share it; 0 for what it needs", 0.0)
-flag.path("replay_file", None, "new file that holds the replay, for one larger than memory; it is deleted at the end")
+flag.float("gpu_memory_gb", 0.0, "most GPU memory to take, for runs that share a GPU; 0 for as much as it needs", 0.0)
+flag.path("replay_file", None, "new file that holds a replay larger than memory; it is deleted at the end")
 flag.string(
     "ray_address",
     None,

@@ -87,7 +87,7 @@ class Family:
     options of `make`. Importing the module imports the family's packages.
     """
 
-    names: tuple[str, ...]  # of the environments, others are refused; () for an open set
+    names: tuple[str, ...]  # the environments' names, others are refused; () for an open set
     preset: tuple[str, str]  # default preset for discrete and for continuous actions; "" if there are none such
     reward_clip: float = math.inf  # default bound ± on rewards in learning
     atari: bool = False  # whether `--atari_preset` applies
@@ -126,7 +126,7 @@ def make(
         seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
             after n steps passes them with the seed, and so gets new episodes.
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
-        threads: of "atari" and "control"; other families use one. Results do not depend on it.
+        threads: how many "atari" and "control" use; other families use one. Results do not depend on it.
         render: makes `VectorEnvironment.render` work; see `require_gl` for MuJoCo.
         factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
 

@@ -44,7 +44,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
         self._task = task(self._batch)
         self.num_envs = num_envs
-        self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))  # of simulated time
+        self.steps_per_second = float(1 / (model.opt.timestep * task.substeps))  # seconds of simulated time
         self._reward_unit = 1 / self.steps_per_second if task.per_second else 1.0
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)

@@ -28,7 +28,7 @@ class Task:
         random: N generators, which draw the starts.
     """
 
-    file: Path  # of its model
+    file: Path  # its model's
     observation_size: int
     substeps: int = 1  # physics steps in one agent step
     per_second: bool = True  # whether the reward is a rate per second, rather than per step

@@ -69,10 +69,10 @@ def without_gl() -> Iterator[None]:
 
 
 class View(NamedTuple):
-    """What a picture shows of a MuJoCo simulation."""
+    """The view of a MuJoCo simulation that a picture shows."""
 
     data: Any  # an MjData
-    camera: str | int | dict[str, Any]  # of its model, by name or number; or attributes of an MjvCamera
+    camera: str | int | dict[str, Any]  # one of its model, by name or number; or attributes of an MjvCamera
     height: int = 240  # pixels
     width: int = 320
 

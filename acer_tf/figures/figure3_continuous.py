@@ -35,7 +35,7 @@ from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_
 from acer_tf.reproduction.statistics import mean_and_error
 from acer_tf.reproduction.verdicts import Coverage, altered, begun, most, own_design
 
-DRAWS, BEST_DRAWS = 30, 5  # of each method in the paper: those run, and those shown
+DRAWS, BEST_DRAWS = 30, 5  # per method in the paper: draws run, and draws shown
 METHODS = {
     agent: Method(label, {"agent": agent, "preset": "paper_continuous"}, steps, label)
     for agent, label, steps in (

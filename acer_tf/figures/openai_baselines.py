@@ -20,7 +20,7 @@ from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings
 
 _STEPS = 10_000_000
-_BEGUN = 0.1  # of a published curve's whole rise: a run that learns nothing may lie on what comes before
+_BEGUN = 0.1  # share of a published curve's whole rise: a run that learns nothing may lie on what comes before
 
 
 def report(recorded: RecordedRuns) -> Report:

@@ -1,4 +1,4 @@
-"""What the networks are built with: one initialization rule, one precision and one sequence of seeds."""
+"""The parts that the networks are built with: one initialization rule, one precision and one sequence of seeds."""
 
 import dataclasses
 import sys

@@ -24,9 +24,9 @@ from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
 
-# What an export makes; all else in the folder is its owner's.
+# The files that an export makes; all else in the folder is its owner's.
 _OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
-_PATIENCE_SECONDS = 120.0  # for another export into the same folder, which takes seconds
+_PATIENCE_SECONDS = 120.0  # the longest wait for another export into the same folder, which takes seconds
 
 
 def export_policy(network: PolicyNetwork, directory: Path, metadata: Mapping[str, Any]) -> None:

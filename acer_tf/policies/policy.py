@@ -27,7 +27,7 @@ from acer_tf.errors import PolicyError
 from acer_tf.files import POLICY_METADATA, missing_parts, read_json
 from acer_tf.types import EnvironmentSpec
 
-FORMAT = 2  # of the metadata; another is not read
+FORMAT = 2  # the metadata's format; another is not read
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
 _TEXT = (str, type(None))
@@ -152,7 +152,7 @@ def load_policy(directory: str | Path) -> Policy:
 
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
-    """What a policy's function takes: observations [N, *observation_shape], and states [N, U] float32 if U > 0."""
+    """The inputs of a policy's function: observations [N, *observation_shape], and states [N, U] float32 if U > 0."""
     observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
     return [observation, state] if state_size else [observation]  # sorted by name

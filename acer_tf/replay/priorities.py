@@ -29,7 +29,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
         probabilities: [k] P(i) > 0 of the drawn items.
         beta: β in [0, 1].
         least_probability: P of the item with the largest weight: over the whole memory
-            (`Priorities.least_probability`, as in OpenAI baselines), or None for that of the batch (as in DQN Zoo). The
+            (`Priorities.least_probability`, as in OpenAI baselines), or None for the batch's own (as in DQN Zoo). The
             paper does not say which.
     """
     least = probabilities.min()
@@ -101,7 +101,7 @@ class Priorities(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:
-        """What is stored, as copies."""
+        """Copies of everything that is stored."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -236,7 +236,7 @@ class RankHeap(Priorities):
         self._keys = np.full(2 * self.capacity + 2, -np.inf)
         self._keys[0] = np.inf
         self._items = np.zeros(self.capacity + 1, np.int64)
-        self._places = np.zeros(self.capacity, np.int64)  # by item; 0: not stored
+        self._places = np.zeros(self.capacity, np.int64)  # an item's place; 0: not stored
 
     def discard(self, indices: np.ndarray) -> None:
         places = np.unique(self._places[indices])

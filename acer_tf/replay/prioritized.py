@@ -1,8 +1,8 @@
 """Prioritized replay: windows are drawn by the error that the last update found in them.
 
 Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3. An item is a transition there, and here for windows
-of one row. For longer windows an item is a collected segment, an extension by this package. (After a resumption, items
-are shifted against segments by the masked row in between.)
+of one row. For longer windows an item is a collected segment, an extension by this package. (A resumed run adds a
+masked row to the replay; later items therefore begin before the collected segments do.)
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class PrioritizedReplay(TrajectoryReplay):
     @staticmethod
     def least_capacity(spec: EnvironmentSpec, unroll_length: int, state_size: int = 0, burn_in: int = 0) -> int:
         """The least capacity with which a full ring always has a whole item."""
-        # A resumed run's masked row shifts items against unrolls; any 2T - 1 rows have a whole item.
+        # After a resumed run's masked row, items do not begin where unrolls do; any 2T - 1 rows have a whole item.
         return 2 * unroll_length + spec.stack - 2
 
     @property

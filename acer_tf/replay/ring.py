@@ -1,7 +1,7 @@
 """The rows of N environments in a ring: appending, saving and restoring them.
 
 Every row has an absolute number, counted from 0 and never reused; row n is in slot n mod (capacity + 1) of the ring.
-The newest row is *pending*: its observation is known, its action is not yet. Of each observation only the newest frame
+The newest row is *pending*: its observation is known, its action is not yet. Only the newest frame of each observation
 is stored: the older frames are in the rows before it.
 """
 

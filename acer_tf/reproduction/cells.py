@@ -24,14 +24,14 @@ class Cell:
         ValueError: a value has a wrong type or is out of range, because anyone may have written the file it is from.
     """
 
-    name: str  # of its folder: the same for the same settings, whatever figure asks for them
+    name: str  # its folder's: the same for the same settings, whatever figure asks for them
     method: str  # key of its method in the figure; for the command `curves`, the label that its user gave
     settings: Mapping[str, Any]  # as in run.json; before the run has begun, as asked for
     draw: int | None = None  # number of its draw, if its method is a search
     state: State = "not begun"  # "failed" if it was given up
     steps: int = 0  # agent steps done
     seconds: float = 0.0  # time that these took
-    mean_return: float | None = None  # of the last 100 episodes; None before the first has ended
+    mean_return: float | None = None  # mean over the last 100 episodes; None before the first has ended
     commit: str | None = None  # of the code that started it
     reason: str = ""  # why it is not finished, if known
     policy: str | None = None  # path of its SavedModel

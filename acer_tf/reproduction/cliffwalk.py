@@ -45,7 +45,7 @@ RUNS = 10
 STEP_SIZE = 0.25
 CONVERGED = 1e-3
 REPRESENTATIONS = ("tabular", "linear")
-_LEAST_REDUCTION = 1e-3  # of the loss, relative, for the oracle to prefer an update
+_LEAST_REDUCTION = 1e-3  # the relative reduction of the loss for which the oracle prefers an update
 
 
 class Result(NamedTuple):

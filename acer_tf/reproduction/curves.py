@@ -26,9 +26,9 @@ class RunCurve(NamedTuple):
 
     env: str
     seed: int
-    total_steps: int  # of the whole run
+    total_steps: int  # steps of the whole run
     steps: np.ndarray  # [P] agent steps at the end of each interval
-    seconds: np.ndarray  # [P] of work until then
+    seconds: np.ndarray  # [P] seconds of work until then
     episodes: np.ndarray  # [P] episodes that had ended by then
     mean_return: np.ndarray  # [P] raw, mean of the last 100 episodes; NaN before the first
     interval_return: np.ndarray  # [P] raw, mean of the episodes that ended in the interval; NaN without any
@@ -151,9 +151,9 @@ class RecordedRuns:
     """The cells of a figure, and the curves of those that have begun.
 
     Args:
-        methods: of the figure, by key; every cell is of one of them. As an attribute, those that have cells.
+        methods: the figure's, by key; every cell is of one of them. The attribute has only methods with cells.
         cells: all of them; the attribute `envs` has the ids of their tasks.
-        folder: of the figure's results, with runs/.
+        folder: the figure's results, with runs/.
 
     Raises:
         EvidenceError: a curve cannot be read.

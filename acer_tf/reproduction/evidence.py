@@ -34,13 +34,13 @@ FORMAT = 1
 class Evidence:
     """The content of experiment.json; raises ValueError for values of a wrong type, and names that are not of files."""
 
-    name: str  # of the command that makes it
+    name: str  # the name of the command that makes it
     title: str
     text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, and how it differs
-    command: str  # that makes it
+    command: str  # the command lines that made it
     cells: tuple[Cell, ...] = ()  # finished or not
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for people, by method
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the figure: preset, number of draws
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the figure's: preset, number of draws
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     diagnostic: bool = False  # whether it is about this implementation, and no result; the page shows it last
@@ -190,14 +190,14 @@ def collect(
 def known_now(
     before: Cell, recorded: Cell | None, swept: Cell | None, given_up: str | None = None, damage: str | None = None
 ) -> Cell:
-    """What is known of a cell, `before` as it was asked for or known, by its records in the evidence and in the sweep.
+    """The cell as its records in the evidence and in the sweep show it; `before` is as it was requested or known.
 
-    `given_up` is why the sweep has just given it up; `damage` what was wrong with its run there, which was set aside.
+    `given_up` is why the sweep has just given it up; `damage` is what was wrong with its run there, now set aside.
     """
     run = _further(swept, recorded) or Cell(before.name, before.method, before.settings, before.draw)
     if run.state == "finished":
         return run
-    # What was said of the run earlier holds until it continues.
+    # An earlier failure, and its reason, stand as long as the run's steps have not changed.
     same = run.steps == before.steps
     failed = given_up is not None or (same and before.state == "failed")
     reason = given_up if given_up is not None else damage or (before.reason if same else "")

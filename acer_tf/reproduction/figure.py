@@ -21,7 +21,7 @@ from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.settings import make_settings
 
 RESULTS = "my_results"  # default folder of results; results/ of the repository is the shipped evidence
-_LOG_ROWS = 50  # by log_interval, of a whole run; fewer where an iteration is longer
+_LOG_ROWS = 50  # rows of a whole run, by log_interval; fewer where an iteration is longer
 _LONGEST_INTERVAL = 20_000  # steps
 
 
@@ -33,7 +33,7 @@ class Method:
     settings: Mapping[str, Any]  # flags of `acer_tf train`, without task, seed and length
     total_steps: int | Mapping[str, int]  # agent steps of a whole run; if given by task, other tasks are not run
     published: str = ""  # its name in the published data that it is compared with, if there are any
-    draws: tuple[Mapping[str, Any], ...] = ()  # of a search: what each run sets over `settings`, its seed included
+    draws: tuple[Mapping[str, Any], ...] = ()  # a search's: what each run sets over `settings`, its seed included
 
     def steps(self, env: str) -> int | None:
         """Agent steps of a whole run in `env`; None if the method is not run there."""
@@ -70,7 +70,7 @@ class Claim:
     judge: Callable[[Any], Finding]  # given the content of its records
     read: Callable[["Figure", Path], Judged | None]  # given the figure and the folder; None if nothing was run
     source: str = ""  # paper, and figure or table, if not those of the figure
-    folder: str = ""  # of its records in the folder of results, if not the figure's
+    folder: str = ""  # the folder of its records in the results, if not the figure's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,14 +80,14 @@ class Figure:
     module: str  # __name__ of its module, whose docstring begins --help; the last part names the command
     order: int  # its place on the page and among the verdicts
     source: str  # paper, and figure or table: "ACER, Figure 1"
-    title: str  # of its section on the page of results
+    title: str  # the title of its section on the page of results
     text: tuple[str, ...]  # paragraphs: what it reproduces, by what protocol, how it differs
     claims: tuple[Claim, ...] = ()
     envs: tuple[str, ...] = ()  # ids of its tasks
     methods: Mapping[str, Method] = dataclasses.field(default_factory=dict)  # by their keys, which --agents takes
-    seeds: int = 1  # of a whole reproduction
+    seeds: int = 1  # seeds of a whole reproduction
     report: Callable[[Any], Any] | None = None  # a `Report` of the `RecordedRuns` so far
-    published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # of one of its tasks
+    published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # the published curves of one of its tasks
     flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this figure alone
     # The figure that the flags describe; raises SettingsError for what they cannot mean.
     chosen: Callable[["Figure", FlagValues], "Figure"] = lambda figure, values: figure

@@ -30,11 +30,11 @@ from acer_tf.settings import Settings, setting_types
 from acer_tf.training import build
 from acer_tf.training.device import find_device
 
-START_SECONDS = 15.0  # of each process: imports, compilation, export; roughly, and only matters for short cells
+START_SECONDS = 15.0  # a process's imports, compilation and export; roughly, and only matters for short cells
 _ROW_BYTES = 1_700  # a row of progress.csv and its TensorBoard event
 _OTHER_BYTES = 500_000  # the graphs of a policy, run.json and logs
 _ITERATIONS = 5  # before replay begins
-_SECONDS = 8.0  # that are timed; an iteration of the largest network takes one
+_SECONDS = 8.0  # seconds that are timed; an iteration of the largest network takes one
 _STALL_SECONDS = 600.0  # more than a measured process takes to start
 
 
@@ -47,7 +47,7 @@ class Measured(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """What a cell still needs; nothing if it is finished."""
+    """The needs of a cell from now on; all are 0 if it is finished."""
 
     steps: int = 0
     seconds: float = 0.0  # the start of its process included
@@ -199,9 +199,10 @@ def bytes_in(folder: Path) -> int:
 
 
 def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
-    """What a run's rows and its newest checkpoint say; None if there are too few.
+    """The measurements from a run's rows and its newest checkpoint; None if there are too few rows.
 
-    The pace with replay is that of the last `_SECONDS`. The first row of each part has what happens once.
+    The pace with replay is that of the last `_SECONDS`. The first row of each part is left out: it includes what
+    happens only once.
     """
     if not (rows := read_progress(run_dir)):
         return None
@@ -221,14 +222,14 @@ def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
 
 
 def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minutes: float) -> Rest:
-    """What an unfinished cell still needs, by the measurements of its kind."""
+    """The needs of an unfinished cell from now on, by the measurements of its kind."""
     settings, spec, memory = needs
     total, num_envs, done = settings.total_steps, settings.num_envs, folder.latest()[0]
     steps = max(0, total - done)
     replay_start = settings.replay_start * num_envs if settings.replay_ratio else total
     before = min(steps, max(0, replay_start - done))
     curve = _ROW_BYTES * math.ceil(total / max(settings.log_interval, num_envs * settings.unroll_length))
-    # Of a finished run a checkpoint stays, and its policy, which has the weights, but not the optimizer's variables.
+    # A finished run keeps a checkpoint, and its policy, which has the weights, but not the optimizer's variables.
     kept = 2 * found.checkpoint + curve + _OTHER_BYTES
     # A row stays on disk while a checkpoint needs it or another row of its file. Before the oldest checkpoint is
     # deleted there is one more than are kept, each with all stored recurrent states.

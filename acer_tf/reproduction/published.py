@@ -16,7 +16,7 @@ import pandas as pd
 _PAPER_TASKS = {"cartpole_swingup": "Cartpole"} | {
     task: task.capitalize() for task in ("reacher3", "cheetah", "fish", "walker2d", "humanoid")
 }
-# Of gymnasium's MuJoCo tasks: method, source, file, version of the task there, and the name of the method there.
+# Curves of gymnasium's MuJoCo tasks: method, source, file, version of the task there, and the name of the method there.
 _MUJOCO = (
     ("PPO", "PPO, Spinning Up (v3)", "spinningup_mujoco_curves.csv", "-v3", "ppo"),
     ("PPO", "PPO, OpenAI baselines (v2)", "openai_baselines_mujoco_curves.csv", "", "ppo2"),

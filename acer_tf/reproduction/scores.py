@@ -109,7 +109,7 @@ def human_normalized(game: str, score: float, *, protocol: Protocol = "no-op sta
     Args:
         game: "MsPacman", or the environment's id "atari/MsPacman".
         score: a raw score of whole games.
-        protocol: by which `score` was measured, and which chooses the references.
+        protocol: the one by which `score` was measured; it also chooses the references.
 
     Raises:
         ValueError: not one of the 57 games, or an unknown protocol.

@@ -7,7 +7,7 @@ import numpy as np
 from rliable import library, metrics
 from scipy.stats import trim_mean
 
-RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # of the bootstrap
+RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # resamples of the bootstrap
 
 
 class Estimate(NamedTuple):

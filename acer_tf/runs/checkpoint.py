@@ -33,11 +33,11 @@ class DamagedError(CheckpointError):
 
 
 class Snapshot(NamedTuple):
-    """What a checkpoint holds besides the replay."""
+    """The content of a checkpoint besides the replay."""
 
     arrays: dict[str, np.ndarray]  # variables by name
     state: dict[str, Any]  # JSON-able counters and generators
-    lost: str = ""  # what of the replay could not be restored
+    lost: str = ""  # the part of the replay that could not be restored, in words
 
 
 class Checkpoints:

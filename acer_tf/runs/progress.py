@@ -23,7 +23,7 @@ class Progress:
     """progress.csv and TensorBoard: one row per log interval, both cut back to the checkpoint when a run resumes.
 
     Args:
-        folder: of the run.
+        folder: the run's.
         step: environment steps at the checkpoint; 0 for a new run.
         position: bytes of progress.csv at the checkpoint, which are there still (see `folder.resume`).
     """

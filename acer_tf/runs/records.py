@@ -23,8 +23,8 @@ _MAKER_PARTS = {
     "device": ("name", "model"),
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
-FORMAT = 1  # of run.json
-Row = dict[str, float | int | None]  # of progress.csv, by column; None for an empty cell
+FORMAT = 1  # run.json's format
+Row = dict[str, float | int | None]  # a row of progress.csv, by column; None for an empty cell
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
 
 
@@ -32,11 +32,11 @@ RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of
 class RunRecord:
     """The content of a run.json."""
 
-    settings: dict[str, Any]  # of the run; other programs that were compared with ours have settings of their own
+    settings: dict[str, Any]  # the run's; other programs that were compared with ours have settings of their own
     finished: bool
     commit: str | None  # of the code that started the run, "+changes" appended if the code differed; None if unknown
     environment: EnvironmentSpec | None  # None for other programs
-    maker: dict[str, Any]  # of its newest rows, see `maker_of`; empty for other programs
+    maker: dict[str, Any]  # what made its newest rows, see `maker_of`; empty for other programs
     document: dict[str, Any]  # the whole content
 
 
@@ -68,7 +68,7 @@ def read_progress(folder: Path, size: int | None = None, sha256: str | None = No
     There are none if nothing has been written yet.
 
     Args:
-        folder: of the run.
+        folder: the run's.
         size: how many bytes to read, which must end with a row; None for all complete rows.
         sha256: of these bytes, if they are to be checked.
 

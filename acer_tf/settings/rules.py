@@ -19,7 +19,7 @@ class Rule:
     trajectory_weights: bool = False  # whether rows are weighted by their trajectory's importance: TIS, but not A3C
     recurrent: bool = False  # whether it supports recurrent networks (with discrete actions)
     transitions: bool = False  # whether it learns from batches of single transitions, not from whole windows
-    presets: tuple[str, ...] = ()  # that only this rule takes; if empty, it takes those of no other rule
+    presets: tuple[str, ...] = ()  # presets that only this rule takes; if empty, it takes all that no rule lists
 
     def accepts(self, *, continuous: bool) -> bool:
         """Whether the rule supports actions of this kind."""

@@ -51,22 +51,23 @@ class Settings:
         "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI)
     num_envs: int = setting(16, d.between(1, 100_000), "environments that step together")
     actors: int = setting(
-        0, d.between(0, 100_000), "actors, which share the environments evenly and collect with the weights from "
-        "before the updates, with --ray_address during them; a divisor of num_envs, or 0 for one actor that waits")
+        0, d.between(0, 100_000), "number of actors, a divisor of num_envs; they share the environments evenly and act "
+        "with the weights from before the last iteration's updates (with --ray_address, while these updates run); 0: "
+        "one actor, which waits for the updates")
     acting_lag: int = setting(
         0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
         "with --actors=1; 0: with the newest ones", d.NO_ACTORS)
     unroll_length: int = setting(
-        20, d.at_least(1), "k: steps per environment from one iteration's updates to the next's, and rows of a "
-        "replayed window (DQN: 1)")
+        20, d.at_least(1), "k: the steps that each environment makes in one iteration, and the rows of a replayed "
+        "window (with DQN a window has 1 row)")
     trajectories_per_update: int = setting(
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments")
 
     on_policy_updates: bool = setting(
         True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay")
     replay_ratio: float = setting(
-        4.0, d.between(0, 1000), "mean number of replayed updates per unroll of each group of environments that share "
-        "an update")
+        4.0, d.between(0, 1000), "mean number of replayed updates that follow an unroll, for each group of "
+        "environments that share an update")
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
         d.REPLAY)
@@ -108,9 +109,11 @@ class Settings:
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
         "module:NAME of your own torso, or auto, which depends on the observations")
     precision: str = setting(
-        "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "of the torso (continuous actions: also the critic's "
-        "layers): float32, bfloat16, or auto, which depends on the device; or tf32, of all products on a GPU (10 bits)")
-    initialization: str = setting("orthogonal", d.one_of("orthogonal", "fan_in"), "orthogonal or fan_in")
+        "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "
+        "the critic's layers): float32, bfloat16, or auto, which depends on the device; or tf32, for all products on "
+        "a GPU (10 bits)")
+    initialization: str = setting(
+        "orthogonal", d.one_of("orthogonal", "fan_in"), "how weights are initialized: orthogonal or fan_in")
 
     learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
     rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
@@ -121,23 +124,26 @@ class Settings:
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
     gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
-    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace", classes=_ACER)
+    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace, a factor on every trace", classes=_ACER)
     importance_truncation: float = setting(
-        10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"), "c; inf for none", d.IMPORTANCE,
+        10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"),
+        "c, the bound at which importance weights are truncated; inf for no truncation", d.IMPORTANCE,
         classes=("Acer", "AcerContinuous", "ActorCritic"))
-    trust_region_delta: float = setting(1.0, d.POSITIVE_OR_INFINITE, "δ per state; inf for no trust region")
-    average_decay: float = setting(0.99, d.BELOW_ONE, "α of the average policy network", d.TRUST_REGION)
+    trust_region_delta: float = setting(
+        1.0, d.POSITIVE_OR_INFINITE, "δ, the radius of the trust region in each state; inf for no trust region")
+    average_decay: float = setting(0.99, d.BELOW_ONE, "α, the decay of the average policy network", d.TRUST_REGION)
     entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus", classes=_ACER)
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
         classes=_ACER)
-    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of ½ (Q_ret − Q)²")
+    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of the critic's loss ½ (Q_ret − Q)²")
     reduction: str = setting(
-        "mean", d.one_of("mean", "sum", "threads"), "of the gradient: mean over rows; sum over rows and mean over "
-        "trajectories; or threads: as sum, with learning rate and decays of one update per trajectory")
+        "mean", d.one_of("mean", "sum", "threads"), "how the gradients of rows are joined: mean over all rows; "
+        "sum over rows and mean over trajectories; or threads: as sum, but with the learning rate and the decays that "
+        "one update per trajectory would amount to")
     reward_clip: float | None = setting(
         None, d.Range(lambda x: x is None or d.POSITIVE_OR_INFINITE.holds(x), d.POSITIVE_OR_INFINITE.wanted),
-        "rewards are clipped to ± this for learning; by default 1 on Atari and inf elsewhere")
+        "bound of the rewards in learning, which are clipped to ± this value; by default 1 on Atari and inf elsewhere")
 
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
@@ -212,7 +218,7 @@ class Settings:
         """How many of the paper's threads, which update one after another, one update stands for.
 
         To first order in the step, B of their updates move θ by B times the learning rate along the mean of their
-        gradients. They multiply the old part of θ_a by α^B, and that of RMSProp's accumulator by decay^B.
+        gradients. They multiply the old part of θ_a by α^B, and the old part of RMSProp's accumulator by decay^B.
         """
         return (self.trajectories_per_update or self.num_envs) if self.reduction == "threads" else 1
 

@@ -15,7 +15,7 @@ Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarra
 
 
 class Request(NamedTuple):
-    """What the actors are to collect next."""
+    """The rows that the actors are to collect next."""
 
     rows: int  # k
     first_row: int  # the number of row 0 in the run, on which its sampled actions depend

@@ -34,7 +34,7 @@ def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
         if getattr(settings, name) == getattr(usual, name):
             continue
         needed = [c.needed for c in declared.conditions if not c.holds(settings, spec)]
-        # What a user's rule reads is not known.
+        # It is not known which settings a user's rule reads.
         if settings.agent in RULES and declared.classes and not classes.intersection(declared.classes):
             needed.append("another agent")
         if needed:

@@ -9,7 +9,7 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actors, Request
 from acer_tf.types import Unroll
 
-RECENT_EPISODES = 100  # in the running mean return
+RECENT_EPISODES = 100  # the episodes in the running mean return
 
 
 class Collector:

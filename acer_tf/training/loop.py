@@ -20,7 +20,7 @@ from acer_tf.training.build import derive_seed
 from acer_tf.training.collector import Collector
 from acer_tf.types import Batch
 
-MOST_TRAJECTORIES = 512  # in one call of `learn`: 90 MB for Atari
+MOST_TRAJECTORIES = 512  # the most in one call of `learn`: 90 MB for Atari
 
 
 class Loop:

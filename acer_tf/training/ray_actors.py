@@ -56,7 +56,7 @@ class RayActors:
         factory: envs.EnvFactory | None = None,
     ) -> None:
         self._ray, self._agent, self._timeout, self._stop = ray, agent, timeout, stop
-        # What the package needs beside its own modules may stand in the folder of this process.
+        # Modules that the package needs beside its own may stand in the folder of this process.
         path = [os.path.abspath(folder) for folder in sys.path]
         self._arguments = settings, agent.network.spec, ray.cloudpickle.dumps(factory), path
         self._remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(_Remote)

@@ -42,7 +42,7 @@ class Job(NamedTuple):
     settings: Settings  # resolved
     spec: EnvironmentSpec
     folder: Path
-    record: RunRecord | None  # of the run that is continued
+    record: RunRecord | None  # the record of the run that is continued
     device: Device
     checkpoint_minutes: float
     threads: int
@@ -156,7 +156,7 @@ class _Run:
     actors: Actors
     checkpoints: Checkpoints
     progress: Progress
-    maker: dict[str, Any]  # of its rows from here on, see `maker_of`
+    maker: dict[str, Any]  # what makes its rows from here on, see `maker_of`
     seconds_before: float  # the work of its earlier processes
     unsaved: bool  # whether it differs from its newest checkpoint
 

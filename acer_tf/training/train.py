@@ -47,16 +47,16 @@ def train(
     >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row: print(row["mean_return"]))
 
     Args:
-        settings: of the run. A run continues with those that it began with, but for more `total_steps` or another
+        settings: the run's. A run continues with those that it began with, but for more `total_steps` or another
             `log_interval`.
         run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
-        threads: of TensorFlow, and of environments (atari/, control/), see `use_threads`; 0 for what suits the
-            machine.
+        threads: the number for TensorFlow, and for environments (atari/, control/), see `use_threads`; 0 for the
+            number that suits the machine.
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
-        ray_address: of the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
+        ray_address: the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
             reach), "auto" or host:port; None for actors in this process, in turn, which gives the same rows.
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced; None for 300.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `runs.folder.REPAIRS`.

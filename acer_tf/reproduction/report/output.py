@@ -146,7 +146,7 @@ def learning_curves(
     Args:
         by_env: label to runs, by environment. A label has one colour in all panels.
         published: the published curves of an environment.
-        titles: of the panels, by environment; by default the environment.
+        titles: the panels' titles by environment; by default the environment.
         labels: ours by the name of the published method that shares their colour; by default those that are equal.
         unit: what the runs of a group differ in, for the legend.
         axis: "seconds" draws hours; published curves have steps alone.

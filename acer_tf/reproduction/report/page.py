@@ -33,8 +33,8 @@ from acer_tf.runs.records import RECORDS
 _ORDER: tuple[State, ...] = ("failed", "interrupted", "not begun", "finished")
 _MARK = b'<meta name="generator" content="acer_tf">'
 _LONG = 12  # rows of a table: one with more is shown when asked for
-_SCALE = 0.45  # of the page's pixels to a picture's, which has 150 to an inch
-_POINTS = 60  # of a curve: more than its pixels can show would make the page heavy
+_SCALE = 0.45  # pixels of the page per pixel of a picture, which has 150 to an inch
+_POINTS = 60  # points of a curve: more than its pixels can show would make the page heavy
 _NUMBER = frozenset("0123456789.,;+-−–±×%()[] eE")
 _VIDEOS, _ANIMATIONS = (".mp4", ".webm"), (".gif",)
 

@@ -45,7 +45,7 @@ class AttemptEnd:
     """How an attempt ended."""
 
     kind: EndKind
-    reason: str = ""  # of a failure or loss, in one line
+    reason: str = ""  # why it failed or was lost, in one line
     status: int | None = None  # exit status, minus the signal's number if one killed it; None without a process
     host: str = ""
     stderr: tuple[str, ...] = ()  # the last lines

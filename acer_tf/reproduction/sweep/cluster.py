@@ -21,10 +21,10 @@ class ClusterLauncher(Launcher):
     """Base of the launchers of clusters, with what is the same on each.
 
     Args:
-        threads: of each run; its task takes as many cores.
-        executable: of the runs; must exist on every node.
-        cwd: of the runs, likewise.
-        gpus_per_cell: of each run, also a part of one.
+        threads: the number in each run; its task takes as many cores.
+        executable: the Python of the runs; must exist on every node.
+        cwd: the working directory of the runs; likewise.
+        gpus_per_cell: the number for each run, also a part of one.
     """
 
     def __init__(self, *, threads: int = 1, executable: str, cwd: Path, gpus_per_cell: float = 0.0) -> None:

@@ -26,7 +26,7 @@ from acer_tf.settings.record import differences, settings_from
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
-_OWN_NAMES = ("lock", "cells", "slurm")  # of a sweep that was stopped before it wrote sweep.json
+_OWN_NAMES = ("lock", "cells", "slurm")  # the content of a sweep that was stopped before it wrote sweep.json
 
 
 class CellFolder:

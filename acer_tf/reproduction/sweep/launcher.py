@@ -18,8 +18,8 @@ from acer_tf.types import EnvironmentSpec
 class Launcher(Protocol):
     """Starts attempts somewhere and reports their ends. Its methods are called in this order, by one thread."""
 
-    threads: int  # of each run
-    flags: tuple[str, ...] = ()  # of all runs
+    threads: int  # in each run
+    flags: tuple[str, ...] = ()  # given to all runs
     ray_address: str = ""  # of the cluster on which the runs' actors act; "" for the runs' own processes
 
     def check(self, memory: Sequence[int], actors: int = 0) -> None:
@@ -49,8 +49,8 @@ class LocalLauncher(Launcher):
 
     Args:
         processes: at least 1.
-        threads: of each; 0 for an equal share of the cores.
-        gpus_per_cell: of each run, at most 1; 0 leaves the device to the run.
+        threads: the number in each; 0 for an equal share of the cores.
+        gpus_per_cell: the share of a GPU for each run, at most 1; 0 leaves the device to the run.
     """
 
     def __init__(self, processes: int = 1, threads: int = 0, *, gpus_per_cell: float = 0.0) -> None:
@@ -102,7 +102,7 @@ class LocalLauncher(Launcher):
 
 
 class Needs(NamedTuple):
-    """What a run needs of a machine."""
+    """The needs of a run on a machine."""
 
     settings: Settings  # resolved
     spec: EnvironmentSpec

@@ -22,8 +22,8 @@ class RayLauncher(ClusterLauncher):
     """Makes each cell a task of Ray, which runs as many at a time as the cluster can hold.
 
     Args:
-        address: of the cluster: "local" to start one that only this machine can reach, "auto" for that which it belongs
-            to, or host:port.
+        address: the cluster's: "local" to start one that only this machine can reach, "auto" for the one that it
+            belongs to, or host:port.
         common: see `ClusterLauncher`.
 
     Raises:

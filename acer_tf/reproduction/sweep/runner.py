@@ -32,7 +32,7 @@ class SweepEnd:
 
     states: dict[str, State]  # by the cell's name
     reasons: dict[str, str]  # why a cell is not finished, by its name
-    signal_number: int | None  # of the signal that stopped it, if one did
+    signal_number: int | None  # the signal that stopped it, if one did
 
     @property
     def exit_code(self) -> int:
@@ -190,7 +190,7 @@ def _run(
             if stop.signal_number is not None and not stopping:
                 stopping = True
                 launcher.stop()
-            # Of those that wait, the first with the fewest attempts is next.
+            # The next cell is the first of those with the fewest attempts, among all that wait.
             while waiting := [p for p in places.values() if not (stopping or p.over or p.attempt)]:
                 next_one = min(waiting, key=lambda p: p.ends.total())
                 if not launcher.room(next_one.cell.train_settings.actors):

@@ -2,7 +2,7 @@
 
 A task that nears its time limit asks its run for a checkpoint and requeues itself; Slurm requeues those of lost nodes
 and those that give way to other jobs. Both remain the same attempt. A task that Slurm drops without a result is
-reported as lost. What a task returns lies in a file, and squeue, not sacct, tells that it is gone: many clusters keep
+reported as lost. A task's result lies in a file, and squeue, not sacct, tells that the task is gone: many clusters keep
 no accounts.
 
 A running task knows by the probe, a file in the sweep's folder, that it is still wanted. So it also stops when its
@@ -40,7 +40,7 @@ class SlurmLauncher(ClusterLauncher):
     """Makes each cell a task of Slurm, which runs as many at a time as the cluster and its rules admit.
 
     Args:
-        partition: of the cluster; None for its default.
+        partition: a partition of the cluster; None for its default.
         minutes: the time limit of a task, which is requeued as often as its run needs; None for the partition's.
         common: see `ClusterLauncher`.
 
@@ -59,8 +59,8 @@ class SlurmLauncher(ClusterLauncher):
         self._tasks: dict[str, tuple[str, Any]] = {}  # name of the cell, and submitit's job, by Slurm's id
         self._missing: set[str] = set()  # the ids that the last list did not have
         self._looked = self._listed = self._refused = -math.inf
-        self._most_tasks = _ARRAY_TASKS  # in an array, fewer after a refusal
-        self._said = ""  # by sbatch, at its last refusal
+        self._most_tasks = _ARRAY_TASKS  # the most tasks in an array, fewer after a refusal
+        self._said = ""  # the message of sbatch at its last refusal
         self._stopping = False
         # Else it configures logging when it is imported, which closes the handlers of others.
         os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
