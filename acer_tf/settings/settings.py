@@ -136,7 +136,7 @@ class Settings:
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
         classes=_ACER)
-    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of the critic's loss ½ (Q_ret − Q)²")
+    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of the critic loss ½ (Q_ret − Q)²")
     reduction: str = setting(
         "mean", d.one_of("mean", "sum", "threads"), "how the gradients of rows are joined: mean over all rows; "
         "sum over rows and mean over trajectories; or threads: as sum, but with the learning rate and the decays that "
