@@ -68,7 +68,7 @@ def joined(rows: tf.Tensor) -> tf.Tensor:
 
 
 def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
-    """The torso of `architecture`; ValueError if it cannot read the observations, or if there is none."""
+    """The torso of `architecture`; ValueError if it does not exist or cannot read the observations."""
     torso = torso_of(architecture)
     if not torso.reads(spec):
         recurrent = architecture_of(architecture).recurrent
