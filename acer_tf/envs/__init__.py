@@ -65,7 +65,7 @@ class AtariPreset:
     sticky_probability: float = 0.0  # per frame, that the emulator repeats its last action
     full_action_set: bool = False  # all 18 actions instead of the game's minimal set
     life_loss_ends_return: bool = True  # discount 0 where a life is lost; the episode continues
-    max_frames: int = 108_000  # after which an episode is truncated, not counting its start
+    max_frames: int = 108_000  # the step that reaches them is the last of a truncated episode; its start does not count
 
 
 # machado2018: Machado et al. (2018), "Revisiting the Arcade Learning Environment". Sticky actions are the only

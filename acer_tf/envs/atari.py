@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 from acer_tf.envs import ATARI_ROMS, AtariPreset
 from acer_tf.envs.vector import VectorEnvironment
+
+_NO_LIMIT = 2**30  # frames
 
 
 def make_atari(
@@ -30,12 +32,12 @@ def make_atari(
     )
 
 
-def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVectorEnv:
-    return AtariVectorEnv(
+def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> VectorEnv:
+    env = AtariVectorEnv(
         ATARI_ROMS[game],
         num_envs,
         num_threads=threads,
-        max_num_frames_per_episode=preset.max_frames,
+        max_num_frames_per_episode=_NO_LIMIT,
         repeat_action_probability=preset.sticky_probability,
         full_action_space=preset.full_action_set,
         img_height=preset.height,
@@ -52,6 +54,36 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> AtariVe
         life_loss_info=False,
         reward_clipping=False,
     )
+    return _Truncated(env, -(-preset.max_frames // preset.frame_skip))
+
+
+class _Truncated(VectorWrapper):
+    """ALE's vector environment, with episodes truncated after `max_steps` steps.
+
+    ALE's own limit would end the last step before its last frame is seen: the final observation, from which a value is
+    bootstrapped, would be the maximum of an earlier frame and a stale one.
+    """
+
+    def __init__(self, env: AtariVectorEnv, max_steps: int) -> None:
+        super().__init__(env)
+        self._max_steps = max_steps
+        self._steps = np.zeros(self.num_envs, np.int64)
+        self._over = self._cut = np.zeros(self.num_envs, bool)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        self._over = self._cut = np.zeros(self.num_envs, bool)
+        self._steps[:] = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, actions: np.ndarray) -> Any:
+        observation, reward, terminated, _, info = self.env.step(actions)
+        if self._cut.any():  # ALE has played on there; it leaves the others as they are
+            observation, info = self.env.reset(options={"reset_mask": self._cut})
+            terminated = terminated & ~self._cut
+        self._steps = np.where(self._over, 0, self._steps + 1)
+        self._cut = (self._steps >= self._max_steps) & ~terminated
+        self._over = terminated | self._cut
+        return observation, reward, terminated, self._cut, info
 
 
 class _WithScreen(VectorWrapper):
@@ -60,7 +92,7 @@ class _WithScreen(VectorWrapper):
     ALE's vector environment cannot render, but a twin with the same seed and actions has the same episodes.
     """
 
-    def __init__(self, env: AtariVectorEnv, twin: AtariVectorEnv) -> None:
+    def __init__(self, env: VectorEnv, twin: VectorEnv) -> None:
         super().__init__(env)
         self._twin = twin
 

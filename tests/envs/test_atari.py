@@ -158,10 +158,43 @@ def test_machado2018_continues_after_lost_lives():
 
 
 def test_the_frame_cap_truncates():
-    steps = rollout_of("Pong", steps=12, preset=dataclasses.replace(ACER, max_frames=40))[1:]
-    np.testing.assert_array_equal([s.last[0] for s in steps], [False] * 9 + [True, False, False])
-    np.testing.assert_array_equal([s.mask[0] for s in steps], [True] * 10 + [False, True])
-    assert all(s.discount.all() for s in steps)
+    for max_frames in (37, 40):  # in the middle of the tenth step, and at its end
+        steps = rollout_of("Pong", steps=12, preset=dataclasses.replace(ACER, max_frames=max_frames))[1:]
+        np.testing.assert_array_equal([s.last[0] for s in steps], [False] * 9 + [True, False, False])
+        np.testing.assert_array_equal([s.mask[0] for s in steps], [True] * 10 + [False, True])
+        assert all(s.discount.all() for s in steps)
+
+
+@pytest.mark.parametrize("preset", [ACER, MACHADO], ids=["acer2016", "machado2018"])
+def test_the_frame_cap_shows_its_last_observation_as_if_the_game_went_on(preset):
+    whole = rollout_of("Seaquest", steps=100, preset=preset)
+    cut = rollout_of("Seaquest", steps=100, preset=dataclasses.replace(preset, max_frames=400))
+    assert cut[-1].last.all() and not whole[-1].last.any()
+    assert same(cut, [*whole[:-1], whole[-1]._replace(last=cut[-1].last)])
+
+
+def test_the_frame_cap_equals_that_of_ale_but_for_its_stale_last_frame():
+    """Over truncations, games over and lost lives. If the last line fails, ALE's own limit can be used."""
+    preset = dataclasses.replace(ACER, max_frames=640)
+    ours = envs.make("atari/Breakout", 2, 0, atari_preset=preset)._env
+    theirs = AtariVectorEnv(
+        "breakout", 2, noop_max=31, max_num_frames_per_episode=640, reward_clipping=False, use_fire_reset=True
+    )
+    seeds, random, stale, cuts, overs = np.arange(2, dtype=np.int32), np.random.default_rng(0), 0, 0, 0
+    ours.reset(seed=seeds)
+    theirs.reset(seed=seeds)
+    for _ in range(500):
+        actions = random.integers(0, 4, 2)
+        (shown, *mine, info), (theirs_shown, *rest, their_info) = ours.step(actions), theirs.step(actions)
+        np.testing.assert_array_equal(mine, rest)
+        np.testing.assert_array_equal(info["lives"], their_info["lives"])
+        np.testing.assert_array_equal(info["episode_frame_number"], their_info["episode_frame_number"])
+        over, cut = mine[1:]
+        np.testing.assert_array_equal(shown[~cut], theirs_shown[~cut])
+        np.testing.assert_array_equal(shown[cut][:, :-1], theirs_shown[cut][:, :-1])
+        cuts, overs, stale = cuts + cut.sum(), overs + over.sum(), stale + (shown[cut] != theirs_shown[cut]).sum()
+    assert cuts >= 3 and overs >= 3
+    assert stale > 0
 
 
 def test_presets():
