@@ -171,7 +171,7 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
 
 
 def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
-    start = network.spec.action_start
+    start, last = network.spec.action_start, network.spec.num_actions - 1
     if network.exploration is not None:
         network.exploration.epsilon.assign(network.evaluation_epsilon)
 
@@ -188,7 +188,8 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
             logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
         )
         answers = {
-            "action": start + action[:, 0],
+            # Of probabilities that are not numbers it draws A, which is no action.
+            "action": start + tf.minimum(action[:, 0], last),
             "greedy_action": start + tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             "probabilities": probabilities,
             "q": q,
@@ -200,15 +201,20 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
 
 def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor]]:
     spec = network.spec
-    low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+    with np.errstate(over="ignore"):
+        low, high = (np.asarray(bound, np.float32) for bound in (spec.action_low, spec.action_high))
     # Rounded inwards: an environment may refuse what lies beyond its bounds.
     low = np.where(low < spec.action_low, np.nextafter(low, np.float32(np.inf)), low)
     high = np.where(high > spec.action_high, np.nextafter(high, np.float32(-np.inf)), high)
 
     def scaled(action: tf.Tensor) -> tf.Tensor:
-        # Again afterwards, since rounding may leave the bounds.
+        # Clipping keeps NaN.
+        action = tf.where(tf.math.is_nan(action), 0.0, action)
         scale = (tf.clip_by_value(action, -1.0, 1.0) + 1.0) * 0.5
-        return tf.clip_by_value(low + scale * (high - low), low, high)
+        # Of half the bounds, whose distance is finite in float32 even where theirs is not.
+        half = low * 0.5 + scale * (high * 0.5 - low * 0.5)
+        # Again afterwards, since rounding may leave the bounds.
+        return tf.clip_by_value(half * 2.0, low, high)
 
     def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
         mean, value, _ = network.read(observation)

@@ -3,7 +3,8 @@
     SavedModel  ── _plain() ──►  a function without sampling  ── _onnx() or _tflite() ──►  the file's bytes
 
 The file takes what the SavedModel's signature takes, for any N, and answers the same by the same names, with two
-differences: there is no `action`, because sampling is left to the caller, and the next `state` is called `next_state`.
+differences: there is no `action`, because some runtimes lack random operations (docs/policies.md has a function that
+samples one from the other answers), and the next `state` is called `next_state`.
 The file holds metadata.json: in ONNX as the property of this name, in TFLite as an archived file of this name, where
 TFLite keeps the files that belong to a model.
 """

@@ -10,6 +10,8 @@ The signature `serving_default` takes `observation` [N, *observation_shape] for 
         scaled to the environment's bounds; `mean` [N, d] and `std` [N, d] float32, for bounds of [-1, 1]; `value` [N]
         float32.
 
+For inputs that are not finite, the other answers may be NaN, but `action` and `greedy_action` are actions of the space.
+
 A recurrent policy also takes `state` [N, U] float32 and returns the next `state`. Its signature `initial_state` takes
 `count` (int32) and returns the `state` [count, U] with which an episode (not a life) begins.
 """
@@ -42,8 +44,8 @@ class Policy:
     """An exported policy f(·|φ(x)) with its critic.
 
     Methods take observations [N, *observation_shape] as the environment returns them, for any N, and raise ValueError
-    for another shape or a dtype of another kind (float64 is rounded to float32). A recurrent policy needs `answer`,
-    with the state from the previous answer.
+    for another shape, a dtype of another kind (float64 is rounded to float32), or a number that is not finite in
+    float32. A recurrent policy needs `answer`, with the state from the previous answer.
 
     Attributes:
         metadata: the content of metadata.json.
@@ -69,9 +71,14 @@ class Policy:
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
 
-        [N] int32, or [N, d] float32 within the environment's bounds.
+        [N] int32, or [N, d] float32 within the environment's bounds. Raises PolicyError if the policy itself is not
+        finite, which leaves no action to prefer.
         """
-        return self.answer(observation)["greedy_action" if greedy else "action"]
+        answer = self.answer(observation)
+        name = "mean" if "mean" in answer else "probabilities"
+        if not np.isfinite(answer[name]).all():
+            raise PolicyError(f"the policy's {name} is not finite")
+        return answer["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:
         """f(·|φ(x)) [N, A] float32, for discrete actions; raises KeyError for continuous ones."""
@@ -98,16 +105,13 @@ class Policy:
             state: [N, U] from `initial_state` or the previous answer; ignored if the policy is not recurrent.
 
         Raises:
-            ValueError: see the class; or a recurrent policy's state is missing or has another shape.
+            ValueError: see the class; or a recurrent policy's state is missing, has another shape, or is not finite.
         """
         observation = np.asarray(observation)
-        shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
+        shape = self.spec.observation_shape
         if observation.shape[1:] != shape or observation.ndim == 0:
             raise ValueError(f"expected observations of shape {('N', *shape)}, got {observation.shape}")
-        # Integers that are too large would wrap around.
-        if not np.can_cast(observation.dtype, dtype, "safe" if dtype == "uint8" else "same_kind"):
-            raise ValueError(f"expected {dtype} observations, got {observation.dtype}")
-        inputs = {"observation": tf.constant(observation, dtype)}
+        inputs = {"observation": _tensor("observations", observation, self.spec.observation_dtype)}
         if self.state_size:
             shape = (len(observation), self.state_size)
             if state is None or np.shape(state) != shape:
@@ -116,7 +120,7 @@ class Policy:
                     f"this policy is recurrent: expected its state of shape {shape}, got {got}; `initial_state` "
                     "returns the first, `answer` the next one"
                 )
-            inputs["state"] = tf.constant(state, tf.float32)
+            inputs["state"] = _tensor("states", np.asarray(state), "float32")
         return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}
 
 
@@ -156,6 +160,18 @@ def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpe
     observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
     return [observation, state] if state_size else [observation]  # sorted by name
+
+
+def _tensor(name: str, values: np.ndarray, dtype: str) -> tf.Tensor:
+    """`values` in `dtype`; ValueError if they have a dtype of another kind, or are not finite there."""
+    # Integers that are too large would wrap around.
+    if not np.can_cast(values.dtype, dtype, "same_kind" if dtype == "float32" else "safe"):
+        raise ValueError(f"expected {dtype} {name}, got {values.dtype}")
+    with np.errstate(over="ignore"):
+        cast = values.astype(dtype, copy=False)
+    if not (finite := np.isfinite(cast)).all():
+        raise ValueError(f"expected finite {dtype} {name}, got {values[~finite][0]}")
+    return tf.constant(cast)
 
 
 def _read_metadata(directory: Path) -> dict[str, Any]:

@@ -164,6 +164,9 @@ def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Pa
         (np.zeros((1, 3), np.float32), r"got \(1, 3\)"),
         (np.float32(0), r"got \(\)"),
         (np.zeros((1, 4), np.complex64), "expected float32 observations, got complex64"),
+        (np.array([[0, 0, np.nan, 0]], np.float32), "expected finite float32 observations, got nan"),
+        (np.full((3, 4), -1e300), r"expected finite float32 observations, got -1e\+300"),
+        (np.full((3, 4), np.inf, np.float16), "expected finite float32 observations, got inf"),
     ],
 )
 def test_an_observation_of_another_kind_is_refused(exported: Path, observation: np.ndarray, message: str) -> None:
@@ -177,8 +180,8 @@ def test_pixels_as_floats_are_refused() -> None:
         load_policy(PONG)(np.zeros((1, 4, 84, 84), np.float32))
 
 
-@pytest.mark.parametrize("dtype", [np.uint16, np.int64])
-def test_pixels_as_larger_integers_are_refused(dtype: type) -> None:
-    """300 would be read as 44."""
+@pytest.mark.parametrize(("dtype", "value"), [(np.uint16, 300), (np.int64, 300), (np.int8, -1), (np.float64, 0.5)])
+def test_pixels_as_larger_numbers_are_refused(dtype: type, value: float) -> None:
+    """300 would be read as 44, -1 as 255."""
     with pytest.raises(ValueError, match=f"uint8.*{np.dtype(dtype)}"):
-        load_policy(PONG)(np.full((1, 4, 84, 84), 300, dtype))
+        load_policy(PONG)(np.full((1, 4, 84, 84), value, dtype))
