@@ -46,7 +46,7 @@ class CheckpointError(AcerError, RuntimeError):
 class Mismatch(CheckpointError):
     """A saved state is whole, but it is the state of something else than what shall take it."""
 class EnvironmentFailure(AcerError):
-    """The environment raised, its simulation diverged, or it returned what its spaces do not promise.
+    """The environment raised, its simulation diverged, or it returned what gymnasium or its spaces do not allow.
 
     What it raised is the cause, whose traceback commands print.
     """

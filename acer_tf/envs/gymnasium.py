@@ -1,21 +1,20 @@
 """Any gymnasium environment with a Box of observations, and discrete or bounded continuous actions."""
 
-import contextlib
 import functools
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.vector import SyncVectorEnv
 
 from acer_tf.envs import ATARI_GAMES, EnvFactory, unknown
+from acer_tf.envs.checked import CheckedVector
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
-from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
+from acer_tf.errors import InvalidEnvironment
 
 
 def gymnasium_view(env: gymnasium.Env) -> View | None:
@@ -86,7 +85,7 @@ def make_gymnasium(
     finally:
         with blamed(env_id, "in close()"):
             trial.close()
-    vector = _Vector(env_id, [make_first, *[make_one] * (num_envs - 1)])
+    vector = CheckedVector(env_id, [make_first, *[make_one] * (num_envs - 1)])
     first: Any = vector.envs[0]
     return VectorEnvironment(
         env_id,
@@ -125,38 +124,3 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
         raise
-
-
-class _Vector(SyncVectorEnv):
-    """Says what an environment returned if that fails to be copied: a check of every step would take too long."""
-
-    def __init__(self, env_id: str, make_each: list[EnvFactory]) -> None:
-        self._id = env_id
-        super().__init__(make_each)
-
-    def reset(self, **kwargs: Any) -> Any:
-        with self._explained("in reset()"):
-            return super().reset(**kwargs)
-
-    def step(self, actions: Any) -> Any:
-        with self._explained("in step()"):
-            return super().step(actions)
-
-    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
-        """Nothing reads them, and gymnasium cannot join infos whose types or shapes differ."""
-        return vector_infos
-
-    @contextlib.contextmanager
-    def _explained(self, where: str) -> Iterator[None]:
-        try:
-            yield
-        except (TypeError, ValueError):
-            space: Any = self.single_observation_space
-            for found in (np.asarray(found) for found in self._env_obs if found is not None):
-                if found.shape != space.shape or not np.can_cast(found.dtype, space.dtype, "same_kind"):
-                    # Without a cause, whose traceback would be of gymnasium's code, not of the environment's.
-                    raise EnvironmentFailure(
-                        f"{self._id} failed {where}: it returned an observation of shape {found.shape} and dtype "
-                        f"{found.dtype}, but its space is {space}"
-                    ) from None
-            raise

@@ -125,13 +125,17 @@ class VectorEnvironment:
         self._lives = np.zeros(self.num_envs, np.int64)
 
     def reset(self) -> TimeStep:
-        """Starts a new episode in every environment; the first call seeds them, later ones keep their generators."""
+        """Starts a new episode in every environment; the first call seeds them, later ones keep their generators.
+
+        Raises:
+            EnvironmentFailure: as `step`.
+        """
         with blamed(self._env_id, "in reset()"):
             observation, info = self._env.reset(seed=self._seeds)
         self._seeds = None
         self._last = np.ones(self.num_envs, bool)  # the row of a reset is masked
         nothing = np.zeros(self.num_envs, bool)
-        return self._time_step(observation, nothing, nothing, nothing, info)
+        return self._time_step("reset", observation, nothing, nothing, nothing, info)
 
     def step(self, action: np.ndarray) -> TimeStep:
         """Acts once in every environment, or starts a new episode where the last one ended.
@@ -143,14 +147,15 @@ class VectorEnvironment:
         Raises:
             ValueError: `action` has another shape or type, is out of range, or is not finite.
             RuntimeError: `reset` was never called.
-            EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
+            EnvironmentFailure: the environment raised, or returned what gymnasium or its spaces do not allow, NaN or
+                infinity.
         """
         if self._last is None:
             raise RuntimeError("call reset() before the first step()")
         native = self._native(np.asarray(action))
         with blamed(self._env_id, "in step()"):
             answer = self._env.step(native)
-        return self._time_step(*answer)
+        return self._time_step("step", *answer)
 
     def render(self) -> np.ndarray:
         """A picture of environment 0 as it is: [height, width, 3] uint8, each side at least 160 pixels.
@@ -180,8 +185,9 @@ class VectorEnvironment:
         with blamed(self._env_id, "in close()"):
             self._env.close()
 
+    @np.errstate(over="ignore")  # of float64 numbers that are beyond float32, which `_finite` finds
     def _time_step(
-        self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+        self, method: str, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
     ) -> TimeStep:
         mask, lives = ~self._last, info["lives"] if self._life_loss_ends_return else self._lives
         # Losing the last life ends the episode, which the environment reports.
@@ -190,13 +196,22 @@ class VectorEnvironment:
         self._age = np.where(mask, np.minimum(self._age + 1, self.spec.stack - 1), 0).astype(np.uint8)
         self._last = mask & (terminated | truncated)
         return TimeStep(
-            observation=np.asarray(observation, self.spec.observation_dtype),
+            observation=self._finite(method, "an observation", observation, self.spec.observation_dtype),
             age=self._age,
-            reward=np.where(mask, reward, 0).astype(np.float32),
+            reward=self._finite(method, "a reward", np.where(mask, reward, 0), "float32"),
             discount=np.where(mask & ended, 0, 1).astype(np.float32),
             mask=mask,
             last=self._last,
         )
+
+    def _finite(self, method: str, name: str, given: Any, dtype: str) -> np.ndarray:
+        """`given` in `dtype`, whose values must be finite there."""
+        values = np.asarray(given, dtype)
+        if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+            value = np.asarray(given)[~finite][0]
+            beyond = f", which is beyond {dtype}'s ±{np.finfo(dtype).max:.2g}" if np.isfinite(value) else ""
+            raise EnvironmentFailure(f"{self._env_id} failed in {method}(): it returned {name} of {value}{beyond}")
+        return values
 
     def _native(self, action: np.ndarray) -> np.ndarray:
         """`action` in the environment's action space."""

@@ -16,7 +16,7 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
-from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, PolicyError, SettingsError
+from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy
 from acer_tf.resources import available_cores
 from acer_tf.settings.declaration import at_least, between
@@ -100,7 +100,7 @@ def evaluate(
         SettingsError: a number out of range, or a video file that cannot be written.
         InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
             alone names a module of it ("module:Id-v0"), which could be anyone's code.
-        EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
+        EnvironmentFailure: the environment raised, or returned what it must not.
         PolicyError: the policy does not fit the installed environment, has unusable Atari preset values, or what it
             answers is not finite.
         OSError: the video could not be written (disk full).
@@ -130,7 +130,7 @@ def evaluate(
         if recorder is not None:
             recorder.start(_video_fps(env_id, world))
         random = None if greedy else np.random.default_rng((seed, 0, 2))
-        returns, steps = zip(*_play(policy, world, env_id, quota, random, recorder, report), strict=True)
+        returns, steps = zip(*_play(policy, world, quota, random, recorder, report), strict=True)
     frames = tuple(count * policy.spec.frames_per_step for count in steps)
     return EvaluationResult(env_id, greedy, seed, num_envs, returns, steps, frames)
 
@@ -138,7 +138,6 @@ def evaluate(
 def _play(
     policy: Policy,
     world: VectorEnvironment,
-    env_id: str,
     quota: list[int],
     random: np.random.Generator | None,
     recorder: "Video | None",
@@ -154,10 +153,8 @@ def _play(
         recording = recorder if not scored[0] else None
         if recording is not None:
             recording.add(world.render())
-        _require_finite(f"{env_id} returned an observation", step.observation)
         answer = policy.answer(step.observation, state)
         step = world.step(_choose(answer, random))
-        _require_finite(f"{env_id} returned a reward", step.reward)
         # As in training: the masked row was the last of the old episode.
         state = np.where(step.mask[:, None], answer.get("state", state), first_state)
         score += step.reward
@@ -174,11 +171,6 @@ def _play(
             reported, rate = now, taken / (now - began)
             report(f"{sum(map(len, scored))}/{sum(quota)} episodes, {taken:,} steps, {rate:,.0f} steps/s")
     return itertools.chain.from_iterable(scored)
-
-
-def _require_finite(what: str, values: np.ndarray) -> None:
-    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
-        raise EnvironmentFailure(f"{what} of {values[~finite][0]}")
 
 
 def _protocol(policy: Policy) -> AtariPreset:

@@ -35,8 +35,8 @@ class Actors(Protocol):
         """The unroll that was begun last, once it is complete.
 
         Raises:
-            NonFiniteError: an observation, a reward or the policy is not finite.
-            EnvironmentFailure: an environment raised, or returned what its spaces do not promise.
+            NonFiniteError: the policy is not finite.
+            EnvironmentFailure: an environment raised, or returned what it must not, see `VectorEnvironment.step`.
         """
 
     def close(self) -> None: ...
@@ -63,7 +63,6 @@ class Actor:
         before, rows = self._state, list[Row]()
         if self._now is None:
             self._now = env.reset()
-            _require_finite("observation", self._now.observation, steps)
             if self._truncates is not None:
                 before = self._truncates
                 action = np.zeros((env.num_envs, *spec.action_shape), spec.action_dtype)
@@ -74,12 +73,11 @@ class Actor:
             now = self._now
             seed = np.array([self._seed, request.first_row + row], np.int32)
             action, behaviour, state = self._act(now.observation, seed, self._state)
-            _require_finite("policy", behaviour, steps)
+            if not (finite := np.isfinite(behaviour)).all():
+                raise NonFiniteError(f"policy is {behaviour[~finite][0]}, at step {steps:,}")
             self._now = step = env.step(action)
-            _require_finite("reward", step.reward, steps)
             rows.append((action, behaviour, step))
             steps += int(step.mask.sum())
-            _require_finite("observation", step.observation, steps)
             # The row after a masked row is the first of a new episode. A lost life does not end the episode.
             self._state = state if step.mask.all() else np.where(step.mask[:, None], state, np.float32(0))
         return Unroll.of_rows(spec, first, rows, before, self._state)
@@ -105,8 +103,3 @@ class LocalActors:
     def close(self) -> None:
         for actor in self._actors:
             actor.close()
-
-
-def _require_finite(name: str, values: np.ndarray, steps: int) -> None:
-    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
-        raise NonFiniteError(f"{name} is {values[~finite][0]}, at step {steps:,}")

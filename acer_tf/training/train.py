@@ -75,7 +75,7 @@ def train(
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
         Interrupted: by a signal; a checkpoint was written.
-        EnvironmentFailure: the environment raised, or returned what its spaces do not promise.
+        EnvironmentFailure: the environment raised, or returned what it must not.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: a checkpoint could not be written, none could be read, or another version wrote it.
         RecordError: run.json was damaged or removed meanwhile.

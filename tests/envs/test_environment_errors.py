@@ -1,5 +1,7 @@
 """Bad input raises InvalidEnvironment with a sentence that says what to do, and starts nothing."""
 
+import collections
+import fractions
 import functools
 import re
 import sys
@@ -199,21 +201,110 @@ def test_what_an_environment_raises_names_it_and_where(method, where, own, monke
 
 
 GOOD = np.zeros((2, 2), np.uint8)
+RESET, STEP = "reset() must return (observation, info)", "step() must return (observation, reward, terminated,"
 
 
 @pytest.mark.parametrize(
     ("method", "answer", "parts"),
     [
-        ("reset", (np.zeros(3), {}), ["in reset()", "(3,)"]),
-        ("step", (GOOD[0], 1.0, False, False, {}), ["(2,)", "uint8", "Box(0, 255, (2, 2), uint8)"]),
-        ("step", (GOOD / 2, 1.0, False, False, {}), ["(2, 2)", "float64", "Box(0, 255, (2, 2), uint8)"]),
-        ("step", (GOOD, 1.0, False, {}), ["in step(): ValueError: not enough values"]),
-        ("step", (GOOD, "high", False, False, {}), ["in step(): ValueError:", "'high'"]),
+        ("reset", (np.zeros(3), {}), ["shape (3,)", "Box(0, 255, (2, 2), uint8)"]),
+        ("reset", ({"seen": GOOD}, {}), ["observation of type dict", "Box(0, 255, (2, 2), uint8)"]),
+        ("reset", (None, {}), ["observation of type NoneType"]),
+        ("reset", ([[1, 2], [3]], {}), ["observation of type list"]),
+        ("reset", GOOD, [RESET, "shape (2, 2)"]),
+        ("reset", [GOOD, 1], [RESET, "info of type int"]),
+        ("reset", (GOOD, 0.0, {}), [RESET, "got 3 values"]),
+        ("reset", None, [RESET, "NoneType"]),
+        ("step", (GOOD[0], 1.0, False, False, {}), ["shape (2,)", "uint8", "Box(0, 255, (2, 2), uint8)"]),
+        ("step", (GOOD / 2, 1.0, False, False, {}), ["shape (2, 2)", "float64", "Box(0, 255, (2, 2), uint8)"]),
+        ("step", (GOOD.astype(str), 1.0, False, False, {}), ["dtype <U", "Box(0, 255, (2, 2), uint8)"]),
+        ("step", GOOD, [STEP, "shape (2, 2)"]),
+        ("step", None, [STEP, "NoneType"]),
+        ("step", (GOOD, 1.0, False, {}), [STEP, "got 4 values", "old gym"]),
+        ("step", (GOOD, 1.0, False), [STEP, "got 3 values"]),
+        ("step", (GOOD, 1.0, False, {}, False), [STEP, "info of type bool"]),
+        ("step", (GOOD, "high", False, False, {}), ["reward of type str, 'high'"]),
+        ("step", (GOOD, "1.5", False, False, {}), ["reward of type str, '1.5'"]),
+        ("step", (GOOD, None, False, False, {}), ["reward of type NoneType"]),
+        ("step", (GOOD, 1j, False, False, {}), ["reward of type complex"]),
+        ("step", (GOOD, np.array([1.0]), False, False, {}), ["reward of shape (1,)"]),
+        ("step", (GOOD, [1.0], False, False, {}), ["reward of shape (1,)"]),
+        ("step", (GOOD, np.nan, False, False, {}), ["reward of nan"]),
+        ("step", (GOOD, -np.inf, False, False, {}), ["reward of -inf"]),
+        ("step", (GOOD, 1e39, False, False, {}), ["reward of 1e+39", "float32", "3.4e+38"]),
+        ("step", (GOOD, 1.0, None, False, {}), ["terminated of type NoneType", "True or False"]),
+        ("step", (GOOD, 1.0, False, "no", {}), ["truncated of type str, 'no'", "True or False"]),
+        ("step", (GOOD, 1.0, 2, False, {}), ["terminated of type int, 2"]),
+        ("step", (GOOD, 1.0, np.array([True]), False, {}), ["terminated of shape (1,)"]),
     ],
 )
-def test_what_the_spaces_do_not_promise_is_shown_with_them(method, answer, parts, monkeypatch):
-    message, _ = faulty(method, answer, monkeypatch)
-    assert all(part in message for part in parts)
+def test_what_gymnasium_or_the_spaces_do_not_allow_is_shown(method, answer, parts, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        message, cause = faulty(method, answer, monkeypatch)
+    assert message.startswith(f"faulty failed in {method}(): ") and all(part in message for part in parts)
+    assert cause is None
+
+
+def test_one_wrong_answer_among_others_is_found(monkeypatch):
+    monkeypatch.setattr(Faulty, "made", 0)
+    each = iter([(GOOD, 1.0, False, False, {}), (GOOD, np.ones(2), False, False, {})])
+    monkeypatch.setattr(Faulty, "step", lambda *_: next(each))
+    env = envs.make("faulty", 2, 0, factory=Faulty)
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match=r"reward of shape \(2,\)"):
+        env.step(np.array([0, 1]))
+
+
+@pytest.mark.parametrize("answer", [(GOOD, 1.0, False, {}), (GOOD, 1.0, False)])
+def test_what_a_time_limit_cannot_unpack(answer, monkeypatch):
+    monkeypatch.setattr(Faulty, "step", lambda *_: answer)
+    env = envs.make("faulty", 2, 0, factory=lambda: TimeLimit(Faulty(), 5))
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match=r"^faulty failed in step.*got") as error:
+        env.step(np.array([0, 1]))
+    assert STEP in str(error.value) and ("old gym" in str(error.value)) == (len(answer) == 4)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_observations_that_float32_does_not_hold(value, dtype):
+    class Odd(gymnasium.Env):
+        observation_space, action_space = spaces.Box(-np.inf, np.inf, (2,), dtype), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2), {}
+
+        def step(self, action):
+            return np.array([0, value]), 1.0, False, False, {}
+
+    env = envs.make("odd", 1, 0, factory=Odd)
+    env.reset()
+    with warnings.catch_warnings(), pytest.raises(EnvironmentFailure) as error:
+        warnings.simplefilter("error")
+        env.step(np.array([0]))
+    assert f"in step(): it returned an observation of {value}" in str(error.value)
+    assert ("beyond float32" in str(error.value)) == (value == 1e39)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward", "last"),
+    [
+        ((GOOD, fractions.Fraction(1, 2), 0, 1, {}), 0.5, True),
+        ((GOOD, 2**70, np.False_, 0.0, {}), 2.0**70, False),
+        ([GOOD.tolist(), True, np.array(True), False, collections.OrderedDict()], 1.0, True),
+        ((GOOD, np.array(3), False, False, {}), 3.0, False),
+        ((GOOD.astype(bool), np.float16(0.5), False, False, {}), 0.5, False),
+    ],
+)
+def test_what_stands_for_a_number_or_a_bool_is_taken_for_it(answer, reward, last, monkeypatch):
+    if isinstance(answer, list):
+        monkeypatch.setattr(Faulty, "observation_space", spaces.Box(0, 255, (2, 2), np.int64))
+    monkeypatch.setattr(Faulty, "step", lambda *_: answer)
+    env = envs.make("faulty", 2, 0, factory=Faulty)
+    env.reset()
+    step = env.step(np.array([0, 1]))
+    assert step.reward.tolist() == [reward] * 2 and step.last.tolist() == [last] * 2
 
 
 def test_an_environment_without_spaces_is_refused():

@@ -5,7 +5,6 @@ import pytest
 
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training.actor import _require_finite
 from tests.replay.checks import check_valid
 from tests.replay.twin import latest
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, collector_of, replay_of, same
@@ -151,24 +150,7 @@ def test_each_unroll_is_a_segment():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_the_first_quantity_that_is_not_finite_is_named(value):
-    with pytest.raises(NonFiniteError, match=rf"^reward is {value}, at step 2$"):
-        collector_on([[Row(), Row(), Row(value)], []][:1]).collect(4)
-    with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step 0$"):
-        collector_on([[]], first=value).collect(1)
-    # Also of the observation that the updates bootstrap from.
-    for lagging in (False, True):
-        env = ScriptedEnvironment([[]])
-        collector = collector_of(env, act, replay_of(1), 0, lagging=lagging)
-        collector.collect(2)
-        env._count = value
-        with pytest.raises(NonFiniteError, match=rf"^observation is {value}, at step {5 if lagging else 3}$"):
-            collector.collect(2)
+def test_a_policy_that_is_not_finite_ends_the_unroll(value):
     broken = (np.zeros(1, np.int32), np.array([[0.5, value, 0.5]], np.float32), np.zeros((1, 0), np.float32))
     with pytest.raises(NonFiniteError, match=rf"^policy is {value}, at step 0$"):
         collector_on([[]], policy=lambda *_: broken).collect(1)
-
-
-def test_pixels_are_not_checked_for_nan():
-    _require_finite("observation", np.zeros((1, 4), np.uint8), 0)
-    _require_finite("observation", np.zeros((1, 4), bool), 0)

@@ -1,0 +1,132 @@
+"""gymnasium's environments, stepped in turn; what they answer is checked where it arrives."""
+
+import numbers
+import os
+import reprlib
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+
+from acer_tf.errors import EnvironmentFailure
+
+_FORMS = {"reset": ("observation", "info"), "step": ("observation", "reward", "terminated", "truncated", "info")}
+_WRAPPERS = os.path.dirname(gymnasium.wrappers.__file__), gymnasium.core.__file__
+
+
+class CheckedVector(SyncVectorEnv):
+    """gymnasium's vector environment without infos, which nothing reads and gymnasium cannot always join.
+
+    `reset` and `step` raise EnvironmentFailure where an environment answers what gymnasium or its spaces do not allow;
+    the message shows it. All answers of a step are checked at once, and one by one only if that fails.
+    """
+
+    def __init__(self, env_id: str, make_each: Sequence[Callable[[], gymnasium.Env]]) -> None:
+        self._id = env_id
+        super().__init__(make_each)
+        self._over = [False] * self.num_envs
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        self._over = [False] * self.num_envs
+        seeds = [None] * self.num_envs if seed is None else seed
+        answers = [self._begin(env, seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)]
+        return self._observations_of("reset", [answer[0] for answer in answers]), {}
+
+    def step(self, actions: Any) -> Any:
+        answers: list[Any] = []
+        try:
+            for env, action, over in zip(self.envs, actions, self._over, strict=True):
+                answers.append(self._begin(env) if over else env.step(action))
+        except (TypeError, ValueError) as error:
+            self._require_no_wrapper("step", error)
+            raise
+        try:
+            observations, rewards, terminated, truncated, infos = zip(*answers, strict=True)
+        except (TypeError, ValueError):
+            infos = (None,)
+        if not {dict}.issuperset(map(type, infos)):
+            for answer in answers:
+                self._require_form("step", answer)
+        ended, cut = self._flags("terminated", terminated), self._flags("truncated", truncated)
+        self._over = (ended | cut).tolist()
+        return self._observations_of("step", observations), self._rewards_of(rewards), ended, cut, {}
+
+    def _begin(self, env: gymnasium.Env, **options: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The first observation of an episode, in the form of a step's answer."""
+        try:
+            answer: Any = env.reset(**options)
+        except (TypeError, ValueError) as error:
+            self._require_no_wrapper("reset", error)
+            raise
+        self._require_form("reset", answer)
+        return answer[0], 0.0, False, False, answer[1]
+
+    def _require_no_wrapper(self, method: str, error: Exception) -> None:
+        """Raises if a wrapper of gymnasium's, such as a time limit, could not take an environment's answer."""
+        if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(_WRAPPERS):
+            self._refuse_form(method, str(error))
+
+    def _require_form(self, method: str, answer: Any) -> None:
+        if not isinstance(answer, tuple | list):
+            self._refuse_form(method, f"got one value of {_described(answer)}")
+        if len(answer) != len(_FORMS[method]):
+            self._refuse_form(method, f"got {len(answer)} values")
+        if not isinstance(answer[-1], dict):
+            self._refuse_form(method, f"got an info of {_described(answer[-1])}")
+
+    def _refuse_form(self, method: str, found: str) -> NoReturn:
+        if method == "step" and "got 4" in found:
+            found += " (old gym's: its done is now terminated, or truncated where a time limit ends an episode)"
+        self._fail(method, f"{method}() must return ({', '.join(_FORMS[method])}): {found}")
+
+    def _observations_of(self, method: str, found: Sequence[Any]) -> np.ndarray:
+        space: Any = self.single_observation_space
+
+        def fits(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+            return array.shape == shape and np.can_cast(array.dtype, space.dtype, "same_kind")
+
+        if fits(observations := _array(found), (self.num_envs, *space.shape)):
+            return observations
+        for each in found:
+            if not fits(_array(each), space.shape):
+                self._fail(method, f"it returned an observation of {_described(each)}, but its space is {space}")
+        return np.stack([np.asarray(each, space.dtype) for each in found])
+
+    def _rewards_of(self, found: Sequence[Any]) -> np.ndarray:
+        rewards = _array(found)
+        if rewards.shape != (len(found),) or rewards.dtype.kind not in "fiub":
+            for each in found:
+                if (_array(each).ndim or _array(each).dtype.kind not in "fiub") and not isinstance(each, numbers.Real):
+                    self._fail("step", f"it returned a reward of {_described(each)}, which must be a real number")
+        return rewards.astype(np.float64)
+
+    def _flags(self, name: str, found: Sequence[Any]) -> np.ndarray:
+        flags = _array(found)
+        if flags.dtype != bool or flags.shape != (len(found),):
+            for each in found:
+                if _array(each).ndim or each not in (0, 1):
+                    self._fail("step", f"it returned {name} of {_described(each)}, which must be True or False")
+        return flags.astype(bool)
+
+    def _fail(self, method: str, what: str) -> NoReturn:
+        # Without a cause: its traceback would be of code of gymnasium's, not of the environment's.
+        raise EnvironmentFailure(f"{self._id} failed in {method}(): {what}") from None
+
+
+def _array(value: Any) -> np.ndarray:
+    """`value` as NumPy takes it; an object if it takes it for no array."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):  # lists of different lengths, say
+        return np.array(None)
+
+
+def _described(value: Any) -> str:
+    """Words that follow "of": a shape and dtype, or else a type and value."""
+    array = _array(value)
+    if array.ndim:
+        return f"shape {array.shape} and dtype {array.dtype}"
+    return f"type {type(value).__name__}, {reprlib.repr(value)}"
