@@ -62,13 +62,17 @@ class TrajectoryReplay(Ring):
         self.draws_together = not state_size  # `batch` can draw for several updates, with windows of equal length
         self._segments_only = segments_only
         self._burn_in = burn_in if state_size else 0
-        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self.reseed(seed)
 
     @staticmethod
     def least_capacity(spec: EnvironmentSpec, unroll_length: int, state_size: int = 0, burn_in: int = 0) -> int:
         """The least capacity with which every environment of a full ring has a valid window after a whole unroll."""
         # Segments start T rows apart, or T + 1 with a resumed run's masked row between them.
         return unroll_length + spec.stack - 1 + (unroll_length + burn_in if state_size else 0)
+
+    def reseed(self, seed: int) -> None:
+        """Begins the generator that draws the windows anew."""
+        self._generator = np.random.Generator(np.random.PCG64(seed))
 
     @property
     def can_sample(self) -> bool:

@@ -30,7 +30,7 @@ class Lock:
     """Exclusive use of a run folder by one process, until `release` or the end of the process.
 
     Args:
-        folder: created if it does not exist, and deleted by `release` if nothing was written to it.
+        folder: created if it does not exist. `release` deletes what was made of it, if nothing was written to it.
         flag: the flag that named it, for messages.
 
     Raises:
@@ -43,6 +43,7 @@ class Lock:
         try:
             self._made = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(parents=True, exist_ok=True)
+            self._there = set(os.listdir(folder))
             # With O_NOFOLLOW, because a link would be written through.
             self._file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
         except OSError as error:
@@ -65,7 +66,7 @@ class Lock:
     def release(self) -> None:
         self._file.truncate(0)
         with contextlib.suppress(OSError):
-            if self._made and os.listdir(self._path.parent) == [self._path.name]:
+            if set(os.listdir(self._path.parent)) - self._there == {self._path.name}:
                 self._path.unlink()
         self._file.close()
         remove_empty(self._made)

@@ -26,7 +26,7 @@ from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
 from acer_tf.training.actor import Actors
-from acer_tf.training.build import make_agent, make_local_actors, make_network, make_replay, require_effect
+from acer_tf.training.build import derive_seed, make_agent, make_local_actors, make_network, make_replay, require_effect
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
@@ -74,14 +74,14 @@ def run(job: Job) -> Path:
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
     make_network(settings, spec)  # raises for bad input, before anything is written
-    replay = make_replay(settings, spec, job.replay_file)
     with contextlib.ExitStack() as opened:
-        ray = connect(job.ray_address, settings.actors) if job.ray_address is not None else None
-        if ray is not None:
-            opened.callback(ray.shutdown)
         opened.callback(Lock(job.folder).release)
         if known_run(job.folder) != job.record:
             raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
+        replay = make_replay(settings, spec, job.replay_file)  # after the lock has made the folder: it may lie there
+        ray = connect(job.ray_address, settings.actors) if job.ray_address is not None else None
+        if ray is not None:
+            opened.callback(ray.shutdown)
         agent = make_agent(settings, spec)
         stop = StopRequest("writing a checkpoint, then stopping")
 
@@ -119,6 +119,7 @@ def _restore(
         notes += records.differences_of_makers(records.read_record(folder).maker, maker)
         if not replay.started and 0 < steps < settings.total_steps:
             notes.append("continued from the weights, with an empty replay")
+            replay.reseed(derive_seed(settings, f"replay {steps}"))  # its generator is not in such a checkpoint
     job.note(steps, notes)
     actors = opened.enter_context(contextlib.closing(make_actors(steps)))
     loop = Loop(Collector(actors, replay, lagging=settings.lagging), agent, replay, settings)

@@ -72,9 +72,21 @@ def test_a_folder_that_stays_empty_is_deleted_again(tmp_path, run):
         with pytest.raises(RunFolderError, match="cannot be used: .*File name too long"):
             Lock(tmp_path / run)
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / "kept").mkdir()
-    Lock(tmp_path / "kept").release()
-    assert (tmp_path / "kept" / "lock").exists()
+
+
+@pytest.mark.parametrize("there", [[], ["notes"], ["lock", "notes"]])
+def test_a_folder_to_which_nothing_is_written_is_as_before(tmp_path, there):
+    for name in there:
+        (tmp_path / name).touch()
+    Lock(tmp_path).release()
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+
+
+def test_the_lock_stays_in_a_folder_that_was_written_to(tmp_path):
+    lock = Lock(tmp_path / "run")
+    (tmp_path / "run" / "run.json").touch()
+    lock.release()
+    assert (tmp_path / "run" / "lock").exists()
 
 
 def test_a_link_is_not_written_through(tmp_path):

@@ -25,7 +25,7 @@ from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
 from acer_tf.errors import Interrupted, Mismatch, RunFolderError, SettingsError
 from acer_tf.policies.evaluation import evaluate
-from acer_tf.replay import PrioritizedReplay
+from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import REPAIRS, Lock
 from acer_tf.runs.records import read_record
@@ -33,6 +33,7 @@ from acer_tf.runs.signals import Terminated
 from acer_tf.training import resolve, run
 from acer_tf.training.device import Device
 from acer_tf.training.export_run import export_run
+from acer_tf.training.loop import Loop
 from acer_tf.training.train import train
 from tests.runs.test_folder import HOLDER
 from tests.training.scripted import (
@@ -267,6 +268,28 @@ def test_the_lock_is_free_after_every_refusal(light, tmp_path):
     with pytest.raises(RunFolderError):
         train(small_settings(), run_dir)
     Lock(run_dir).release()
+
+
+def test_the_replay_may_lie_in_the_folder_that_the_run_makes(light, tmp_path):
+    run_dir = tmp_path / "runs" / "x"
+    for total_steps in (600, 900):
+        settings = small_settings(total_steps=total_steps)
+        train(settings, run_dir, replay_file=run_dir / "replay.bin", quiet=True)
+        assert rows_of(run_dir)[-1]["replay_updates"] != "0" and not (run_dir / "replay.bin").exists()
+
+
+@pytest.mark.parametrize("there", [None, [], ["notes"]])
+def test_a_replay_that_fits_nowhere_leaves_the_folder_as_it_was(light, tmp_path, monkeypatch, there):
+    run_dir = tmp_path / "runs" / "x"
+    if there is not None:
+        run_dir.mkdir(parents=True)
+        for name in there:
+            (run_dir / name).touch()
+    before, large = tree(tmp_path), small_settings(replay_capacity=10**14)
+    for place in (None, run_dir / "replay.bin", run_dir / "no" / "replay.bin"):
+        with pytest.raises(SettingsError, match="--replay_file"):
+            train(large, run_dir, replay_file=place, quiet=True)
+        assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", DEEP, "3", '{"steps": 1}', '{"settings": 3}', "\udcff"])
@@ -640,6 +663,25 @@ def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, 
     assert light[-1].weights.value[0] > updates
     assert script(small_settings(total_steps=900), done) == 0
     assert "already finished" in capsys.readouterr().out
+
+
+def test_an_extended_run_repeats_no_random_number(light, tmp_path, monkeypatch):
+    used = []
+    for kind, name in ((LightAgent, "act"), (TrajectoryReplay, "batch"), (Loop, "replays_due")):
+
+        def noted(self, *arguments, _usual=getattr(kind, name)):
+            # The seed of an unroll's row, or the state of a generator before it draws.
+            which = type(self).__name__
+            used.append((which, str(self._generator.bit_generator.state if which != "LightAgent" else arguments[1])))
+            return _usual(self, *arguments)
+
+        monkeypatch.setattr(kind, name, noted)
+    assert script(small_settings(replay_ratio=1.5), tmp_path / "run") == 0
+    before = set(used)
+    used.clear()
+    assert script(small_settings(replay_ratio=1.5, total_steps=900), tmp_path / "run") == 0
+    assert {name for name, _ in used} == {"LightAgent", "TrajectoryReplay", "Loop"}
+    assert not before & set(used)
 
 
 def test_an_extension_that_is_too_short_to_replay_says_so(light, tmp_path, capsys):
