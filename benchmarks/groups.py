@@ -179,7 +179,8 @@ def _learning(
     rows = min(settings["float32"].replay_capacity, _affordable_rows(spec))
     ring = TrajectoryReplay(spec, _NUM_ENVS, rows, _UNROLL_LENGTH, 0)
     filling = envs.make(env_id, _NUM_ENVS, 1)
-    for _ in _fill(ring, rows, _recorded(filling)):
+    recorded = _recorded(filling)
+    for _ in _fill(ring, rows, recorded):
         pass
     filling.close()
 
@@ -226,23 +227,25 @@ def _learning(
     }
     if scratch is not None:
         best = measurements["loop, ratio 4, bfloat16"].median
-        checkpoint, facts["checkpoint"] = _checkpoints(agents["bfloat16"], ring, best, repetitions, scratch)
+        checkpoint, facts["checkpoint"] = _checkpoints(agents["bfloat16"], ring, recorded, best, repetitions, scratch)
         measurements["checkpoint"] = checkpoint
     env.close()
     return Group(measurements, facts)
 
 
 def _checkpoints(
-    agent: Any, ring: TrajectoryReplay, steps_per_second: float, repetitions: int, scratch: Path
+    agent: Any, ring: TrajectoryReplay, steps: list[TimeStep], steps_per_second: float, repetitions: int, scratch: Path
 ) -> tuple[Measurement, dict[str, float]]:
-    """Times checkpoints that each add a tenth of the rows of an interval; the first one, of all rows, is a fact."""
+    """Times checkpoints that each add a tenth of the rows of an interval, of real `steps`, as frames are compressed.
+
+    The first one, of all rows, is a fact.
+    """
     from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 
     arrays = agent.arrays()
     checkpoints = Checkpoints(scratch / "checkpoints")
     interval = CHECKPOINT_MINUTES * 60.0 * steps_per_second / _NUM_ENVS  # rows, of which the ring keeps the newest
     share = min(interval, ring.stored) / 10
-    steps = _noise(_ATARI, _NUM_ENVS)
     seconds = []
     for repetition in range(repetitions + 1):
         if repetition > 0:
@@ -257,7 +260,7 @@ def _checkpoints(
         "minutes": CHECKPOINT_MINUTES,
         "first_seconds": seconds[0],
         "bytes_on_disk": float(size),
-        "bytes_per_interval": 10 * share * TrajectoryReplay.required_bytes(_ATARI, _NUM_ENVS, 0),
+        "bytes_per_interval": 10 * share * TrajectoryReplay.required_bytes(_ATARI, _NUM_ENVS, 0),  # not compressed
     }
     return Measurement("s", tuple(10 * s for s in seconds[1:])), facts
 

@@ -1,4 +1,8 @@
-"""Chunk files: consecutive rows, written once and atomically, and shared by successive checkpoints."""
+"""Chunk files: consecutive rows, written once and atomically, and shared by successive checkpoints.
+
+They are .npz files, which np.load reads. Frames compress to a fraction of their size, so an array is compressed, by the
+fastest level of zlib, where that pays.
+"""
 
 import io
 import json
@@ -7,13 +11,15 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from acer_tf.files import durable, is_damage, sync
 
 _TEMPORARY = "rows.tmp"
+_LEVEL = zlib.Z_BEST_SPEED
+_SAMPLE = 2**20  # bytes of an array by which is decided whether to compress it: zlib takes ten times as long on noise
 _NAME = re.compile(rf"rows-[0-9]+-[0-9]+-[0-9a-f]{{8}}\.npz|{re.escape(_TEMPORARY)}")
 
 
@@ -59,11 +65,10 @@ def write_chunk(folder: Path, first: int, last: int, arrays: Mapping[str, np.nda
         OSError: the disk is full or not writable; all chunks are as before.
     """
     temporary = folder / _TEMPORARY
-    members: dict[str, Any] = dict(arrays)
     temporary.unlink(missing_ok=True)  # not written through, in case it is a link
     try:
         with durable(temporary) as file:
-            np.savez(file, **members)
+            write_arrays(file, arrays)
         with zipfile.ZipFile(temporary) as archive:
             chunk = Chunk(first, last, _checksum(archive))
         temporary.replace(folder / chunk.name)
@@ -90,6 +95,19 @@ def read_chunk(folder: Path, chunk: Chunk) -> dict[str, np.ndarray]:
         if not is_damage(error):
             raise
         raise ReplayCorrupt(f"replay chunk {path} cannot be used: {type(error).__name__}: {error}") from error
+
+
+def write_arrays(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays as an .npz file; the same arrays give the same bytes. Those that shrink to half are compressed."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            whole = io.BytesIO()
+            np.save(whole, array, allow_pickle=False)
+            content = whole.getbuffer()
+            sample = content[:_SAMPLE]
+            pays = 2 * len(zlib.compress(sample, _LEVEL)) < len(sample)
+            member = zipfile.ZipInfo(f"{name}.npy")  # of a fixed date
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED if pays else zipfile.ZIP_STORED, _LEVEL)
 
 
 def read_arrays(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:

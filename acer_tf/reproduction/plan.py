@@ -44,6 +44,7 @@ class Measured(NamedTuple):
     before: float  # seconds per step before replay starts
     after: float  # seconds per step with replay; the same in a run without replay
     checkpoint: int  # bytes, without replay
+    row: float  # bytes of a row of all environments in a checkpoint's replay, which is compressed
 
 
 class Rest(NamedTuple):
@@ -218,7 +219,8 @@ def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
     after = pace(max(first, min(since, len(steps) - 2)), -1)
     checkpoints = run_dir / "checkpoints"
     size = bytes_in(checkpoints / max(Checkpoints(checkpoints).saved()))
-    return Measured(pace(0, first - 1) if settings.replay_ratio else after, after, size)
+    row = bytes_in(checkpoints / "replay") / max(1.0, float(rows["stored_rows"][-1]))
+    return Measured(pace(0, first - 1) if settings.replay_ratio else after, after, size, row)
 
 
 def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minutes: float) -> Rest:
@@ -236,8 +238,11 @@ def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minute
     capacity = build.replay_rows(settings, spec)
     interval = min(capacity, 60.0 * checkpoint_minutes / min(found.before, found.after) / num_envs)
     rows = math.ceil(min(total / num_envs, capacity + (KEPT + 1) * interval))
-    states = build.replay_bytes(settings, spec, capacity) - TrajectoryReplay.required_bytes(spec, num_envs, capacity)
-    passing = KEPT * (found.checkpoint + states) + build.replay_bytes(settings, spec, rows)
+    states, more = (
+        build.replay_bytes(settings, spec, stored) - TrajectoryReplay.required_bytes(spec, num_envs, stored)
+        for stored in (capacity, rows)
+    )
+    passing = KEPT * (found.checkpoint + states) + more + math.ceil(rows * found.row)
     kept -= min(bytes_in(folder.run_dir), kept + passing)
     seconds = START_SECONDS + before * found.before + (steps - before) * found.after
     return Rest(steps, seconds, kept, passing, memory)

@@ -20,7 +20,7 @@ import numpy as np
 from acer_tf.errors import CheckpointError, Mismatch
 from acer_tf.files import durable, is_damage, set_aside, sync
 from acer_tf.replay import ReplayCorrupt, TrajectoryReplay
-from acer_tf.replay.chunks import decode, encode, is_chunk_file, read_arrays
+from acer_tf.replay.chunks import decode, encode, is_chunk_file, read_arrays, write_arrays
 
 KEPT = 2  # the newest checkpoint, and one to fall back to
 _STATE = "state.npz"
@@ -71,13 +71,13 @@ class Checkpoints:
             if replay is not None:
                 self._replay_folder.mkdir(exist_ok=True)
                 replay_state = replay.save(self._replay_folder)
-            members: dict[str, Any] = {
-                _JSON: encode(snapshot.state),
+            members = {
                 **{f"array/{name}": array for name, array in snapshot.arrays.items()},
                 **{f"replay/{name}": array for name, array in replay_state.items()},
             }
+            document = {"state": snapshot.state, "members": [*members]}
             with durable(partial / _STATE) as file:
-                np.savez(file, **members)
+                write_arrays(file, members | {_JSON: encode(document)})
             sync(partial)
             partial.rename(final)
             sync(self._folder)
@@ -192,11 +192,14 @@ def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
     """The snapshot of a checkpoint, and the small state of its replay; empty for a finished run."""
     with zipfile.ZipFile(path / _STATE) as archive:
         members = read_arrays(archive)
+    document = decode(members.pop(_JSON))
+    if [*members] != document["members"]:  # a flipped bit in the table of contents can hide the members after it
+        raise ValueError("it lacks a part of what was saved")
     arrays, replay_state = (
         {name.removeprefix(prefix): array for name, array in members.items() if name.startswith(prefix)}
         for prefix in ("array/", "replay/")
     )
-    return Snapshot(arrays, decode(members[_JSON])), replay_state
+    return Snapshot(arrays, document["state"]), replay_state
 
 
 def _delete(path: Path) -> None:

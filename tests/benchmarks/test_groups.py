@@ -61,9 +61,10 @@ def test_checkpoints_are_timed_and_cleared_away(tmp_path):
             return {}
 
     ring = groups.TrajectoryReplay(groups._ATARI, 16, 90, 20, 0)
-    for _ in groups._fill(ring, 90, groups._noise(groups._ATARI, 16)):
+    steps = groups._noise(groups._ATARI, 16)
+    for _ in groups._fill(ring, 90, steps):
         pass
-    measurement, facts = groups._checkpoints(Agent(), ring, 1_000.0, 3, tmp_path)
+    measurement, facts = groups._checkpoints(Agent(), ring, steps, 1_000.0, 3, tmp_path)
     assert len(measurement.values) == 3
     assert facts["bytes_per_interval"] == pytest.approx(90 * 16 * 7094)
     assert facts["bytes_on_disk"] >= 90 * 16 * 7056

@@ -15,6 +15,7 @@ import pytest
 
 from acer_tf.errors import Mismatch
 from acer_tf.replay import PrioritizedReplay, ReplayCorrupt, TrajectoryReplay, ring
+from acer_tf.replay.chunks import read_chunk, write_chunk
 from acer_tf.types import EnvironmentSpec
 from tests.replay.checks import check_valid
 from tests.replay.twin import World, latest, sample, spec_of
@@ -207,6 +208,25 @@ def test_after_a_restore_a_seam_joins_fresh_environments(tmp_path: Path, game_ov
     assert play(restored, rest) == play(replay, rest)
     assert restored.rows == 10 + 1 + 1 + 5
     play(restored, unrolls(fresh, 40))
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_frames_are_compressed_and_noise_is_not(tmp_path: Path, noise: bool) -> None:
+    frames = np.zeros((3, 50, 84, 84), np.uint8)
+    frames[:, :, 40:44, 20:30] = np.arange(50)[:, None, None]  # something that moves
+    if noise:
+        frames = np.random.default_rng(0).integers(0, 256, frames.shape, np.uint8)
+    arrays = {"observation": frames, "reward": np.random.default_rng(1).normal(size=(3, 50)).astype(np.float32)}
+    wholes = []
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        chunk = write_chunk(tmp_path / place, 0, 50, arrays)
+        found = read_chunk(tmp_path / place, chunk)
+        assert {name: found[name].tobytes() for name in found} == {name: arrays[name].tobytes() for name in arrays}
+        wholes.append((tmp_path / place / chunk.name).read_bytes())
+    assert wholes[0] == wholes[1], "the same rows give the same bytes"
+    assert (len(wholes[0]) < frames.nbytes / 20) != noise
+    assert len(wholes[0]) < frames.nbytes * 1.01
 
 
 # Damage

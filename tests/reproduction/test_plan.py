@@ -25,8 +25,8 @@ from acer_tf.training.train import train
 from tests.training.scripted import leave_policy, small_settings, tree
 
 GB = 10**9
-FOUND = Measured(0.01, 0.02, 1_000_000)
-HOURLY = Measured(36.0, 36.0, 1)  # 100 steps an hour
+FOUND = Measured(0.01, 0.02, 1_000_000, 100.0)
+HOURLY = Measured(36.0, 36.0, 1, 1.0)  # 100 steps an hour
 PROCESS = resources.PROCESS_BYTES
 
 
@@ -194,16 +194,16 @@ def test_memory_counts_the_states_of_recurrent_networks(tmp_path):
 
 
 def test_disk_holds_checkpoints_the_replay_and_the_rows_between_checkpoints(tmp_path):
-    row = TrajectoryReplay.required_bytes(envs.spec("CartPole-v1"), 2, 0)
+    row = 7
     # 600 s at 3 s per step of 2 environments: 100 rows between checkpoints. Three times these before the oldest goes.
-    size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000))
+    size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 7.0))
     assert size.passing == pytest.approx((500 + 3 * 100) * row + 2 * 1_000_000, rel=0.001)
     assert 2_000_000 < size.kept < 3_000_000
     # The whole run is shorter.
-    size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000), total_steps=1400)
+    size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 7.0), total_steps=1400)
     assert size.passing == pytest.approx(700 * row + 2 * 1_000_000, rel=0.001)
     # Each of three checkpoints has the states of a recurrent network: of 101 segments, and of 161 with the rows.
-    recurrent = rest(tmp_path, Measured(3.0, 4.0, 1_000_000), network="mlp_lstm")
+    recurrent = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 7.0), network="mlp_lstm")
     states = 4 * 2 * 512 * (2 * 101 + 161)
     assert recurrent.passing == pytest.approx((500 + 3 * 100) * row + 2 * 1_000_000 + states, rel=0.001)
 
@@ -313,6 +313,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     assert {path.name for path in temporary.iterdir()} <= {"__pycache__"}  # TensorFlow's, as of every process
     train(settings, tmp_path / "run", threads=1, quiet=True)
     assert bytes_in(tmp_path / "run" / "checkpoints") == pytest.approx(found.checkpoint, rel=0.1)
+    assert 0 < found.row < 1.5 * TrajectoryReplay.required_bytes(envs.spec("Pendulum-v1"), settings.num_envs, 0)
     left = rest(tmp_path / "sweep", found, **continuous, **short)
     assert left.kept / 2 < bytes_in(tmp_path / "run") < left.kept
 

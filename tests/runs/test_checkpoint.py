@@ -188,6 +188,21 @@ def flips(size, count, seed):
     return [(position, 1 << generator.randrange(8)) for position in sorted(positions)]
 
 
+def test_a_part_of_the_state_that_damage_hides_is_missed(two):
+    checkpoints, source, _, folder = two
+    path = folder / "000000000200" / "state.npz"
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        members, entry = archive.infolist(), archive.start_dir
+    for number in range(1, len(members) + 1):
+        name, extra = (int.from_bytes(whole[entry + place : entry + place + 2], "little") for place in (28, 30))
+        path.write_bytes(whole[: entry + 33] + b"\x80" + whole[entry + 34 :])  # a comment that covers what follows
+        assert step_of(checkpoints.restore(source.empty())) == (100 if number < len(members) else 200)
+        for set_aside in folder.glob("*.damaged*"):
+            set_aside.rename(folder / "000000000200")
+        entry += 46 + name + extra
+
+
 def test_a_replay_of_another_size_is_no_damage(tmp_path):
     source, checkpoints = Source(), Checkpoints(tmp_path)
     save_at(checkpoints, source, 100)
@@ -436,7 +451,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints_intact_and_the_run_able_to_c
     checkpoints, source, _, folder = two
     before = tree(folder)
     source.grow(5)
-    big = Snapshot({"w": np.zeros(30_000, np.uint8)}, {})
+    big = Snapshot({"w": np.random.default_rng(0).integers(0, 256, 30_000, np.uint8)}, {})  # it does not compress
     with files_at_most(size), pytest.raises(CheckpointError) as failed:
         checkpoints.save(big, source.replay, 300)
     reason = f"[Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}"
@@ -528,6 +543,6 @@ def test_a_kill_at_any_moment_leaves_an_intact_checkpoint_no_older_than_the_last
 def test_the_state_of_a_checkpoint_is_strict_and_readable(two):
     *_, folder = two
     with np.load(folder / "000000000200" / "state.npz", allow_pickle=False) as archive:
-        assert json.loads(archive["json"].tobytes())["actor"] == {"steps": 200}
+        assert json.loads(archive["json"].tobytes())["state"]["actor"] == {"steps": 200}
         assert archive["array/online/dense/kernel"].shape == (2, 3)
     assert checkpoint.KEPT == 2

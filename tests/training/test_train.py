@@ -668,8 +668,9 @@ def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, 
 def test_an_extended_run_repeats_no_random_number(light, tmp_path, monkeypatch):
     used = []
     for kind, name in ((LightAgent, "act"), (TrajectoryReplay, "batch"), (Loop, "replays_due")):
+        usual = getattr(kind, name)
 
-        def noted(self, *arguments, _usual=getattr(kind, name)):
+        def noted(self, *arguments, _usual=usual):
             # The seed of an unroll's row, or the state of a generator before it draws.
             which = type(self).__name__
             used.append((which, str(self._generator.bit_generator.state if which != "LightAgent" else arguments[1])))
