@@ -45,11 +45,11 @@ FAMILY: Edits = {
     "acer_tf/envs/corridor.py": re.findall(r"```python\n# my_envs.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0]
     + """
 
-def make_corridor(name, num_envs, seeds, *, threads, render):
+def make_corridor(name, num_envs, seeds, *, max_episode_steps, **options):
     from acer_tf.envs.gymnasium import make_gymnasium
 
-    limit = {"short": 50, "long": 200}[name]
-    return make_gymnasium("Corridor-v0", num_envs, seeds, threads=threads, render=render, max_episode_steps=limit)
+    limit = min(max_episode_steps, {"short": 50, "long": 200}[name])
+    return make_gymnasium("Corridor-v0", num_envs, seeds, max_episode_steps=limit, **options)
 """,
 }
 

@@ -28,6 +28,7 @@ flag.integer("episodes", 30, "number of whole episodes", 1, 1_000_000)
 flag.bool("greedy", False, "take the most probable action instead of sampling")
 flag.integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0)
 flag.integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000)
+flag.integer("max_episode_steps", None, "steps after which an episode is cut, if nothing ends it before", 1, 2**30)
 cli.define_device(FLAGS)
 flag.path("video", None, ".mp4 file for the first episode of the first environment")
 flag.bool("json", False, "print one JSON object instead of text")
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
 
     use_device(find_device(FLAGS.device))
     policy = load_policy(FLAGS.policy)
-    names = ("episodes", "greedy", "seed", "num_envs", "video", "env")
+    names = ("episodes", "greedy", "seed", "num_envs", "max_episode_steps", "video", "env")
     options: dict[str, Any] = {name: FLAGS[name].value for name in names}
     try:
         result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))
@@ -66,7 +67,7 @@ def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str,
     return {
         "env": result.env,
         "atari_preset": metadata["atari_preset"] if atari else None,
-        **{name: getattr(result, name) for name in ("episodes", "greedy", "seed", "num_envs")},
+        **{name: getattr(result, name) for name in ("episodes", "greedy", "seed", "num_envs", "max_episode_steps")},
         **{name: getattr(result, name) for name in ("mean", "standard_error", "median")},
         "min": min(result.returns),
         "max": max(result.returns),
@@ -83,8 +84,9 @@ def _text(summary: dict[str, Any], video: str | None) -> str:
     env = " ".join(filter(None, (summary["env"], summary["atari_preset"])))
     count = "1 episode" if episodes == 1 else f"{episodes} episodes"
     steps, frames = (sum(summary[name]) / episodes for name in ("steps", "frames"))
+    limit = f", cut at {cut:,} steps" if (cut := summary["max_episode_steps"]) else ""
     lines = [
-        f"{env}, {count}, {'greedy' if summary['greedy'] else 'sampled'} actions, seed {summary['seed']}",
+        f"{env}, {count}, {'greedy' if summary['greedy'] else 'sampled'} actions, seed {summary['seed']}{limit}",
         f"  return  {summary['mean']:.2f}" + (f" ± {error:.2f} (mean ± standard error)" if error is not None else ""),
         "          median {median:.2f}, min {min:.2f}, max {max:.2f}".format_map(summary),
         f"  length  {steps:,.0f} steps, {frames:,.0f} frames (mean)",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from acer_tf.envs.vector import VectorEnvironment
 
+UNLIMITED = 2**30  # steps of an episode, or frames, that none reaches
 EnvFactory = Callable[[], "gymnasium.Env"]  # makes one environment
 
 # The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
@@ -114,6 +115,7 @@ def make(
     atari_preset: str | AtariPreset = "acer2016",
     threads: int = 1,
     render: bool = False,
+    max_episode_steps: int = UNLIMITED,
     factory: EnvFactory | None = None,
 ) -> VectorEnvironment:
     """A vector of N environments. Call `reset()` first and `close()` last.
@@ -128,6 +130,7 @@ def make(
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: how many "atari" and "control" use; other families use one. Results do not depend on it.
         render: makes `VectorEnvironment.render` work; see `require_gl` for MuJoCo.
+        max_episode_steps: episodes are truncated after so many steps of the agent, or earlier by limits of their own.
         factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
 
     Raises:
@@ -141,7 +144,8 @@ def make(
     # SeedSequence gives nearby seeds unrelated words, so that no two runs share an environment; ALE takes 31 bits.
     seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(num_envs)]
     prefix, name = ("gymnasium", env_id) if factory is not None else split_id(env_id)
-    family, options = FAMILIES[prefix], dict[str, Any](threads=threads, render=render)
+    family = FAMILIES[prefix]
+    options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}
     if factory is not None:
         options["factory"] = factory
     if family.atari:

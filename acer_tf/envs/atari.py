@@ -7,16 +7,23 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from acer_tf.envs import ATARI_ROMS, AtariPreset
+from acer_tf.envs import ATARI_ROMS, UNLIMITED, AtariPreset
 from acer_tf.envs.vector import VectorEnvironment
-
-_NO_LIMIT = 2**30  # frames
 
 
 def make_atari(
-    game: str, num_envs: int, seeds: list[int], *, preset: AtariPreset, threads: int, render: bool
+    game: str,
+    num_envs: int,
+    seeds: list[int],
+    *,
+    preset: AtariPreset,
+    threads: int,
+    render: bool,
+    max_episode_steps: int,
 ) -> VectorEnvironment:
     """`num_envs` copies of `game` ("MsPacman"); observations are uint8 [stack, height, width]."""
+    max_frames = min(preset.max_frames, max_episode_steps * preset.frame_skip)
+    preset = dataclasses.replace(preset, max_frames=max_frames)
     env: Any = _ale(game, num_envs, preset, threads)
     if render:
         screen = dataclasses.replace(preset, grayscale=False, height=210, width=160, stack=1)
@@ -37,7 +44,7 @@ def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> VectorE
         ATARI_ROMS[game],
         num_envs,
         num_threads=threads,
-        max_num_frames_per_episode=_NO_LIMIT,
+        max_num_frames_per_episode=UNLIMITED,
         repeat_action_probability=preset.sticky_probability,
         full_action_space=preset.full_action_set,
         img_height=preset.height,

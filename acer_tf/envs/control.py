@@ -20,12 +20,14 @@ _VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
 _DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
 
 
-def make_control(name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool) -> VectorEnvironment:
+def make_control(
+    name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int
+) -> VectorEnvironment:
     """`num_envs` copies of a task of `control_tasks` ("cheetah"), truncated after 500 steps; for errors see `make`."""
     env_id = f"control/{name}"
     if render:
         require_gl(env_id)
-    env = ControlVector(TASKS[name], num_envs, threads)
+    env = ControlVector(TASKS[name], num_envs, threads, min(max_episode_steps, EPISODE_STEPS))
     return VectorEnvironment(
         env_id, env, seeds, steps_per_second=env.steps_per_second, picture=env.view if render else None
     )
@@ -38,7 +40,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     longer than the physics. Each environment's generator draws its starts, and persists across episodes.
     """
 
-    def __init__(self, task: type[Task], num_envs: int, threads: int) -> None:
+    def __init__(self, task: type[Task], num_envs: int, threads: int, max_episode_steps: int = EPISODE_STEPS) -> None:
         model = task.model()
         # persistent: keeps what a step computed for the observation for the next step.
         self._batch = Batch(model, num_envs, min(threads, num_envs), persistent=True)
@@ -50,6 +52,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.single_observation_space = Box(-np.inf, np.inf, (task.observation_size,), np.float32)
         self.single_action_space = Box(-1, 1, (model.nu,), np.float32)
         self._ctrl = self._batch.ctrl
+        self._max_episode_steps = max_episode_steps
         self._elapsed = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, bool)
 
@@ -79,7 +82,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._elapsed += 1
         if idle.any():
             self._start(np.flatnonzero(idle))
-        truncated = ~idle & (self._elapsed >= EPISODE_STEPS)
+        truncated = ~idle & (self._elapsed >= self._max_episode_steps)
         self._over = terminated | truncated
         return self._task.observation().astype(np.float32), reward, terminated, truncated, {}
 

@@ -9,8 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
+from gymnasium.wrappers import TimeLimit
 
-from acer_tf.envs import ATARI_GAMES, EnvFactory, unknown
+from acer_tf.envs import ATARI_GAMES, UNLIMITED, EnvFactory, unknown
 from acer_tf.envs.checked import CheckedVector
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
@@ -39,15 +40,16 @@ def make_gymnasium(
     *,
     threads: int = 1,  # no effect; the makers of all families are called with it
     render: bool,
+    max_episode_steps: int,
     factory: EnvFactory | None = None,
-    max_episode_steps: int | None = None,
+    has_time_limit: bool = False,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
     view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
 ) -> VectorEnvironment:
     """`num_envs` copies of a gymnasium environment, all stepped in this process; for errors see `acer_tf.envs.make`.
 
     Args:
-        max_episode_steps: a time limit in steps; None keeps the registered one.
+        has_time_limit: whether they have one, even if none of gymnasium's wrappers sets it.
         wrap: wraps each environment.
         view: what a picture shows of one environment; None where it renders itself.
     """
@@ -55,14 +57,13 @@ def make_gymnasium(
 
     def make_one(render: bool = False) -> gymnasium.Env:
         with without_gl():
-            if factory is None:
-                return wrap(_make_registered(env_id, render, max_episode_steps))
-            env = factory()
-        base = getattr(env, "unwrapped", env)
-        if any(base is other for other in made):  # one that was checked and closed, or N that step each other
-            raise InvalidEnvironment(f"{env_id}: its function must make a new environment at each call")
-        made.append(base)
-        return env
+            env = wrap(_make_registered(env_id, render)) if factory is None else factory()
+        if factory is not None:
+            base = getattr(env, "unwrapped", env)
+            if any(base is other for other in made):  # one that was checked and closed, or N that step each other
+                raise InvalidEnvironment(f"{env_id}: its function must make a new environment at each call")
+            made.append(base)
+        return TimeLimit(env, max_episode_steps) if max_episode_steps < UNLIMITED else env
 
     make_first = functools.partial(make_one, render)  # the only one that is drawn
     trial = make_first()
@@ -92,11 +93,16 @@ def make_gymnasium(
         vector,
         seeds,
         steps_per_second=float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None,
+        has_time_limit=has_time_limit or _limited(first),
         picture=(lambda: view(first) or first.render()) if render else None,
     )
 
 
-def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -> gymnasium.Env:
+def _limited(env: gymnasium.Env) -> bool:
+    return isinstance(env, TimeLimit) or (isinstance(env, gymnasium.Wrapper) and _limited(env.env))
+
+
+def _make_registered(env_id: str, render: bool) -> gymnasium.Env:
     """`gymnasium.make` for ids that are registered as they are written: it would take the newest version for none."""
     game = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", env_id)
     if game != env_id and game in ATARI_GAMES:  # other projects' ids: "ALE/Pong-v5", "PongNoFrameskip-v4"
@@ -110,16 +116,12 @@ def _make_registered(env_id: str, render: bool, max_episode_steps: int | None) -
     known = gymnasium.registry.get(name)
     if known is None:
         raise unknown(env_id)
+    pictures: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}  # users' environments need not accept it
     try:
         if isinstance(known.entry_point, str):
             with without_gl():  # takes the warnings of mujoco, which the first of its environments imports
                 load_env_creator(known.entry_point)
-        return gymnasium.make(
-            known if known.version is None else name,
-            max_episode_steps=max_episode_steps,
-            disable_env_checker=True,
-            **({"render_mode": "rgb_array"} if render else {}),  # users' environments need not accept it
-        )
+        return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **pictures)
     except TypeError as error:
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error

@@ -81,6 +81,7 @@ class VectorEnvironment:
         spec: what an agent must know to act.
         num_envs: N.
         steps_per_second: agent steps in one simulated second; None if the environment has no clock.
+        has_time_limit: whether episodes are known to be cut after some number of steps.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class VectorEnvironment:
         frames_per_step: int = 1,
         life_loss_ends_return: bool = False,
         steps_per_second: float | None = None,
+        has_time_limit: bool = True,
         picture: Callable[[], View | Any] | None = None,
     ) -> None:
         """Wraps `env`, whose spaces must be a Box of observations, and a Discrete or a bounded Box of actions.
@@ -104,7 +106,7 @@ class VectorEnvironment:
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
-            steps_per_second: see the attribute.
+            steps_per_second, has_time_limit: see the attributes.
             picture: a picture [height, width, 3] of environment 0, or the view of it that MuJoCo renders, which needs
                 `require_gl` before; None if these environments are not rendered.
 
@@ -116,7 +118,7 @@ class VectorEnvironment:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
         observations, actions = env.single_observation_space, env.single_action_space
         self.spec = spec_of(env_id, observations, actions, stack=stack, frames_per_step=frames_per_step)
-        self.num_envs, self.steps_per_second = env.num_envs, steps_per_second
+        self.num_envs, self.steps_per_second, self.has_time_limit = env.num_envs, steps_per_second, has_time_limit
         self._env_id, self._env, self._seeds, self._actions = env_id, env, seeds, cast(Any, actions)
         self._picture, self._renderer = picture, cast(RenderProcess | None, None)
         self._life_loss_ends_return = life_loss_ends_return

@@ -14,7 +14,7 @@ import imageio.v2 as imageio
 import numpy as np
 
 from acer_tf import envs
-from acer_tf.envs import ATARI_PRESETS, AtariPreset, family_of
+from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy
@@ -25,7 +25,12 @@ from acer_tf.settings.declaration import at_least, between
 MAX_NO_OPS = 30
 MAX_FRAMES = 108_000
 
-RANGES = {"episodes": between(1, 1_000_000), "num_envs": between(1, 1000), "seed": at_least(0)}
+RANGES = {
+    "episodes": between(1, 1_000_000),
+    "num_envs": between(1, 1000),
+    "seed": at_least(0),
+    "max_episode_steps": between(1, UNLIMITED),
+}
 _REPORT_SECONDS = 10.0
 
 
@@ -40,6 +45,7 @@ class EvaluationResult:
     returns: tuple[float, ...]  # per episode, the sum of raw rewards
     steps: tuple[int, ...]  # per episode, its length in agent decisions
     frames: tuple[int, ...]  # per episode, in emulator frames: steps times frame skip, without Atari's random start
+    max_episode_steps: int | None = None  # as in `evaluate`
 
     @property
     def episodes(self) -> int:
@@ -68,6 +74,7 @@ def evaluate(
     greedy: bool = False,
     seed: int = 0,
     num_envs: int = 16,
+    max_episode_steps: int | None = None,
     video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
     env: str | envs.EnvFactory | None = None,
@@ -79,7 +86,7 @@ def evaluate(
 
     Lost lives do not end an episode. Atari episodes start with up to 30 no-ops and are truncated at 108,000 frames;
     frame skip, stickiness, action set and preprocessing are those of training. Other environments keep their time
-    limits.
+    limits; episodes of those that have none are cut with `max_episode_steps`.
 
     Every environment runs a fixed share of the episodes. Taking the first `episodes` that end would favour short ones,
     which are often the bad ones.
@@ -91,6 +98,7 @@ def evaluate(
         seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
             that training derives from the same number.
         num_envs: environments in parallel, at most `episodes`.
+        max_episode_steps: steps after which an episode is cut, unless a limit of the environment's cuts it before.
         video: an .mp4 file of the first episode of environment 0, written whole or not at all when that episode ends.
             The episodes are the same without it.
         report: receives a line of progress every 10 seconds.
@@ -105,7 +113,10 @@ def evaluate(
             answers is not finite.
         OSError: the video could not be written (disk full).
     """
-    for name, value in (("episodes", episodes), ("num_envs", num_envs), ("seed", seed)):
+    given = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
+    if max_episode_steps is not None:
+        given["max_episode_steps"] = max_episode_steps
+    for name, value in given.items():
         if not RANGES[name].holds(value):
             raise SettingsError(f"--{name}={value}: must be {RANGES[name].wanted}")
     env_id = env if isinstance(env, str) else policy.metadata["env"]
@@ -117,6 +128,8 @@ def evaluate(
     num_envs = min(episodes, num_envs)
     quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
     options: dict[str, Any] = {"threads": available_cores(), "render": video is not None}
+    if max_episode_steps is not None:
+        options["max_episode_steps"] = max_episode_steps
     if family_of(env_id).atari:
         options["atari_preset"] = _protocol(policy)
     with contextlib.ExitStack() as stack:
@@ -130,9 +143,12 @@ def evaluate(
         if recorder is not None:
             recorder.start(_video_fps(env_id, world))
         random = None if greedy else np.random.default_rng((seed, 0, 2))
-        returns, steps = zip(*_play(policy, world, quota, random, recorder, report), strict=True)
+        hint = ""
+        if max_episode_steps is None and not world.has_time_limit:
+            hint = f"no episode has ended, and {env_id} has no time limit: --max_episode_steps would set one"
+        returns, steps = zip(*_play(policy, world, quota, random, recorder, report, hint), strict=True)
     frames = tuple(count * policy.spec.frames_per_step for count in steps)
-    return EvaluationResult(env_id, greedy, seed, num_envs, returns, steps, frames)
+    return EvaluationResult(env_id, greedy, seed, num_envs, returns, steps, frames, max_episode_steps)
 
 
 def _play(
@@ -142,8 +158,12 @@ def _play(
     random: np.random.Generator | None,
     recorder: "Video | None",
     report: Callable[[str], None] | None,
+    hint: str,
 ) -> Iterator[tuple[float, int]]:
-    """Returns and lengths of the first `quota[i]` episodes of every environment i; greedy if `random` is None."""
+    """Returns and lengths of the first `quota[i]` episodes of every environment i; greedy if `random` is None.
+
+    The first report before which no episode has ended is followed by the `hint`.
+    """
     scored: list[list[tuple[float, int]]] = [[] for _ in quota]
     score, length, taken = np.zeros(len(quota)), np.zeros(len(quota), np.int64), 0
     began = reported = time.monotonic()
@@ -170,6 +190,9 @@ def _play(
         if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
             reported, rate = now, taken / (now - began)
             report(f"{sum(map(len, scored))}/{sum(quota)} episodes, {taken:,} steps, {rate:,.0f} steps/s")
+            if hint and not any(scored):
+                report(hint)
+                hint = ""
     return itertools.chain.from_iterable(scored)
 
 

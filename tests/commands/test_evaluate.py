@@ -72,6 +72,14 @@ def test_it_prints_the_score(cartpole: Path, capsys: pytest.CaptureFixture[str])
     ]
 
 
+def test_a_time_limit_that_was_given_is_shown(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"--policy={cartpole}", "--episodes=2", "--max_episode_steps=5") == 0
+    assert "cut at 5 steps\n" in capsys.readouterr().out
+    assert run(f"--policy={cartpole}", "--episodes=2", "--max_episode_steps=5", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["max_episode_steps"], summary["steps"]) == (5, [5, 5])
+
+
 def test_one_greedy_game_has_no_standard_error(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"--policy={cartpole}", "--episodes=1", "--greedy") == 0
     printed = capsys.readouterr().out
@@ -88,6 +96,7 @@ def test_json(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (summary["min"], summary["max"]) == (min(returns), max(returns))
     assert summary["steps"] == summary["frames"] == returns
     assert (summary["env"], summary["num_envs"], summary["greedy"]) == ("CartPole-v1", 2, False)
+    assert summary["max_episode_steps"] is None
     assert (summary["atari_preset"], summary["human_normalized"]) == (None, None)
     assert summary["policy"] == {"agent": "acer", "preset": "baselines", "steps": 12, "frames": 12, "commit": None}
 
@@ -190,8 +199,7 @@ def test_an_environment_that_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy = export(tmp_path, "minatar/breakout")
-    monkeypatch.delitem(sys.modules, "acer_tf.envs.minatar")  # the maker's module imports the package
-    monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    monkeypatch.setitem(sys.modules, "minatar", None)
     assert "pip install 'acer_tf[minatar]'" in expect_error(capsys, f"--policy={policy}")
 
 

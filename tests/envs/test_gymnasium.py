@@ -5,6 +5,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from acer_tf import envs
 from acer_tf.errors import InvalidEnvironment
@@ -71,6 +72,35 @@ def test_cartpole_balanced_to_its_limit_is_truncated_and_dropped_is_terminated()
     assert discount[:, 0].all()
     assert last[:, 1].sum() > 40
     np.testing.assert_array_equal(discount[:, 1], 1 - last[:, 1])
+
+
+LIMITED = ["Pendulum-v1", "minatar/freeway", "atari/Freeway", "control/cheetah", "dm_control/cheetah-run-v0"]
+
+
+@pytest.mark.parametrize("env_id", LIMITED)
+def test_an_earlier_time_limit_truncates_in_every_family(env_id):
+    if "control" in env_id:
+        pytest.importorskip("mujoco")
+    env = envs.make(env_id, 2, 0, max_episode_steps=3)
+    env.reset()
+    action = np.zeros((2, *env.spec.action_shape), env.spec.action_dtype)
+    steps = [env.step(action) for _ in range(9)]
+    np.testing.assert_array_equal([s.last.all() for s in steps], [t % 4 == 2 for t in range(9)])
+    np.testing.assert_array_equal([s.mask.any() for s in steps], [t % 4 != 3 for t in range(9)])
+    assert all(s.discount.all() for s in steps) and env.has_time_limit
+
+
+def test_a_later_time_limit_changes_nothing():
+    env = envs.make("Corridor-v0", 1, 0, max_episode_steps=6)
+    env.reset()
+    assert [env.step(np.array([0])).last.item() for _ in range(6)] == [False] * 4 + [True, False]
+
+
+def test_whether_there_is_a_time_limit():
+    assert envs.make("Corridor-v0", 1, 0).has_time_limit
+    assert not envs.make("own", 1, 0, factory=Corridor).has_time_limit
+    assert envs.make("own", 1, 0, factory=Corridor, max_episode_steps=9).has_time_limit
+    assert envs.make("own", 1, 0, factory=lambda: OrderEnforcing(TimeLimit(Corridor(), 9))).has_time_limit
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "minatar/freeway"])

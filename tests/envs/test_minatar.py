@@ -1,12 +1,16 @@
 """MinAtar through `envs.make` equals the bare MinAtar."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from acer_tf import envs
 from acer_tf.envs import minatar as our_minatar
+from acer_tf.envs.minatar import make_minatar
 
 minatar = pytest.importorskip("minatar")
+BaseEnv = pytest.importorskip("minatar.gym").BaseEnv
 
 CHANNELS_AND_ACTIONS = {
     "asterix": (4, 5),
@@ -61,6 +65,24 @@ def test_the_time_limit_truncates(monkeypatch):
     steps, _ = play(envs.make("minatar/freeway", 1, 0), 7)
     assert [s.last.item() for s in steps[1:]] == [False] * 4 + [True, False, False]
     assert all(s.discount.all() for s in steps[1:])
+
+
+def test_no_package_of_pictures_is_imported_before_a_picture(monkeypatch):
+    for name in ("minatar", "seaborn", "matplotlib"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    play(envs.make("minatar/breakout", 2, 0), 3)
+    assert not sys.modules.keys() & {"minatar", "seaborn", "matplotlib"}
+
+
+def test_pictures_are_those_of_minatar():
+    theirs = BaseEnv("freeway", render_mode="rgb_array", use_minimal_action_set=True)
+    ours = make_minatar("freeway", 1, [5], threads=1, render=True, max_episode_steps=100)
+    ours.reset()
+    theirs.reset(seed=5)
+    for action in np.random.default_rng(0).integers(0, 3, 50):
+        theirs.step(action)
+        ours.step(np.array([action]))
+        np.testing.assert_array_equal(ours.render()[::16, ::16], np.rint(255 * theirs.render()))
 
 
 def test_pictures_can_be_seen():

@@ -6,9 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import imageio.v2 as imageio
 import numpy as np
 import pytest
+from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs
 from acer_tf.envs import ATARI_PRESETS, AtariPreset
@@ -51,6 +53,7 @@ class ScriptedEnvironment:
     def __init__(self, lengths: list[int]) -> None:
         self.spec, self.num_envs = SPEC, len(lengths)
         self.steps_per_second = None
+        self.has_time_limit = True
         self._lengths = np.array(lengths)
         self._step = np.zeros(self.num_envs, np.int64)
         self.closed = False
@@ -148,6 +151,48 @@ def test_real_episodes_are_reproducible(tmp_path: Path) -> None:
 def test_minatar(tmp_path: Path) -> None:
     result = evaluate(real_policy(tmp_path, "minatar/breakout"), episodes=3)
     assert all(r >= 0 for r in result.returns) and all(n > 1 for n in result.steps)
+
+
+class Endless(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+def test_episodes_without_end_are_cut_where_the_caller_says() -> None:
+    policy = FakePolicy("Endless-v0", dataclasses.replace(SPEC, frames_per_step=1))
+    result = run(policy, episodes=3, num_envs=2, max_episode_steps=7, env=Endless)
+    assert result.steps == result.returns == (7, 7, 7) and result.max_episode_steps == 7
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_an_environment_without_a_time_limit_is_said_to_be_so_while_no_episode_ends(
+    limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
+    policy = FakePolicy("Endless-v0", dataclasses.replace(SPEC, frames_per_step=1))
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(policy, env=lambda: TimeLimit(Endless(), 9) if limited else Endless(), report=report)
+    hints = [line for line in lines if "--max_episode_steps" in line and "Endless-v0" in line]
+    assert hints == ([] if limited else lines[1:2])
+
+
+@pytest.mark.parametrize("steps", [5, 10**6])
+def test_the_limit_of_an_environment_s_own_stays(steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
+    result = evaluate(real_policy(tmp_path, "atari/Pong", "acer2016"), episodes=2, max_episode_steps=steps)
+    assert result.steps == (min(steps, 30),) * 2
 
 
 # Actions
@@ -390,7 +435,7 @@ def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:
     assert evaluate(policy, episodes=1, env="CartPole-v0").env == "CartPole-v0"
 
 
-@pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1)])
+@pytest.mark.parametrize(("name", "value"), [("episodes", 0), ("num_envs", 0), ("seed", -1), ("max_episode_steps", 0)])
 def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
     with pytest.raises(SettingsError, match=f"--{name}={value}: .*{value + 1}"):
         run(FakePolicy("Any-v0"), **{name: value})
