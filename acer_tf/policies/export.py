@@ -172,6 +172,7 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
 
 def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
     start, last = network.spec.action_start, network.spec.num_actions - 1
+    dtype = tf.int32 if abs(start) + last < 2**31 else tf.int64
     if network.exploration is not None:
         network.exploration.epsilon.assign(network.evaluation_epsilon)
 
@@ -189,8 +190,8 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
         )
         answers = {
             # Of probabilities that are not numbers it draws A, which is no action.
-            "action": start + tf.minimum(action[:, 0], last),
-            "greedy_action": start + tf.argmax(probabilities, axis=-1, output_type=tf.int32),
+            "action": start + tf.cast(tf.minimum(action[:, 0], last), dtype),
+            "greedy_action": start + tf.argmax(probabilities, axis=-1, output_type=dtype),
             "probabilities": probabilities,
             "q": q,
         }

