@@ -1,5 +1,6 @@
 """The command of a figure or table: from flags to cells, then a plan or a sweep, then tables, drawings and page."""
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +14,16 @@ from acer_tf.errors import EvidenceError, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.evidence import Evidence, changing, collect, has_begun, joined, own_evidence, require_folder
+from acer_tf.reproduction.evidence import (
+    Evidence,
+    changing,
+    collect,
+    has_begun,
+    has_rows,
+    joined,
+    own_evidence,
+    require_folder,
+)
 from acer_tf.reproduction.figure import RESULTS, Figure, cells_of, figures, make_cells
 from acer_tf.reproduction.report.output import markdown, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
@@ -61,10 +71,10 @@ def run(argv: list[str]) -> int:
     _require_same_methods(known, figure, output)
     if values.report_only:
         asked = [cell for cell in asked if has_begun(cell, sweep_dir, output)]
-        if not (known or asked):
+        if not any(has_rows(cell, sweep_dir, output) for cell in (*(known.cells if known else ()), *asked)):
             raise EvidenceError(
-                f"--report_only: neither --output={output} nor --sweep_dir={sweep_dir} has a record of these runs: "
-                "leave the flag out to make them"
+                f"--report_only: neither --output={output} nor --sweep_dir={sweep_dir} has rows of these runs that can "
+                "be read: leave the flag out to make them, or name the folders that have them"
             )
     joined(known.cells if known else (), asked, output)  # raises before anything runs
     require_page(output.parent)
@@ -76,7 +86,7 @@ def run(argv: list[str]) -> int:
         remove_empty(made)
     given = [text for text in argv if text.lstrip("-").partition("=")[0] != "report_only"]
     command = known.command if known and values.report_only else shlex.join(["python", "-m", "acer_tf", *given])
-    with cli.begun():
+    with contextlib.nullcontext() if values.report_only else cli.begun():
         require_folder(output)
         with changing(output):
             # Read again: another call may have written meanwhile.

@@ -74,7 +74,12 @@ def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
     record, table = output / "run.json", output / "results.csv"
     if not (FLAGS.report_only or table.exists() or record.exists()):
         return None, []
-    results = cliffwalk.read_results(table) if FLAGS.report_only or table.exists() else []
+    results = cliffwalk.read_results(table) if table.exists() else []
+    if FLAGS.report_only and not results:
+        raise ResultsError(
+            f"--report_only: --output={output} has no results: leave the flag out to make them, or name the folder "
+            "that has them"
+        )
     try:
         known = read_record(output)
     except RecordError as error:

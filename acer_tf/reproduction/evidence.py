@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import CurveError, EvidenceError, RecordError
-from acer_tf.files import is_damage, read_json, set_aside, write_whole
+from acer_tf.files import read_json, write_whole
 from acer_tf.reproduction.cells import Cell, State, require_valid
 from acer_tf.reproduction.curves import NoRowsYet, read_run
 from acer_tf.reproduction.sweep.folder import CellFolder
@@ -28,6 +28,7 @@ from acer_tf.settings.record import differences
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
+_REMEDY = ": if it is damaged, restore it from a copy, or move it away"  # a sweep's record then takes its place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +146,20 @@ def joined(known: Iterable[Cell], asked: Iterable[Cell], folder: Path) -> list[C
 
 def has_begun(cell: Cell, sweep_dir: Path, output: Path) -> bool:
     """Whether the sweep or the evidence has a record of the cell."""
-    folders = (sweep_dir / "cells" / cell.name / "run", output / "runs" / cell.name)
-    return any((folder / "run.json").exists() for folder in folders)
+    return any((folder / "run.json").exists() for folder in _places(cell, sweep_dir, output))
+
+
+def has_rows(cell: Cell, sweep_dir: Path, output: Path) -> bool:
+    """Whether the sweep or the evidence has a learning curve of the cell that can be read."""
+    for folder in _places(cell, sweep_dir, output):
+        with contextlib.suppress(CurveError):
+            read_run(folder)
+            return True
+    return False
+
+
+def _places(cell: Cell, sweep_dir: Path, output: Path) -> tuple[Path, Path]:
+    return CellFolder(sweep_dir, cell).run_dir, output / "runs" / cell.name
 
 
 def collect(
@@ -155,26 +168,30 @@ def collect(
     """Copies the records of a sweep's cells into the evidence in `output`, unless a run there has come further.
 
     `given_up` says why the sweep gave cells up, by name. Returns the cells as they are known now, and a line for each
-    damaged run, which has been set aside.
+    damaged run of the sweep, which is left out. Nothing in `sweep_dir` changes.
 
     Raises:
-        EvidenceError: a record cannot be read, or its path has a link; a damaged one in `output` has been set aside.
+        EvidenceError: a record cannot be read, or its path has a link; if it is one in `output`, nothing has changed.
         OSError: a record cannot be copied (disk full).
     """
     found: list[Cell] = []
     damages: list[str] = []
+    cells = list(cells)
+    known = {
+        cell.name: dataclasses.replace(describe(kept, cell.name, cell.method, cell.draw), policy=cell.policy)
+        for cell in cells
+        if ((kept := output / "runs" / cell.name) / "run.json").exists()
+    }
     for cell in cells:
         try:
             # The evidence may be from another machine, which decided otherwise.
             asked = dataclasses.replace(cell, settings={**cell.settings, **dict.fromkeys(DECIDED_BY_RUN, "auto")})
             folder = CellFolder(sweep_dir, asked)
             kept, who = output / "runs" / cell.name, (cell.name, cell.method, cell.draw)
-            if damage := folder.set_aside_damaged():
-                damages.append(damage)
-            recorded = swept = None
-            if (kept / "run.json").exists():
-                recorded = dataclasses.replace(describe(kept, *who), policy=cell.policy)
-            if (folder.run_dir / "run.json").exists():
+            recorded, swept = known.get(cell.name), None
+            if damage := folder.damage():
+                damages.append(f"{damage}: left out; a sweep sets the run aside, and starts the cell again")
+            elif (folder.run_dir / "run.json").exists():
                 state: State = "finished" if folder.finished else "interrupted"
                 swept = dataclasses.replace(asked, state=state, steps=folder.latest()[0])
                 if _further(swept, recorded) is swept:
@@ -192,7 +209,7 @@ def known_now(
 ) -> Cell:
     """The cell as its records in the evidence and in the sweep show it; `before` is as it was requested or known.
 
-    `given_up` is why the sweep has just given it up; `damage` is what was wrong with its run there, now set aside.
+    `given_up` is why the sweep has just given it up; `damage` is what is wrong with its run there.
     """
     run = _further(swept, recorded) or Cell(before.name, before.method, before.settings, before.draw)
     if run.state == "finished":
@@ -229,13 +246,13 @@ def describe(
     The state is by default that of run.json; the `policy` need not exist.
 
     Raises:
-        EvidenceError: a record cannot be read; if it is damaged, it has been set aside.
+        EvidenceError: a record cannot be read.
     """
     path, damaged = run / "run.json", run / "progress.csv"
     try:
         record = read_record(run)
     except RecordError as error:
-        raise EvidenceError(f"{error}{_set_aside(path, error)}") from error
+        raise EvidenceError(f"{error}{_REMEDY}") from error
     state = state or ("finished" if record.finished else "interrupted")
     progress: tuple[int, float, float | None] = 0, 0.0, None
     try:
@@ -245,14 +262,9 @@ def describe(
     except NoRowsYet:
         state = "interrupted"  # without a curve there is nothing to show, even if run.json says that it finished
     except (CurveError, OverflowError) as error:
-        raise EvidenceError(f"{damaged} cannot be read ({error}){_set_aside(damaged, error)}") from error
+        raise EvidenceError(f"{damaged} cannot be read ({error}){_REMEDY}") from error
     place = str(policy) if policy is not None and policy.is_dir() else None
     try:
         return Cell(name, method, record.settings, draw, state, *progress, record.commit, policy=place)
     except ValueError as error:
         raise EvidenceError(f"{path} cannot be read as a run's record ({error})") from error
-
-
-def _set_aside(path: Path, error: Exception) -> str:
-    """Renames a record that `error` shows to be damaged; says so."""
-    return f"; kept as {set_aside(path)}" if path.exists() and is_damage(error) else ""

@@ -9,7 +9,9 @@ import time
 import pytest
 
 from acer_tf.figures import figure_cliffwalk
+from acer_tf.reproduction import cliffwalk
 from acer_tf.reproduction.evidence import Evidence, write_evidence
+from tests.training.scripted import tree
 
 
 @pytest.mark.slow
@@ -147,8 +149,17 @@ def test_bad_flags_are_named(tmp_path, capsys, flag):
 
 
 def test_a_report_needs_a_table_and_an_output_a_folder(tmp_path, capsys):
-    assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={tmp_path}"]) == 2
-    assert "results.csv is missing: nothing has been run there" in capsys.readouterr().err
+    for there in ("nowhere", "empty", "head"):
+        folder = tmp_path / "results" / there
+        if there != "nowhere":
+            folder.mkdir(parents=True)
+        if there == "head":
+            cliffwalk.write_results([], folder / "results.csv")
+        before = tree(tmp_path)
+        assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={folder}"]) == 2
+        err = capsys.readouterr().err
+        assert f"--report_only: --output={folder} has no results" in err and err.count("\n") == 1
+        assert tree(tmp_path) == before
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="2"):
         figure_cliffwalk.main(["figure_cliffwalk", "--sizes=2", f"--output={tmp_path / 'file' / 'out'}"])

@@ -17,9 +17,12 @@ from acer_tf.__main__ import commands
 from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
 from acer_tf.reproduction.figure import figures, make_cells
+from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.folder import Lock
 from acer_tf.training.build import require_effect
 from acer_tf.training.resolve import resolve
+from tests.reproduction.report.synthetic import write_run
+from tests.training.scripted import leave_policy, tree
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
@@ -410,10 +413,60 @@ def test_an_output_that_cannot_be_is_named_before_anything_runs(script, tmp_path
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_report_of_nothing_is_refused(script, tmp_path, capsys):
-    assert script("figure1_minatar", "--report_only") == 2
-    assert "--report_only: neither --output=" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def leave_cell(sweep_dir, figure, number=0):
+    """The finished run of one of a figure's cells, as a sweep leaves it; returns its folder."""
+    cell = list(figure.whole.values())[number]
+    run_dir = write_run(CellFolder(sweep_dir, cell).run_dir, dict(cell.settings), [1.0, 2.0])
+    leave_policy(run_dir / "policy")
+    return run_dir
+
+
+def refused_without_a_change(script, name, tmp_path, capsys):
+    before = tree(tmp_path)
+    assert script(name, "--report_only") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: --report_only: ") and err.count("\n") == 1
+    assert f"--output={tmp_path / 'results' / name}" in err and f"--sweep_dir={tmp_path / 'sweep'}" in err
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_report_of_nothing_is_refused(script, name, tmp_path, capsys):
+    refused_without_a_change(script, name, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("there", ["damaged", "no row", "another figure's", "no record is left"])
+def test_a_report_of_what_cannot_be_read_is_refused(script, tmp_path, capsys, there):
+    name = "table_minatar_priorities"
+    run_dir = leave_cell(tmp_path / "sweep", figures()["figure3_continuous" if there == "another figure's" else name])
+    if there == "damaged":
+        (run_dir / "run.json").write_text("{")
+    elif there == "no row":
+        (run_dir / "progress.csv").unlink()
+    elif there == "no record is left":
+        assert script(name, "--report_only") == 0
+        capsys.readouterr()
+        shutil.rmtree(tmp_path / "sweep")
+        shutil.rmtree(tmp_path / "results" / name / "runs")
+    refused_without_a_change(script, name, tmp_path, capsys)
+
+
+def test_a_report_reads_the_sweep_and_changes_nothing_there(script, tmp_path, capsys):
+    name = "table_minatar_priorities"
+    damaged, _ = (leave_cell(tmp_path / "sweep", figures()[name], number) for number in range(2))
+    (damaged / "progress.csv").write_text("{")
+    before = tree(tmp_path / "sweep")
+    assert script(name, "--report_only") == 0
+    assert str(damaged / "progress.csv") in capsys.readouterr().err
+    assert tree(tmp_path / "sweep") == before
+    kept = tmp_path / "results" / name / "runs"
+    assert [path.name for path in kept.iterdir()] != [damaged.parent.name]
+    (record,) = kept.glob("*/run.json")
+    record.write_text("{")
+    before = tree(tmp_path)
+    assert script(name, "--report_only") == 2
+    err = capsys.readouterr().err
+    assert str(record) in err and "move it away" in err and tree(tmp_path) == before
 
 
 @pytest.mark.process

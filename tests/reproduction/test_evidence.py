@@ -209,7 +209,7 @@ def test_a_record_that_cannot_be_read_at_present_is_left_alone(tmp_path, monkeyp
         patch.setattr(Path, "open", refuse)
         with pytest.raises(EvidenceError, match=f"{name}.*Too many open files") as refused:
             describe(run, "name", "ACER")
-    assert "kept as" not in str(refused.value)
+    assert str(run / name) in str(refused.value)
     assert tree(run) == before
 
 
@@ -219,13 +219,13 @@ def test_a_run_without_a_row_has_begun(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"settings": 3}'])
-def test_a_damaged_record_is_set_aside_and_named(tmp_path, text):
+def test_a_damaged_record_is_named_and_left_alone(tmp_path, text):
     run = write_run(tmp_path / "run")
     (run / "run.json").write_text(text)
-    with pytest.raises(EvidenceError, match="run.json .*run.json.damaged-1"):
+    before = tree(run)
+    with pytest.raises(EvidenceError, match="run.json .*move it away"):
         describe(run, "name", "ACER")
-    assert not (run / "run.json").exists()
-    assert (run / "run.json.damaged-1").read_text() == text
+    assert tree(run) == before
 
 
 @pytest.mark.parametrize(
@@ -317,40 +317,49 @@ def test_a_record_of_a_machine_that_decided_otherwise_is_not_damage(sweep, tmp_p
     assert (found[0].state, found[0].settings["precision"]) == ("finished", "float32")
 
 
-def test_a_damaged_run_of_a_sweep_is_set_aside_and_shown_as_not_begun(sweep, tmp_path):
+@pytest.mark.parametrize("name", ["run.json", "progress.csv"])
+def test_a_damaged_run_of_a_sweep_is_shown_as_not_begun_and_nothing_there_changes(sweep, tmp_path, name):
     cells, folders, sweep_dir = sweep
-    (folders[1].run_dir / "run.json").write_text("{")
+    (folders[0].run_dir / name).write_text("{")
+    before = tree(sweep_dir)
     found, (line,) = collect(cells, sweep_dir, tmp_path / "out", {})
-    assert str(folders[1].run_dir / "run.json") in line
-    assert found[1].state == "not begun" and found[1].reason == line
-    assert (folders[1].path / "run.damaged-1" / "run.json").read_text() == "{"
+    assert str(folders[0].run_dir / name) in line
+    assert found[0].state == "not begun" and found[0].reason and line.startswith(found[0].reason)
+    assert tree(sweep_dir) == before
+    assert folders[0].set_aside_damaged().startswith(found[0].reason)  # as the next sweep does
 
 
 def test_another_users_cell_leaves_the_others(sweep, tmp_path, monkeypatch):
     cells, folders, sweep_dir = sweep
     before, _ = collect(cells, sweep_dir, tmp_path / "out", {})
-    usual = CellFolder.set_aside_damaged
+    usual = CellFolder.damage
 
     def refused(self):
         if self.cell == cells[0]:
             raise PermissionError(errno.EACCES, "Permission denied", "attempts.json")
         return usual(self)
 
-    monkeypatch.setattr(CellFolder, "set_aside_damaged", refused)
+    monkeypatch.setattr(CellFolder, "damage", refused)
     assert collect(before, sweep_dir, tmp_path / "out", {}) == (before, [])
     found, damages = collect(cells, sweep_dir, tmp_path / "out", {})
     assert (found[1:], damages) == (before[1:], [])
     assert (found[0].state, found[0].reason) == ("failed", "Permission denied")
 
 
-def test_a_damaged_curve_in_the_evidence_is_set_aside_and_named(sweep, tmp_path):
-    cells, _, sweep_dir = sweep
+def test_a_damaged_curve_in_the_evidence_is_named_before_anything_is_copied(sweep, tmp_path):
+    cells, folders, sweep_dir = sweep
     first, _ = collect(cells, sweep_dir, tmp_path / "out", {})
-    curve = tmp_path / "out" / "runs" / cells[0].name / "progress.csv"
+    curve = tmp_path / "out" / "runs" / cells[1].name / "progress.csv"
     curve.write_text(curve.read_text() + "many,more\n")
-    with pytest.raises(EvidenceError, match="progress.csv .*progress.csv.damaged-1"):
-        collect(first, tmp_path / "nowhere", tmp_path / "out", {})
-    # It is then copied again from the sweep.
+    swept = folders[0].run_dir / "progress.csv"
+    further = swept.read_text() + "300,4.0,9,3.0,3.0\n"
+    swept.write_text(further)
+    before = tree(tmp_path)
+    with pytest.raises(EvidenceError, match="progress.csv .*move it away"):
+        collect(first, sweep_dir, tmp_path / "out", {})
+    assert tree(tmp_path) == before
+    swept.write_text(further[: further.rindex("300")])
+    curve.unlink()  # it is then copied again from the sweep
     assert collect(first, sweep_dir, tmp_path / "out", {})[0] == first
 
 

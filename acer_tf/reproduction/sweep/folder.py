@@ -69,7 +69,7 @@ class CellFolder:
         except RunFolderError:
             return None  # in use
         try:
-            damage = self._damage()
+            damage = self.damage()
             return damage and f"{damage}: the run is kept as {set_aside(self.run_dir)}, and the cell starts again"
         finally:
             lock.release()
@@ -95,7 +95,8 @@ class CellFolder:
         asked = self.cell.settings
         return {**asked, **{n: recorded[n] for n in DECIDED_BY_RUN if asked[n] == "auto" and n in recorded}}
 
-    def _damage(self) -> str | None:
+    def damage(self) -> str | None:
+        """Why the run cannot be continued or read, if so; raises OSError if a file cannot be read at present."""
         path, curve, checkpoints = (self.run_dir / name for name in ("run.json", "progress.csv", "checkpoints"))
         if not any(each.exists() for each in (path, curve, checkpoints)):
             return None
