@@ -10,13 +10,11 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
-from acer_tf.runs.signals import STOPPED, Terminated, signal_of
+from acer_tf.runs.signals import STOPPED, USUAL, interrupt, signal_of
 
 _REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy")  # packages of that extra
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
-_USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 def main(argv: list[str]) -> int:
@@ -25,9 +23,9 @@ def main(argv: list[str]) -> int:
     That is 128 + N after signal N, also 141 if the reader of a pipe has gone. Bad flags and --help raise SystemExit.
     """
     # Before anything large is imported; and not if it is ignored, as it is for a shell's background jobs.
-    usual = {number: handler for number, handler in _USUAL.items() if signal.getsignal(number) == handler}
+    usual = {number: handler for number, handler in USUAL.items() if signal.getsignal(number) == handler}
     for number in usual:
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal need not have ± and δ
@@ -43,11 +41,11 @@ def main(argv: list[str]) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        if error.errno not in (errno.EPIPE, errno.EIO, errno.ENOSPC):
             raise
         # Python flushes again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if error.errno == errno.EPIPE:  # the reader has what it wanted, or was stopped too
+        if error.errno != errno.ENOSPC:  # the reader has what it wanted, or was stopped too; the terminal is closed
             return status if status > 128 else 128 + signal.SIGPIPE
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -55,16 +53,6 @@ def main(argv: list[str]) -> int:
         for number, handler in usual.items():
             signal.signal(number, handler)
     return status
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raises; within an import, ends the process, since C code there would print or swallow the exception."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
-            os._exit(128 + number)
-        frame = frame.f_back
-    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def commands() -> dict[str, str]:

@@ -58,7 +58,7 @@ class ClusterLost(AcerError, ConnectionError):
 
 
 class Interrupted(AcerError):
-    """Ctrl-C or SIGTERM stopped the run after a checkpoint; the same command continues it."""
+    """A signal, such as Ctrl-C's, stopped the run after a checkpoint; the same command continues it."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)

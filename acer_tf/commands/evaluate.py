@@ -4,7 +4,7 @@ python -m acer_tf evaluate --policy=runs/pong/policy --episodes=30 --video=pong.
 
 It needs only the policy's directory: environment, preset and preprocessing are in its metadata. An environment that
 imports a module (module:Id-v0) must also be named by --env.
-Exit status: 0 done, 1 failed while running, 2 bad input, 130 or 143 interrupted by a signal.
+Exit status: 0 done, 1 failed while running, 2 bad input, 128 + the signal's number after an interruption.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from acer_tf.commands import cli
+from acer_tf.runs.signals import STOPPED, signal_of
 
 if TYPE_CHECKING:
     from acer_tf.policies.evaluation import EvaluationResult
@@ -49,10 +50,10 @@ def main(argv: list[str]) -> int:
     options: dict[str, Any] = {name: FLAGS[name].value for name in names}
     try:
         result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))
-    except KeyboardInterrupt:
+    except STOPPED as stop:
         # The episodes that have ended are the shorter ones: their mean would mislead.
         print("interrupted before the last episode ended: no score", file=sys.stderr)
-        return 130
+        return 128 + signal_of(stop)
     summary = _summary(result, policy.metadata)
     print(json.dumps(summary, indent=2, allow_nan=False) if FLAGS.json else _text(summary, FLAGS.video))
     return 0

@@ -29,6 +29,7 @@ from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.runs.records import read_record, run_document, write_json
+from acer_tf.runs.signals import STOPPED, signal_of
 
 _JUDGED = ("uniform", "rank-based", "proportional", "oracle")  # the replays that claims are about
 
@@ -61,8 +62,8 @@ def main(argv: list[str]) -> int:
                 write_report(Evidence(FIGURE.name, FIGURE.title, FIGURE.text, command), made, output)
                 page = write_page(output.parent)
             print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}; page: {page}")
-        except KeyboardInterrupt:
-            return cli.fail(130, "stopped; the same command continues")
+        except STOPPED as stop:
+            return cli.fail(128 + signal_of(stop), "stopped; the same command continues")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop."""
+"""The signals that ask a process to end: at once, or after a checkpoint."""
 
 import contextlib
 import os
@@ -7,9 +7,19 @@ import threading
 from types import FrameType
 from typing import Any
 
+# What users, terminals, service managers and batch systems send: Ctrl-C; kill; a closed terminal; Ctrl-\; Slurm's
+# --signal and Grid Engine's -notify; a limit of CPU time (ulimit -t). Python's usual answer to each.
+USUAL: dict[int, Any] = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(
+    (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU), signal.SIG_DFL
+)
+
 
 class Terminated(BaseException):
-    """Raised at SIGTERM, as KeyboardInterrupt at Ctrl-C, so that files that are half written are removed."""
+    """Raised at the signals of `USUAL`, as KeyboardInterrupt at Ctrl-C, so that half-written files are removed."""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 STOPPED = (KeyboardInterrupt, Terminated)
@@ -17,15 +27,26 @@ STOPPED = (KeyboardInterrupt, Terminated)
 
 def signal_of(stop: BaseException) -> signal.Signals:
     """The signal that raised one of `STOPPED`."""
-    return signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
+    return signal.Signals(stop.number) if isinstance(stop, Terminated) else signal.SIGINT
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises one of `STOPPED`; within an import, ends the process, as C code there would print or swallow it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+            os._exit(128 + number)
+        frame = frame.f_back
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
 
 class StopRequest:
-    """A context in which the first SIGINT or SIGTERM only sets `signal_number`.
+    """A context in which the first signal of `USUAL` only sets `signal_number`.
 
-    A SIGINT after it acts as usual. Another SIGTERM does nothing, because systemd and others send it to all processes
-    at once, and a sweep asks its runs too. The `answer`, printed on standard error, says what will be done about the
-    first signal. Outside the main thread, where Python receives no signals, the context does nothing.
+    A SIGINT after it acts as usual. Other signals after it do nothing, because systemd and others send them to all
+    processes at once, a sweep asks its runs too, and the kernel repeats SIGXCPU. The `answer`, printed on standard
+    error, says what will be done about the first signal. Outside the main thread, where Python receives no signals, the
+    context does nothing.
     """
 
     def __init__(self, answer: str) -> None:
@@ -35,10 +56,8 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         main = threading.current_thread() is threading.main_thread()
-        for number in (signal.SIGINT, signal.SIGTERM) if main else ():
-            handler = signal.getsignal(number)
-            # A shell's background jobs ignore Ctrl-C, but can be stopped; None, a handler of C, could not be restored.
-            if handler is not None and not (number == signal.SIGINT and handler is signal.SIG_IGN):
+        for number, usual in USUAL.items() if main else ():
+            if _ends(number, usual):
                 self._previous[number] = signal.signal(number, self._note)
         return self
 
@@ -55,3 +74,14 @@ class StopRequest:
         # Not print, which is not reentrant: the signal may have interrupted one. Ctrl-C also ends the reader of a pipe.
         with contextlib.suppress(OSError):
             os.write(2, f"{signal.Signals(number).name}: {self._answer}\n".encode())
+
+
+def _ends(number: int, usual: Any) -> bool:
+    """Whether a signal asks this process to end, as far as its handler tells."""
+    handler = signal.getsignal(number)
+    if number == signal.SIGTERM:
+        return handler is not None  # also if ignored: a shell's background jobs must be stoppable; None is C's
+    if number == signal.SIGINT:  # which a shell's background jobs ignore
+        return handler not in (None, signal.SIG_IGN)
+    # nohup ignores SIGHUP. What a caller's own handler is for is not known: submitit's requeues its job at SIGUSR2.
+    return handler in (usual, interrupt)

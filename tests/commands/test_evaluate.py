@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation, policy
 from acer_tf.policies.evaluation import Video
 from acer_tf.policies.export import export_policy
+from acer_tf.runs.signals import Terminated
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -236,14 +238,19 @@ def test_a_full_disk_is_a_failure(
     assert os.listdir(tmp_path) == ["policy"]
 
 
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated(signal.SIGHUP), 129)])
 def test_an_interruption_gives_no_score(
-    cartpole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cartpole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stop: BaseException,
+    status: int,
 ) -> None:
     def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
+        raise stop
 
     monkeypatch.setattr(evaluation, "_choose", interrupt)
-    assert run(f"--policy={cartpole}") == 130
+    assert run(f"--policy={cartpole}") == status
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "interrupted before the last episode ended: no score\n")
 

@@ -10,6 +10,7 @@ import acer_tf.__main__
 from acer_tf.commands import export
 from acer_tf.policies.formats import FORMATS
 from acer_tf.policies.policy import load_policy
+from acer_tf.runs.signals import USUAL
 from acer_tf.training import device
 from acer_tf.training import export_run as export_module
 from tests.policies.test_formats import metadata_of
@@ -140,7 +141,7 @@ def test_a_path_that_cannot_be_used_is_refused_by_its_flag(refused, tmp_path, mo
     assert sorted(os.listdir(tmp_path)) == ["file", "loop"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", USUAL)
 def test_a_signal_removes_what_is_half_written_and_is_a_line_and_a_status(number, tmp_path, monkeypatch, capsys):
     partial = tmp_path / "partial"
 
@@ -152,7 +153,7 @@ def test_a_signal_removes_what_is_half_written_and_is_a_line_and_a_status(number
         finally:
             partial.unlink()
 
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
+    usual = USUAL[number]
     before = signal.signal(number, usual)
     try:
         monkeypatch.setattr(export_module, "export_run", interrupted)

@@ -3,11 +3,13 @@ import signal
 
 import pytest
 
-from acer_tf.runs.signals import StopRequest
+from acer_tf.runs.signals import USUAL, StopRequest
 
 
-@pytest.mark.parametrize(("number", "noted"), [(signal.SIGINT, None), (signal.SIGTERM, signal.SIGTERM)])
-def test_what_a_shell_runs_in_the_background_ignores_ctrl_c_and_can_be_stopped(number, noted):
+@pytest.mark.parametrize("number", USUAL)
+def test_what_is_ignored_stays_so_but_for_the_signal_of_kill(number):
+    """A shell's background jobs ignore Ctrl-C, nohup the end of the session, a sweep's runs Slurm's SIGUSR2."""
+    noted = number if number == signal.SIGTERM else None
     before = signal.signal(number, signal.SIG_IGN)
     try:
         with StopRequest("writing a checkpoint") as stop:
@@ -18,20 +20,32 @@ def test_what_a_shell_runs_in_the_background_ignores_ctrl_c_and_can_be_stopped(n
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-def test_after_the_first_request_ctrl_c_acts_as_usual_and_sigterm_asks_for_the_same(first, capfd):
+def test_a_signal_that_the_caller_listens_to_is_the_caller_s():
+    """In a task of submitit, SIGUSR2 requeues the job."""
+    heard = []
+    before = signal.signal(signal.SIGUSR2, lambda number, _: heard.append(number))
+    try:
+        with StopRequest("writing a checkpoint") as stop:
+            signal.raise_signal(signal.SIGUSR2)
+            assert (heard, stop.signal_number) == ([signal.SIGUSR2], None)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize("first", USUAL)
+def test_after_the_first_request_ctrl_c_acts_as_usual_and_others_ask_for_the_same(first, capfd):
     """A service that is stopped, and a sweep in it, send a run SIGTERM within a second."""
     with StopRequest("writing a checkpoint") as stop:
         signal.raise_signal(first)
-        for _ in range(3):
-            signal.raise_signal(signal.SIGTERM)
+        for number in [n for n in USUAL if n != signal.SIGINT] * 2:
+            signal.raise_signal(number)
         assert stop.signal_number == first
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == f"{first.name}: writing a checkpoint\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", USUAL)
 def test_a_request_to_stop_is_noted_also_if_nobody_reads_the_answer(number, monkeypatch):
     """Ctrl-C in `... 2>&1 | tee log` ends tee first."""
 

@@ -20,6 +20,7 @@ from acer_tf.commands.train import run as run_script
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.progress import Progress
+from acer_tf.runs.signals import USUAL
 from acer_tf.training import run
 from acer_tf.training.export_run import export_run
 from acer_tf.training.train import train
@@ -72,14 +73,12 @@ def environments(monkeypatch):
     assert closed and all(closed.values())
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_stops_the_run_after_a_checkpoint_and_it_continues(
-    number, code, tmp_path, monkeypatch, capfd, environments
-):
+@pytest.mark.parametrize("number", USUAL)
+def test_a_signal_stops_the_run_after_a_checkpoint_and_it_continues(number, tmp_path, monkeypatch, capfd, environments):
     use_light_agents(monkeypatch, once_at(60, lambda: os.kill(os.getpid(), number)))
-    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    assert script(small_settings(), tmp_path / "run", checkpoint_minutes=1000.0) == code
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    handlers = [signal.getsignal(each) for each in USUAL]
+    assert script(small_settings(), tmp_path / "run", checkpoint_minutes=1000.0) == 128 + number
+    assert [signal.getsignal(each) for each in USUAL] == handlers
     err = capfd.readouterr().err
     assert err.count(number.name) == 2  # when it comes, and at the end
     stopped_at = steps_at_checkpoint(tmp_path / "run")
@@ -95,12 +94,9 @@ def test_a_signal_stops_the_run_after_a_checkpoint_and_it_continues(
     assert checkpointed(tmp_path / "run").arrays["online/weights"][0] == updates
 
 
-USUAL_HANDLERS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
-
-
 @pytest.fixture
 def usual_handlers():
-    before = [(number, signal.signal(number, usual)) for number, usual in USUAL_HANDLERS.items()]
+    before = [(number, signal.signal(number, usual)) for number, usual in USUAL.items()]
     yield
     for number, handler in before:
         signal.signal(number, handler)
@@ -131,7 +127,7 @@ def test_ctrl_c_after_another_signal_acts_as_usual(tmp_path, monkeypatch, enviro
 
     use_light_agents(monkeypatch, once_at(60, twice))
     assert script(small_settings(), tmp_path / "run") == 130
-    assert seen == [USUAL_HANDLERS[signal.SIGINT]]
+    assert seen == [USUAL[signal.SIGINT]]
     assert script(small_settings(), tmp_path / "run") == 0
     check_progress(tmp_path / "run", small_settings())
 
