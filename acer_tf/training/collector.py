@@ -16,12 +16,12 @@ class Collector:
     """Appends unrolls of N environments to a replay.
 
     If the replay already holds rows (a resumed run), a masked row separates them from the new episodes, so that the
-    interruption looks like a truncation. With `lagging`, the next unroll begins as soon as one has been appended, so
-    that it is collected with the weights from before the updates that follow.
+    interruption looks like a truncation. Until `lagging_until` steps, the next unroll begins as soon as one has been
+    appended, so that it is collected with the weights from before the updates that follow.
     """
 
-    def __init__(self, actors: Actors, replay: TrajectoryReplay, *, lagging: bool = False) -> None:
-        self._actors, self._replay, self._lagging = actors, replay, lagging
+    def __init__(self, actors: Actors, replay: TrajectoryReplay, *, lagging_until: int = 0) -> None:
+        self._actors, self._replay, self._lagging_until = actors, replay, lagging_until
         self.steps = self.episodes = 0
         self.recent_returns: collections.deque[float] = collections.deque(maxlen=RECENT_EPISODES)
         self.recent_lengths: collections.deque[int] = collections.deque(maxlen=RECENT_EPISODES)
@@ -45,9 +45,9 @@ class Collector:
         self._replay.append(unroll)
         self._rows = first_row + rows
         self._count(unroll)
-        if self._lagging:
+        self._begun = self.steps < self._lagging_until
+        if self._begun:
             self._actors.begin(Request(rows, self._rows, self.steps, steps))
-        self._begun = self._lagging
         return unroll
 
     def take_returns(self) -> list[float]:

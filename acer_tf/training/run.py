@@ -122,7 +122,8 @@ def _restore(
             replay.reseed(derive_seed(settings, f"replay {steps}"))  # its generator is not in such a checkpoint
     job.note(steps, notes)
     actors = opened.enter_context(contextlib.closing(make_actors(steps)))
-    loop = Loop(Collector(actors, replay, lagging=settings.lagging), agent, replay, settings)
+    lagging_until = settings.total_steps if settings.lagging else 0
+    loop = Loop(Collector(actors, replay, lagging_until=lagging_until), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:
         require_diagnostics(folder, loop.diagnostics)
     if snapshot is None:

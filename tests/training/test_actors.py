@@ -25,9 +25,10 @@ def test_the_lag_is_one_iteration():
         seen.append(updates)
         return act(observation, seed, state)
 
-    for lagging, expected in ((False, [0, 1, 2, 3, 4]), (True, [0, 0, 1, 2, 3, 4])):
+    # The last unroll that is learned from is the last that is collected.
+    for lagging_until, expected in ((0, [0, 1, 2, 3, 4]), (14, [0, 0, 1, 2, 3]), (15, [0, 0, 1, 2, 3])):
         seen.clear()
-        collector = collector_of(ScriptedEnvironment([[]]), policy, replay_of(1), 0, lagging=lagging)
+        collector = collector_of(ScriptedEnvironment([[]]), policy, replay_of(1), 0, lagging_until=lagging_until)
         for done in range(5):
             updates = done
             collector.collect(3)
@@ -38,9 +39,9 @@ def test_the_lag_is_one_iteration():
 def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
     scripts = [[Row(1.0), Row(2.0, "over"), Row(3.0), Row(4.0, "cut")], [Row(), Row(), Row(5.0, "life")]]
     found = []
-    for lagging in (False, True):
+    for lagging_until in (0, 100):
         replay = replay_of(2, unroll_length=12)
-        collector = collector_of(ScriptedEnvironment(scripts), act, replay, 3, lagging=lagging)
+        collector = collector_of(ScriptedEnvironment(scripts), act, replay, 3, lagging_until=lagging_until)
         for _ in range(3):
             collector.collect(4)
         check_valid(replay)
