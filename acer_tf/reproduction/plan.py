@@ -225,7 +225,7 @@ def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
 
 def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minutes: float) -> Rest:
     """The needs of an unfinished cell from now on, by the measurements of its kind."""
-    settings, spec, memory = needs
+    settings, spec, memory, _ = needs
     total, num_envs, done = settings.total_steps, settings.num_envs, folder.latest()[0]
     steps = max(0, total - done)
     replay_start = settings.replay_start * num_envs if settings.replay_ratio else total

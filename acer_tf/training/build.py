@@ -1,6 +1,7 @@
 """Builds the network, agent, replay, actors and loop of a run from its settings."""
 
 import inspect
+import math
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,14 @@ def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> in
     """Bytes of a replay of `capacity` rows per environment."""
     sizes = {"unroll_length": settings.window_length, "state_size": _recurrent_sizes(settings)["state_size"]}
     return TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity, **sizes)
+
+
+def actor_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
+    """Bytes of memory that the process of one actor on Ray takes, as a rule at most."""
+    environments = settings.num_envs // settings.groups
+    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    unrolls = 3 * environments * (settings.unroll_length + 1) * observation
+    return resources.ACTOR_BYTES + environments * resources.ENVIRONMENT_BYTES + unrolls
 
 
 def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:

@@ -1,26 +1,26 @@
 """Connects this process to a Ray cluster."""
 
 import os
-import signal
 import socket
-import threading
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
 from acer_tf.errors import ClusterLost, SettingsError, first_line
+from acer_tf.resources import in_bytes
 
 _ANSWER_SECONDS = 10.0
 _RIGHT_ADDRESS = "give local, auto, or host:port of a cluster"
 
 
-def connect(address: str, actors: int = 0) -> ModuleType:
-    """The module `ray`, connected to a cluster with room for `actors`, at one core each.
+def connect(address: str, actors: int = 0, memory: int = 0) -> ModuleType:
+    """The module `ray`, connected to a cluster with room for `actors`, at one core and `memory` bytes each.
 
     `address` is "local" to start a cluster that only this machine can reach, "auto" for the cluster that this machine
-    belongs to, or host:port.
+    belongs to, or host:port. Ray ends the process when its cluster is gone: see `RayProcess`.
 
     Raises:
-        SettingsError: Ray is not installed, there is no such cluster, or it has fewer cores than `actors`.
+        SettingsError: Ray is not installed, there is no such cluster, or it has no room for the actors.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = address == "local"
@@ -36,20 +36,29 @@ def connect(address: str, actors: int = 0) -> ModuleType:
             _call(address)
         except (OSError, ValueError, OverflowError) as error:
             raise SettingsError(f"--ray_address={address}: {error}; {_RIGHT_ADDRESS}") from error
-    main, handler = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGTERM)
     try:
         more: dict[str, Any] = {"include_dashboard": False, "num_cpus": actors or None} if local else {}
         ray.init(address=address, log_to_driver=False, **more)
     except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
         raise SettingsError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
-    finally:
-        if main:
-            signal.signal(signal.SIGTERM, handler)  # Ray's handler would exit with status 15 instead of 143
-    cores = int(ray.cluster_resources().get("CPU", 0))
-    if cores < actors:
-        ray.shutdown()
-        raise SettingsError(f"--actors={actors}: the cluster has {cores} cores, and each actor takes one")
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if actors and room_for(nodes, memory) < actors:
+        raise SettingsError(
+            f"--actors={actors}: each takes 1 core and {in_bytes(memory)} of memory, and the cluster has room for "
+            f"{room_for(nodes, memory)}; its nodes have: {'; '.join(map(in_words, nodes))}"
+        )
     return ray
+
+
+def room_for(nodes: Iterable[Mapping[str, float]], memory: int) -> int:
+    """The number of actors, at one core and `memory` bytes each, that fit on nodes with these resources of Ray's."""
+    return sum(int(min(node.get("CPU", 0), node.get("memory", 0) / memory)) for node in nodes)
+
+
+def in_words(resources: Mapping[str, float]) -> str:
+    """Resources of Ray's as text: "4 cores, 0.5 GPUs, 3.0 GB", without GPUs if there are none."""
+    gpus = f"{resources['GPU']:g} GPUs, " if resources.get("GPU") else ""
+    return f"{resources.get('CPU', 0):.0f} cores, {gpus}{resources.get('memory', 0) / 1e9:.1f} GB"
 
 
 def require_cluster(address: str) -> None:

@@ -31,8 +31,7 @@ from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.loop import Loop
-from acer_tf.training.ray_actors import RayActors, Stopped
-from acer_tf.training.ray_connection import connect
+from acer_tf.training.ray_actors import RayActors, Stopped, connect
 from acer_tf.types import EnvironmentSpec
 
 
@@ -79,17 +78,17 @@ def run(job: Job) -> Path:
         if known_run(job.folder) != job.record:
             raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
         replay = make_replay(settings, spec, job.replay_file)  # after the lock has made the folder: it may lie there
-        ray = connect(job.ray_address, settings.actors) if job.ray_address is not None else None
-        if ray is not None:
-            opened.callback(ray.shutdown)
+        driver = connect(job.ray_address, settings, spec) if job.ray_address is not None else None
+        if driver is not None:
+            opened.callback(driver.close)
         agent = make_agent(settings, spec)
         stop = StopRequest("writing a checkpoint, then stopping")
 
         def make_actors(steps: int) -> Actors:
-            if ray is None:
+            if driver is None:
                 options = {"threads": threads["environments"], "factory": job.env}
                 return make_local_actors(settings, agent.act, steps, **options)
-            return RayActors(ray, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
+            return RayActors(driver, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
 
         begun = _restore(job, agent, replay, threads, make_actors, opened)
         with stop:
@@ -188,7 +187,6 @@ class _Run:
             try:
                 self.loop.iterate()
             except ClusterLost:
-                self.actors.close()  # a minute after the loss, Ray would end this process, also within a checkpoint
                 self.save()
                 raise
             except Stopped:

@@ -8,10 +8,10 @@ import pytest
 
 from acer_tf.errors import ClusterLost
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.training import ray_actors
+from acer_tf.training import ray_driver
 from acer_tf.training.actor import Actor, LocalActors, Request
 from acer_tf.training.collector import Collector
-from acer_tf.training.ray_actors import RayActors
+from acer_tf.training.ray_driver import Driver
 from tests.replay.checks import check_valid
 from tests.replay.twin import latest
 from tests.training.scripted import Row, ScriptedEnvironment, act, collector_of, replay_of
@@ -115,27 +115,31 @@ def error(raised):
     raise raised
 
 
-def actors_on(ray, count, **attributes):
-    """`count` actors on `ray`, a stand-in, which have begun an unroll."""
-    actors = RayActors.__new__(RayActors)
+def driver_on(ray, count, **attributes):
+    """A driver of `count` actors on `ray`, a stand-in."""
+    driver = Driver.__new__(Driver)
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=OSError, GetTimeoutError=GetTimeoutError)
-    actors._ray = SimpleNamespace(exceptions=exceptions, **ray)
-    actors._actors, actors._places, actors._begun = (list(range(count)) for _ in range(3))
-    actors._states, actors._arguments = [None] * count, ()
-    actors._lost, actors._timeout, actors.notes = None, 7.0, []
-    actors._request, actors._weights = Request(3, 0, 40, 40), "weights"
-    actors._kill = actors._wait = lambda *_: None
-    vars(actors).update(attributes)
-    return actors
+    driver._ray = SimpleNamespace(exceptions=exceptions, **{"put": lambda weights: weights, **ray})
+    driver._actors = [handle_of(group) for group in range(count)]
+    driver._places, driver._states, driver._arguments = list(range(count)), [None] * count, ()
+    driver._timeout, driver.notes = 7.0, []
+    driver._kill = driver._wait = lambda *_: None
+    vars(driver).update(attributes)
+    return driver
 
 
-def test_an_error_of_ray_itself_is_the_loss_of_its_cluster_where_no_row_is_without_its_updates():
-    network = SimpleNamespace(weights=[])
-    full = {"put": lambda _: error(RayError("the object store is full"))}
-    actors = actors_on(full, 0, _agent=SimpleNamespace(network=network))
-    actors.begin(None)
+def handle_of(group):
+    """A handle of an actor, whose methods give the group's number."""
+    return SimpleNamespace(**{name: SimpleNamespace(remote=lambda *_: group) for name in ("place", "unroll")})
+
+
+REQUEST = Request(3, 0, 40, 40)
+
+
+def test_an_error_of_ray_itself_is_the_loss_of_its_cluster():
+    driver = driver_on({"put": lambda _: error(RayError("the object store is full"))}, 0)
     with pytest.raises(ClusterLost, match="the object store is full"):
-        actors.take()
+        driver.unroll([], REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -147,18 +151,18 @@ def test_an_error_of_ray_itself_is_the_loss_of_its_cluster_where_no_row_is_witho
     ],
 )
 def test_an_actor_that_fails_again_and_again_is_the_loss_of_the_cluster(raised, placed, why, monkeypatch):
-    monkeypatch.setattr(ray_actors.time, "sleep", lambda _: None)
+    monkeypatch.setattr(ray_driver.time, "sleep", lambda _: None)
     replaced = []
     ray = {"get": lambda *_, **__: error(raised), "wait": lambda places, timeout: (places if placed else [], [])}
-    actors = actors_on(ray, 1, _replace=replaced.append)
+    driver = driver_on(ray, 1, _replace=replaced.append)
     with pytest.raises(ClusterLost, match=f"^actor 0 {why}, and actors were replaced 4 times at this unroll$"):
-        actors.take()
+        driver.unroll([], REQUEST)
     assert replaced == [0] * 4
-    assert len(actors.notes) == 4 and actors.notes[0].endswith(": another takes its place, with new episodes")
+    assert len(driver.notes) == 4 and driver.notes[0].endswith(": another takes its place, with new episodes")
 
 
 def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_place(monkeypatch):
-    monkeypatch.setattr(ray_actors.time, "sleep", lambda _: None)
+    monkeypatch.setattr(ray_driver.time, "sleep", lambda _: None)
 
     def counting(observation, seed, state):
         return *act(observation, seed, state)[:2], state + 1
@@ -172,12 +176,11 @@ def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_pl
     def remote(steps, group, truncates):
         made.append((steps, group, truncates.tolist()))
         dead.clear()
-        unroll = SimpleNamespace(remote=lambda weights, request: group)
-        return SimpleNamespace(place=SimpleNamespace(remote=lambda: group), unroll=unroll)
+        return handle_of(group)
 
-    actors = actors_on({"get": get}, 2, _remote=SimpleNamespace(remote=remote))
-    actors.take()
+    driver = driver_on({"get": get}, 2, _remote=SimpleNamespace(remote=remote))
+    driver.unroll([], REQUEST)
     dead.add(1)
-    assert actors.take().next_state.tolist() == [[6], [6]]
+    assert driver.unroll([], REQUEST).next_state.tolist() == [[6], [6]]
     assert made == [(41, 1, [[3]])]  # of the run's 40 steps, and after the last unroll's three rows
-    assert len(actors.notes) == 1
+    assert len(driver.notes) == 1

@@ -183,29 +183,43 @@ def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, clu
     assert history(tmp_path / "run") == notes
 
 
-def test_a_lost_cluster_ends_the_run_after_a_checkpoint(tmp_path: Path):
-    code = f"""
-import os, pathlib, psutil
+TRAINS = """
+import pathlib, sys
 from acer_tf.commands.train import run
 from tests.training.scripted import small_settings
 
-def lose(row):
-    if row["steps"] > 300:
-        for process in psutil.Process().children(recursive=True):
-            if "gcs_server" in process.name():
-                process.kill()
-                process.wait()
-
 settings = small_settings(actors=2, total_steps=1_000_000, log_interval=100)
-run_dir = pathlib.Path({str(tmp_path / "run")!r})
-os._exit(run(settings, run_dir, ray_address="local", quiet=True, on_row=lose))
+run_dir, address = pathlib.Path(sys.argv[1]), sys.argv[2]
+sys.exit(run(settings, run_dir, ray_address=address, quiet=True, on_row=lambda row: print(row["steps"], flush=True)))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 1
-    line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith("error: stopped: the Ray cluster is gone: ")
-    assert line.endswith("; the same command continues from the last checkpoint")
-    assert Checkpoints(tmp_path / "run" / "checkpoints").restore(None).state["actor"]["steps"] > 300
+
+
+@pytest.mark.parametrize(
+    ("local", "lost"),
+    [(True, "raylet"), (True, "ray::DashboardAgent"), (False, "raylet"), (False, "gcs_server")],
+)
+def test_whatever_part_of_a_cluster_is_killed_the_run_ends_after_a_checkpoint(local: bool, lost: str, tmp_path: Path):
+    """Ray ends the processes that are connected to a raylet that dies."""
+    head = None if local else Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    command = [sys.executable, "-c", TRAINS, str(tmp_path / "run"), head.address if head else "local"]
+    learner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert any(int(steps) > 300 for steps in learner.stdout)
+        below = psutil.Process(learner.pid).children(recursive=True)
+        cluster = psutil.Process(None if head else learner.pid).children(recursive=True)
+        (victim,) = [process for process in cluster if " ".join(process.cmdline()).partition(" ")[0].endswith(lost)]
+        victim.kill()
+        _, err = learner.communicate(timeout=100)
+        assert learner.returncode == 1
+        line = err.strip().splitlines()[-1]
+        assert line.startswith("error: stopped: the Ray cluster is gone: ")
+        assert line.endswith("; the same command continues from the last checkpoint")
+        assert Checkpoints(tmp_path / "run" / "checkpoints").restore(None).state["actor"]["steps"] > 300
+        assert not psutil.wait_procs(below, timeout=1)[1]
+    finally:
+        learner.kill()
+        if head:
+            head.shutdown()
 
 
 class Fails(CartPoleEnv):

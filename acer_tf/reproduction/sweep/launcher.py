@@ -22,8 +22,8 @@ class Launcher(Protocol):
     flags: tuple[str, ...] = ()  # given to all runs
     ray_address: str = ""  # of the cluster on which the runs' actors act; "" for the runs' own processes
 
-    def check(self, memory: Sequence[int], actors: int = 0) -> None:
-        """Raises SweepError unless cells with so many bytes of memory and at most `actors` each fit."""
+    def check(self, memory: Sequence[int], actors: int = 0, actor_memory: int = 1) -> None:
+        """Raises SweepError unless cells with so many bytes of memory, and at most `actors` of so many each, fit."""
 
     def open(self, sweep_dir: Path) -> None:
         """Raises SweepError if a machine cannot use the sweep's folder, whose lock the caller holds."""
@@ -60,7 +60,7 @@ class LocalLauncher(Launcher):
         self._gpus = gpu_count() if gpus_per_cell else 0
         self._gpu_of: dict[str, int] = {}
 
-    def check(self, memory: Sequence[int], actors: int = 0) -> None:
+    def check(self, memory: Sequence[int], actors: int = 0, actor_memory: int = 1) -> None:
         # Any cells may run together, so the largest ones must fit.
         largest = sorted(memory, reverse=True)[: self._processes]
         if self._share and (fits := self._gpus * int(1 / self._share + 1e-9)) < len(largest):
@@ -107,6 +107,7 @@ class Needs(NamedTuple):
     settings: Settings  # resolved
     spec: EnvironmentSpec
     memory: int  # bytes, replay included
+    actor_memory: int  # of each of its actors on a Ray cluster
 
 
 def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]:
@@ -116,7 +117,7 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
-    from acer_tf.training.build import replay_bytes, replay_rows, require_effect
+    from acer_tf.training.build import actor_bytes, replay_bytes, replay_rows, require_effect
     from acer_tf.training.resolve import resolve
 
     spec_of = functools.cache(envs.spec)
@@ -130,5 +131,5 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
         except (InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{folder.cell.label}' cannot be run: {error}") from error
         memory = resources.PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))
-        found.append(Needs(settings, spec, memory))
+        found.append(Needs(settings, spec, memory, actor_bytes(settings, spec)))
     return found

@@ -6,20 +6,24 @@ alive, so every node must first be seen to respect locks.
 """
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import SweepError, first_line
-from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
+from acer_tf.reproduction.sweep.attempt import STOP_SECONDS, Attempt, AttemptEnd
 from acer_tf.reproduction.sweep.cluster import ClusterLauncher, complaint, noted_signals, run_task
-from acer_tf.training.ray_connection import connect
+from acer_tf.resources import in_bytes
+from acer_tf.training.ray_connection import connect, in_words
+from acer_tf.training.ray_process import RayProcess
 
 _PROBE_SECONDS = 120.0
 
 
 class RayLauncher(ClusterLauncher):
     """Makes each cell a task of Ray, which runs as many at a time as the cluster can hold.
+
+    All methods raise ClusterLost when the cluster is gone.
 
     Args:
         address: the cluster's: "local" to start one that only this machine can reach, "auto" for the one that it
@@ -32,27 +36,67 @@ class RayLauncher(ClusterLauncher):
 
     def __init__(self, address: str, **common: Any) -> None:
         super().__init__(**common)
-        self._tasks: dict[Any, Attempt] = {}
-        ray = self._ray = connect(address)
-        self.ray_address = ray.get_runtime_context().gcs_address
-        self._task = ray.remote(max_retries=0)(_run)
+        arguments = address, self.threads, self._gpus, self._needs
+        # A local cluster's cells may end with a checkpoint when this process is killed.
+        self._tasks = RayProcess("acer_tf.reproduction.sweep.ray_cluster:Tasks", *arguments, grace=STOP_SECONDS)
+        self.ray_address = self._tasks.call("address")
 
-    def check(self, memory: Sequence[int], actors: int = 0) -> None:
-        nodes = [node["Resources"] for node in self._nodes()]
-        needed = {"CPU": self.threads, "GPU": self._gpus, "memory": max(memory)}
-        if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
-            raise SweepError(
-                f"--launcher=ray: no node has the {_resources(needed)} of memory that a cell needs; the cluster's "
-                f"nodes have: {'; '.join(map(_resources, nodes))}"
-            )
-        if (cores := self.threads + actors) > self._cores():
-            what = f"a cell and its {actors} actors need {cores} cores; the cluster has {self._cores()}"
-            raise SweepError(f"--launcher=ray: {what}")
+    def check(self, memory: Sequence[int], actors: int = 0, actor_memory: int = 1) -> None:
+        self._tasks.call("check", memory, actors, actor_memory)
 
     def open(self, sweep_dir: Path) -> None:
+        super().open(sweep_dir)
+        self._tasks.call("open", self._probe)
+
+    def room(self, actors: int) -> int:
+        return int(self._tasks.call("room", actors))
+
+    def start(self, attempt: Attempt) -> None:
+        self._tasks.call("start", attempt)
+
+    def poll(self) -> list[tuple[str, AttemptEnd]]:
+        ended: list[tuple[str, AttemptEnd]] = self._tasks.call("poll")
+        return ended
+
+    def stop(self) -> None:
+        self._tasks.call("stop")
+
+    def close(self) -> None:
+        # This kills the tasks, and with them the kernel stops their runs: see attempt.
+        self._tasks.close()
+        super().close()
+
+
+class Tasks:
+    """The tasks of a sweep, in the process that is connected to the cluster; its methods are `RayLauncher`'s."""
+
+    def __init__(self, address: str, threads: int, gpus: float, needs: tuple[str, str]) -> None:
+        self._threads, self._gpus, self._needs = threads, gpus, needs
+        self._tasks: dict[Any, Attempt] = {}
+        self._cell_memory = self._actor_memory = 1
+        self._ray = connect(address)
+        self._task = self._ray.remote(max_retries=0)(_run)
+
+    def address(self) -> str:
+        """That of the cluster."""
+        return str(self._ray.get_runtime_context().gcs_address)
+
+    def check(self, memory: Sequence[int], actors: int, actor_memory: int) -> None:
+        nodes = [node["Resources"] for node in self._nodes()]
+        needed = {"CPU": self._threads, "GPU": self._gpus, "memory": max(memory)}
+        if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
+            raise SweepError(
+                f"--launcher=ray: no node has the {in_words(needed)} of memory that a cell needs; the cluster's "
+                f"nodes have: {'; '.join(map(in_words, nodes))}"
+            )
+        self._cell_memory, self._actor_memory = max(memory), actor_memory
+        if lacking := self._lacking(1, actors):
+            raise SweepError(f"--launcher=ray: a cell and its {actors} actors need {lacking}")
+
+    def open(self, probe: Path) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        super().open(sweep_dir)
+        self._probe = probe
         check, nodes = self._ray.remote(max_retries=0, num_cpus=0)(complaint), self._nodes()
         there = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
         answers = [check.options(scheduling_strategy=where).remote(self._probe, self._needs) for where in there]
@@ -66,14 +110,12 @@ class RayLauncher(ClusterLauncher):
                 raise SweepError(f"node {name} cannot be used: {complained}")
 
     def room(self, actors: int) -> int:
-        # Ray queues tasks that cannot run yet. But a run whose actors find no core would wait for them in vain.
-        taken = [attempt.cell.train_settings.actors for attempt in self._tasks.values()]
-        if not actors and not any(taken):
-            return 1
-        return int(self.threads * (len(taken) + 1) + sum(taken) + actors <= self._cores())
+        # Ray queues tasks that cannot run yet. But a run whose actors find no room would wait for them in vain.
+        taken = sum(attempt.cell.train_settings.actors for attempt in self._tasks.values())
+        return int(not (actors or taken) or not self._lacking(len(self._tasks) + 1, taken + actors))
 
     def start(self, attempt: Attempt) -> None:
-        amounts = {"num_cpus": self.threads, "num_gpus": self._gpus, "memory": attempt.memory}
+        amounts = {"num_cpus": self._threads, "num_gpus": self._gpus, "memory": attempt.memory}
         options = self._task.options(**amounts, name=attempt.cell.label, scheduling_strategy="SPREAD")
         self._tasks[options.remote(attempt, self._probe, self._needs)] = attempt
 
@@ -96,22 +138,21 @@ class RayLauncher(ClusterLauncher):
         for task in self._tasks:
             self._ray.cancel(task)
 
-    def close(self) -> None:
-        # This kills the tasks, and with them the kernel stops their runs: see attempt.
-        self._ray.shutdown()
-        super().close()
-
-    def _cores(self) -> int:
-        return int(sum(node["Resources"].get("CPU", 0) for node in self._nodes()))
+    def _lacking(self, cells: int, actors: int) -> str:
+        """What so many cells and actors need, and the cluster does not have; "" if it has all."""
+        nodes = [node["Resources"] for node in self._nodes() if node["Resources"].get("CPU")]
+        cores, needed = int(sum(node["CPU"] for node in nodes)), self._threads * cells + actors
+        if needed > cores:
+            return f"{needed} cores; the cluster has {cores}"
+        memory = self._cell_memory * cells + self._actor_memory * actors
+        # The last actor finds room on one node, if each of the others has too little left for it.
+        room = sum(node.get("memory", 0) for node in nodes) - self._actor_memory * (len(nodes) - 1)
+        if actors and memory > room:
+            return f"{in_bytes(memory)} of memory; the cluster's nodes have: {'; '.join(map(in_words, nodes))}"
+        return ""
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
-
-
-def _resources(amounts: Mapping[str, float]) -> str:
-    """Writes amounts as text: "4 cores, 0.5 GPUs, 3.0 GB", without GPUs if there are none."""
-    gpus = f"{amounts['GPU']:g} GPUs, " if amounts.get("GPU") else ""
-    return f"{amounts.get('CPU', 0):.0f} cores, {gpus}{amounts.get('memory', 0) / 1e9:.1f} GB"
 
 
 def _run(attempt: Attempt, probe: Path, needs: tuple[str, str]) -> AttemptEnd:

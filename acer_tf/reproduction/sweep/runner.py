@@ -83,9 +83,11 @@ def run_sweep(
         command += f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
         options = launcher, command, cwd, {"failed": retries, "lost": LOST_LIMIT}, 60.0 * stall_minutes
         folders = [CellFolder(sweep_dir, cell) for cell in cells]
-        places = [Place(folder, n.memory, *options) for folder, n in zip(folders, needs_of(folders), strict=True)]
-        if missing := [place for place in places if not place.folder.finished]:
-            launcher.check([p.memory for p in missing], max(p.cell.train_settings.actors for p in missing))
+        needs = needs_of(folders)
+        places = [Place(folder, n.memory, *options) for folder, n in zip(folders, needs, strict=True)]
+        if missing := [n for place, n in zip(places, needs, strict=True) if not place.folder.finished]:
+            most = max(n.settings.actors for n in missing), max(n.actor_memory for n in missing)
+            launcher.check([n.memory for n in missing], *most)
         opened.enter_context(locked_sweep(sweep_dir, experiment, cells))
         launcher.open(sweep_dir)
         with StopRequest("asking the cells for a checkpoint, then stopping") as stop:

@@ -74,7 +74,7 @@ class SlurmLauncher(ClusterLauncher):
                 raise SweepError(f"--launcher=slurm: {name} is not found; {where}")
         self._executor_of = functools.partial(submitit.SlurmExecutor, python=shlex.quote(self._needs[0]))
 
-    def check(self, memory: Sequence[int], actors: int = 0) -> None:
+    def check(self, memory: Sequence[int], actors: int = 0, actor_memory: int = 1) -> None:
         options = [f"--{name}={value}" for name, value in self._options_of(max(memory)).items()]
         done = _slurm("sbatch", "--test-only", "--wrap=true", *options)
         if done.returncode:

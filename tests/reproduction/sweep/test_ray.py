@@ -18,6 +18,7 @@ from acer_tf.errors import SettingsError, SweepError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep import RayLauncher, run_sweep
 from acer_tf.reproduction.sweep.cluster import complaint
+from acer_tf.training.ray_connection import connect
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
@@ -131,11 +132,9 @@ def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp
     # "auto" looks there for a cluster of this machine, and among its processes, where other tests have theirs.
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr("psutil.process_iter", lambda *_: iter(()))
-    monkeypatch.setattr("psutil.pids", list)  # older versions of Ray
-    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("psutil.pids", lambda: [os.getpid()])  # older versions of Ray
     with pytest.raises(SettingsError, match=rf"^--ray_address={address}"):
-        RayLauncher(address, executable=sys.executable, cwd=Path())
-    assert signal.getsignal(signal.SIGTERM) == before
+        connect(address)
 
 
 LISTENERS = """
@@ -171,6 +170,8 @@ def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_p
         (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
         assert attempt["command"][-1] == f"--ray_address={cluster.address}"
         check_progress(path / "run", tried.train_settings)
-    with pytest.raises(SweepError, match="4 actors.* 5 cores.* 3$"):
-        cells = [Cell.asked("ACER", small_settings(actors=4, num_envs=4))]
-        run_sweep("tiny", cells, tmp_path / "other", launcher_of(cluster), program=PROGRAM, cwd=ROOT)
+    for cores, lacking in ((0, "5 cores.* 3$"), (9, r"5\.\d GB of memory.* 4\.0 GB")):
+        cluster.add_node(num_cpus=cores, memory=1)
+        with pytest.raises(SweepError, match=f"4 actors.* {lacking}"):
+            cells = [Cell.asked("ACER", small_settings(actors=4, num_envs=4))]
+            run_sweep("tiny", cells, tmp_path / "other", launcher_of(cluster), program=PROGRAM, cwd=ROOT)
