@@ -44,7 +44,7 @@ test-lowest:  ## tests of agents, replay, environments, runs, sweeps and policie
 learning: $(STAMP)  ## claims about learning over several seeds, their table in results/learning/: hours
 	$(RUN) -m pytest -q -m learning tests/learning --claims=results/learning/claims.md
 
-torture: $(STAMP)  ## a campaign of kills, damage, full disks and hostile input, its table in results/reliability: an hour
+torture: $(STAMP)  ## a campaign of signals, kills, damage, full disks and hostile input, its table in results/reliability: an hour
 	$(RUN) -m tests.torture --seed=$(SEED) --minutes=60 --output=results/reliability
 
 lint: $(STAMP)  ## ruff and mypy

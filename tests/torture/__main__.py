@@ -12,6 +12,7 @@ import collections
 import functools
 import json
 import math
+import multiprocessing
 import os
 import random
 import shutil
@@ -26,20 +27,26 @@ import pandas
 
 from acer_tf.reproduction.report.output import Table, markdown
 from acer_tf.runs.provenance import provenance
-from tests.torture import common, damage, faulty, flags, kills, strangers, together
+from tests.torture import clusters, common, damage, faulty, flags, kills, signals, spaces, strangers, together
 
 # What is attempted, and how often in the whole campaign.
 KINDS = {
-    "kill": (kills.kill, 95),
-    "kill_sweep": (kills.kill_sweep, 5),
-    "damage": (damage.damage, 100),
+    "kill": (kills.kill, 70),
+    "kill_sweep": (kills.kill_sweep, 4),
+    "signals": (signals.train, 70),
+    "signals_played": (signals.evaluate, 15),
+    "signals_exported": (signals.export, 15),
+    "ray": (clusters.kill, 16),
+    "damage": (damage.damage, 80),
     "disk": (kills.fill_disk, 10),
-    "flags": (flags.fuzz, 500),
-    "policies": (strangers.policy, 100),
+    "flags": (flags.fuzz, 350),
+    "spaces": (spaces.spaces, 90),
+    "policies": (strangers.policy, 80),
     "observations": (strangers.observation, 100),
-    "together": (together.together, 30),
+    "together": (together.together, 25),
     "sweeps": (together.sweeps, 3),
-    "environments": (faulty.faulty, 30),
+    "environments": (faulty.faulty, 60),
+    "endless": (faulty.endless, 10),
 }
 
 
@@ -76,13 +83,14 @@ def _attempt_all(asked: list[tuple[str, int]], seed: int, scratch: Path) -> dict
             folder = scratch / f"{kind}-{number}"
             folder.mkdir()
             action = functools.partial(_attempt, kind, f"{seed} {kind} {number}", folder)
-            working[f"{kind}:{number}"] = folder, common.Fork(action, folder / "campaign")
+            working[f"{kind}:{number}"] = folder, common.Fork(action, folder / "campaign"), time.monotonic()
         time.sleep(0.05)
-        for name in [name for name, (_, fork) in working.items() if not fork.process.is_alive()]:
-            folder, process = working.pop(name)
+        for name in [name for name, (_, fork, _) in working.items() if not fork.process.is_alive()]:
+            folder, process, began = working.pop(name)
             failed = name, "", f"the campaign itself failed: {process.end().err[-300:]}"
             answer = folder / "attempt.json"
-            ended[name] = each = common.Attempt(*(json.loads(answer.read_text()) if answer.exists() else failed))
+            each = common.Attempt(*(json.loads(answer.read_text()) if answer.exists() else failed))
+            ended[name] = each = each._replace(seconds=round(time.monotonic() - began, 1))
             shutil.rmtree(folder, ignore_errors=True)
             verdict = f"WRONG: {each.wrong}" if each.wrong else f"skipped: {each.skipped}" if each.skipped else "right"
             print(f"[{len(ended)}/{len(asked)}] {name} {each.what!r:.150} {verdict}", flush=True)
@@ -90,8 +98,12 @@ def _attempt_all(asked: list[tuple[str, int]], seed: int, scratch: Path) -> dict
 
 
 def _attempt(kind: str, seed: str, folder: Path) -> None:
-    text = json.dumps(KINDS[kind][0](random.Random(seed), folder))
-    (folder / "attempt.json").write_text(text.replace(f"{folder}/", ""))
+    try:
+        text = json.dumps(KINDS[kind][0](random.Random(seed), folder))
+        (folder / "attempt.json").write_text(text.replace(f"{folder}/", ""))
+    finally:  # if the attempt itself failed, Python would wait for those that never end
+        for process in multiprocessing.active_children():
+            process.kill()
 
 
 def _table(attempts: dict[str, common.Attempt]) -> pandas.DataFrame:
@@ -100,7 +112,9 @@ def _table(attempts: dict[str, common.Attempt]) -> pandas.DataFrame:
     skipped = (every.skipped != "") & ~wrong
     columns = {"tried": ~skipped, "right": ~skipped & ~wrong, "wrong": wrong, "skipped": skipped}
     counts = pandas.DataFrame({"attempts": every.kind, **columns}).groupby("attempts").sum()
-    return pandas.concat([counts, counts.sum().to_frame("all").T])
+    counts = pandas.concat([counts, counts.sum().to_frame("all").T])
+    means = every.groupby("kind").seconds.mean().to_dict() | {"all": every.seconds.mean()}
+    return counts.assign(**{"mean seconds": [f"{means[kind]:.1f}" for kind in counts.index]})
 
 
 def _write(output: Path, seed: int, table: str, attempts: dict[str, common.Attempt], seconds: float) -> None:

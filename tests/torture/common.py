@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ class Attempt(NamedTuple):
     what: str  # was done
     wrong: str  # what came of it; empty if it was right
     skipped: str = ""  # why nothing was learned of it
+    seconds: float = 0.0  # that it took
 
 
 class Done(NamedTuple):
@@ -46,10 +47,13 @@ class Done(NamedTuple):
 
 
 class Fork:
-    """A process that runs `action`, which returns its status, without importing TensorFlow anew; logs beside `log`."""
+    """A process that runs `action`, which returns its status, without importing TensorFlow anew; logs beside `log`.
 
-    def __init__(self, action: Callable[[], Any], log: Path) -> None:
-        self._files = log.with_suffix(".out"), log.with_suffix(".err")
+    It begins as one that a shell starts, or one that ignores some signals, as nohup or a shell's & let it.
+    """
+
+    def __init__(self, action: Callable[[], Any], log: Path, ignored: Collection[int] = ()) -> None:
+        self._files, self._ignored = (log.with_suffix(".out"), log.with_suffix(".err")), ignored
         self.process = multiprocessing.get_context("fork").Process(target=self._run, args=(action,))
         self.process.start()
 
@@ -58,13 +62,19 @@ class Fork:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when its parent ends
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-            signal.signal(number, usual)
+        # Python itself ignores two.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if number in self._ignored else usual)
         for descriptor, path in enumerate(self._files, start=1):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
         # Not closed with the objects: a fork of a fork replaces them.
         sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", closefd=False) for descriptor in (1, 2))
         sys.exit(action())
+
+    @property
+    def begun(self) -> bool:
+        return self._files[1].exists()
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
         """Until the condition holds, or the process has ended."""
@@ -87,13 +97,36 @@ def argv_of(command: str, **flags: Any) -> list[str]:
     return ["acer_tf", command, *(f"--{name}={value}" for name, value in flags.items())]
 
 
-def start(log: Path, command: str, **flags: Any) -> Fork:
+def start(log: Path, command: str, ignored: Collection[int] = (), **flags: Any) -> Fork:
     """A command of the package; one that trains has the small run's settings, unless `flags` say otherwise."""
-    return Fork(lambda: acer_tf.main(argv_of(command, **flags)), log)
+    return Fork(lambda: acer_tf.main(argv_of(command, **flags)), log, ignored)
 
 
-def evaluation(policy: Path, log: Path) -> Fork:
-    return start(log, "evaluate", policy=policy, episodes=2, num_envs=2, greedy=True, json=True)
+def evaluation(policy: Path, log: Path, ignored: Collection[int] = (), **flags: Any) -> Fork:
+    """An evaluation of two episodes, unless `flags` say otherwise."""
+    usual: dict[str, Any] = {"episodes": 2, "num_envs": 2, "greedy": True, "json": True}
+    return start(log, "evaluate", ignored, policy=policy, **{**usual, **flags})
+
+
+def wait_for_moment(rng: random.Random, process: Fork, run: Path, aims: Sequence[str]) -> str:
+    """Until a random moment of one of the phases `aims` of a training; returns the phase."""
+    aim, seen, count = rng.choice(aims), set[str](), rng.randrange(1, 8)
+
+    def saving() -> bool:
+        seen.update(path.name for path in run.glob("checkpoints/*.partial"))
+        return len(seen) >= count
+
+    moments: dict[str, tuple[Callable[[], Any], float]] = {
+        "start": (lambda: process.begun, 1.5),
+        "any": ((run / "run.json").exists, 6),
+        "update": (lambda: len(rows_of(run) or ()) >= count, 0.1),
+        "checkpoint": (saving, 0.01),
+        "export": (lambda: list(run.glob(".*")), 0.3),  # its new folder is hidden
+    }
+    begun, seconds = moments[aim]
+    process.wait_for(begun)
+    time.sleep(rng.uniform(0, seconds))
+    return aim
 
 
 def rows_of(run_dir: Path) -> list[dict[str, str]] | None:
@@ -122,8 +155,11 @@ def once(folder: Path, make: Callable[[Path], Fork]) -> Path:
     return folder
 
 
-def stopped_run(scratch: Path, steps: int = END) -> Path:
-    """A run that was stopped after the checkpoint at `steps`, with the one before it, or at its end."""
+def stopped_run(scratch: Path, steps: int = END, **over: Any) -> Path:
+    """A run that was stopped after the checkpoint at `steps`, with the one before it, or at its end.
+
+    It is the small run, with other settings where `over` has them.
+    """
 
     def stop(row: dict[str, Any]) -> None:
         if row["steps"] >= steps:
@@ -131,18 +167,26 @@ def stopped_run(scratch: Path, steps: int = END) -> Path:
 
     def make(folder: Path) -> None:
         with contextlib.suppress(StopIteration):
-            train_run(make_settings(SMALL), folder, checkpoint_minutes=0.0, threads=1, on_row=stop)
+            train_run(make_settings({**SMALL, **over}), folder, checkpoint_minutes=0.0, threads=1, on_row=stop)
 
-    return once(scratch.parent / f"run-{steps}", lambda folder: Fork(lambda: make(folder), folder))
+    return once(scratch.parent / f"run-{steps}{_name(over)}", lambda folder: Fork(lambda: make(folder), folder))
 
 
-def expected_rows(scratch: Path, steps: int) -> list[dict[str, str]] | None:
+def _name(over: dict[str, Any]) -> str:
+    return "".join(f"-{name}={value}" for name, value in over.items()).replace("/", "-")
+
+
+def expected_rows(scratch: Path, steps: int, **over: Any) -> list[dict[str, str]] | None:
     """progress.csv of a run that was stopped and continued at a checkpoint of `steps`, and not disturbed otherwise.
 
     The environments begin new episodes there, so it is not the same as that of a run that was never stopped (steps 0).
     """
-    begun, continued = stopped_run(scratch, steps or END), scratch.parent / f"continued-{steps}"
-    return rows_of(once(continued, lambda folder: start(folder, "train", run_dir=shutil.copytree(begun, folder))))
+    begun = stopped_run(scratch, steps or END, **over)
+
+    def again(folder: Path) -> Fork:
+        return start(folder, "train", run_dir=shutil.copytree(begun, folder), **over)
+
+    return rows_of(once(scratch.parent / f"continued-{steps}{_name(over)}", again))
 
 
 def complaint(
@@ -161,6 +205,8 @@ def complaint(
     said = [line for line in done.err.splitlines() if line.startswith("error: ")]
     if done.status not in allowed or (done.status in (1, 2) and not said):
         return f"status {done.status}: {last}"
+    if done.status in (1, 2) and not last.startswith("error: "):
+        return f"more than one line: {said[0][:100]} ... {last[:100]}"
     if done.status in (1, 2) and names and not any(name in line for name in names for line in said):
         return f"the message names none of {', '.join(names)}: {said[0][:200]}"
     return ""

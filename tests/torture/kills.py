@@ -13,17 +13,9 @@ from tests.torture import common
 
 def kill(rng: random.Random, scratch: Path) -> common.Attempt:
     """Kills a run, gives the same command again, and compares it with one that continued there undisturbed."""
-    run, aim = scratch / "run", rng.choice(("any", "any", "any", "checkpoint", "checkpoint", "export"))
-    process, seen, count = common.start(scratch / "killed", "train", run_dir=run), set[str](), rng.randrange(1, 8)
-
-    def saving() -> bool:
-        seen.update(path.name for path in run.glob("checkpoints/*.partial"))
-        return len(seen) >= count
-
-    moments = {"checkpoint": (saving, 0.01), "export": (lambda: list(run.glob(".*")), 0.3)}  # its new folder is hidden
-    begun, seconds = moments.get(aim, ((run / "run.json").exists, 6))
-    process.wait_for(begun)
-    time.sleep(rng.uniform(0, seconds))
+    run = scratch / "run"
+    process = common.start(scratch / "killed", "train", run_dir=run)
+    aim = common.wait_for_moment(rng, process, run, ("any", "any", "any", "checkpoint", "checkpoint", "export"))
     process.process.kill()
     if (killed := process.end()).status != -signal.SIGKILL:
         return common.Attempt("kill -9", aim, common.complaint(killed, (0,)), "it ended before")

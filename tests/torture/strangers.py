@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from acer_tf import load_policy
 from tests.torture import common
+from tests.torture.spaces import HOSTILE, require_inside
 
 _VALUES: tuple[Any, ...] = (
     *(None, True, 5, -1, 1.5, 10**18, float("inf"), [], [None], {}, {"a": 1}, "", "x", "x" * 5000, "a\0b", "../../x"),
@@ -58,13 +59,15 @@ def observation(rng: random.Random, scratch: Path) -> common.Attempt:
     """The policy answers every observation with actions or a ValueError, and its graph with any error but its death."""
     over = {"env": "minatar/breakout", "total_steps": 100}
     run = common.once(scratch.parent / "convolutional", lambda path: common.start(path, "train", run_dir=path, **over))
-    folder = rng.choice((common.stopped_run(scratch), run, run)) / "policy"
+    other = {"env": "Pendulum-v1", "agent": "acer_continuous", "total_steps": 100}
+    torques = common.once(scratch.parent / "torques", lambda path: common.start(path, "train", run_dir=path, **other))
+    folder = rng.choice((common.stopped_run(scratch), run, run, torques)) / "policy"
     wanted = tuple(json.loads((folder / "metadata.json").read_text())["observation_shape"])
     shape = list(rng.choice(((3, *wanted), wanted, (2, 1, *wanted), (*wanted, 1), (), (0, *wanted), wanted[::-1])))
     if shape and rng.random() < 0.4:
         shape[rng.randrange(len(shape))] = rng.choice((0, 1, 2, 7))
     dtype = rng.choice(("float32", "float64", "bool", "uint8", "int64", "complex64", "str", "object", "float16"))
-    filling, raw = rng.choice((0, 1, float("nan"), float("inf"), -1)), rng.random() < 0.5
+    filling, raw = rng.choice((*HOSTILE, float("nan"))), rng.random() < 0.5
     with np.errstate(all="ignore"):
         values = np.full(shape, filling).astype(dtype)
     done = common.Fork(lambda: _answer(folder, wanted, values, raw), scratch / "answer").end()
@@ -73,15 +76,19 @@ def observation(rng: random.Random, scratch: Path) -> common.Attempt:
 
 
 def _answer(folder: Path, wanted: tuple[int, ...], values: np.ndarray, raw: bool) -> None:
+    policy = load_policy(folder)
     try:
         if raw:  # as a server gets it: of the right dtype, and of any shape
             signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
             ((name, spec),) = signature.structured_input_signature[1].items()
-            actions = signature(**{name: tf.zeros(values.shape, spec.dtype)})["action"].numpy()
+            with np.errstate(all="ignore"):
+                given = values.real.astype(spec.dtype.as_numpy_dtype)
+            actions = signature(**{name: tf.constant(given, shape=values.shape)})["action"].numpy()
         else:
-            actions = load_policy(folder)(values)
+            actions = policy(values)
     except Exception as error:
         if raw or isinstance(error, ValueError):
             return
         raise
     assert values.shape[1:] == wanted and len(actions) == len(values), f"it answered with {actions.shape}"
+    require_inside(actions, policy.spec)

@@ -1,26 +1,47 @@
 """A small campaign, and that one finds what is planted."""
 
 import os
+import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.torture import common
+from acer_tf.types import EnvironmentSpec
+from tests.torture import clusters, common, signals, spaces
 
 ROOT = Path(__file__).parents[2]
-# The fault: a value out of range is no SettingsError.
-PLANT = """
-import sys
-from acer_tf import settings
-from acer_tf.settings import declaration
+# A value out of range is no SettingsError.
+FLAGS_FAULT = """
+from acer_tf.settings import Settings
 def fail(*_):
     raise KeyError("planted")
-settings.Settings.__post_init__ = fail
-from tests.torture import __main__
-sys.exit(__main__.main(sys.argv[1:]))
+Settings.__post_init__ = fail
 """
+# A run hears no signal.
+SIGNALS_FAULT = """
+from acer_tf.runs.signals import StopRequest
+StopRequest.__enter__ = lambda self: self
+StopRequest.__exit__ = lambda self, *_: None
+"""
+# An exported policy numbers its actions from 100.
+SPACES_FAULT = """
+from acer_tf.policies import policy
+answer = policy.Policy.answer
+policy.Policy.answer = lambda *given: {name: value + 100 for name, value in answer(*given).items()}
+"""
+CAMPAIGN = "import sys; from tests.torture import __main__; sys.exit(__main__.main(sys.argv[1:]))"
+
+
+NEW = ("signals:8", "signals_played:1", "spaces:1", "endless:0")
+FOUND = [
+    (FLAGS_FAULT, "flags:3", "a traceback: KeyError: 'planted'"),
+    (SIGNALS_FAULT, "signals:8", "no checkpoint of the moment"),
+    (SPACES_FAULT, "spaces:0", "is not in"),
+]
 
 
 def campaign(*command):
@@ -28,20 +49,25 @@ def campaign(*command):
     return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True)
 
 
+def only(*names):
+    return [f"--only={name}" for name in names]
+
+
 @pytest.mark.process
 def test_a_few_attempts_of_the_quick_kinds_are_right(tmp_path):
-    only = ("kill:1", "flags:1", "observations:1", "environments:0")
-    done = campaign("-m", "tests.torture", "--seed=1", f"--output={tmp_path}", *(f"--only={name}" for name in only))
+    names = ("kill:1", "flags:1", "observations:1", "environments:0", *NEW)
+    done = campaign("-m", "tests.torture", "--seed=1", f"--output={tmp_path}", *only(*names))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "| all | 4 | 4 | 0 | 0 |" in (tmp_path / "seed-1.md").read_text()
-    assert len((tmp_path / "seed-1.csv").read_text().splitlines()) == 5
+    assert f"| all | {len(names)} | {len(names)} | 0 | 0 |" in (tmp_path / "seed-1.md").read_text()
+    assert len((tmp_path / "seed-1.csv").read_text().splitlines()) == 1 + len(names)
 
 
 @pytest.mark.process
-def test_a_planted_fault_is_found(tmp_path):
-    done = campaign("-c", PLANT, "--seed=1", "--only=flags:3", f"--output={tmp_path}")
+@pytest.mark.parametrize(("fault", "name", "wrong"), FOUND)
+def test_a_planted_fault_is_found(tmp_path, fault, name, wrong):
+    done = campaign("-c", fault + CAMPAIGN, "--seed=1", *only(name), f"--output={tmp_path}")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "a traceback: KeyError: 'planted'" in (tmp_path / "seed-1.md").read_text()
+    assert wrong in (tmp_path / "seed-1.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -52,6 +78,7 @@ def test_a_planted_fault_is_found(tmp_path):
         (common.Done(2, "", "error: no\n"), "the message names none of --seed: error: no"),
         (common.Done(-11, "", ""), "status -11: nothing on standard error"),
         (common.Done(None, "", ""), "it hangs"),
+        (common.Done(2, "", "error: --seed\nmore\n"), "more than one line: error: --seed ... more"),
         (common.Done(0, "", "Traceback (most recent call last):\nOops\n"), "a traceback: Oops"),
     ],
 )
@@ -69,3 +96,81 @@ def test_a_result_that_differs_is_wrong(tmp_path, monkeypatch):
     assert common.judge_resumption(warned, tmp_path, tmp_path, 100, earlier=50) == ""
     (tmp_path / ".policy.new").touch()
     assert common.judge_resumption(whole, tmp_path, tmp_path, 50) == "left: .policy.new"
+
+
+class TestSignals:
+    def shots(self, *sent):
+        shots = signals.Shots(random.Random(0))
+        shots.effective = [getattr(signal, name) for name in sent]
+        return shots
+
+    @pytest.mark.parametrize(
+        ("status", "said", "wrong"),
+        [
+            (129, "stopped by SIGHUP; the same command continues from here", ""),
+            (-11, "", ""),
+            (0, "", ""),  # it had ended before
+            (143, "stopped by SIGTERM", "status 143: stopped by SIGTERM"),
+            (-1, "", "status -1: nothing on standard error"),
+            (129, "", "no line says that SIGHUP stopped it: ''"),
+        ],
+    )
+    def test_the_end_that_each_signal_is_due(self, status, said, wrong):
+        assert self.shots("SIGHUP", "SIGSEGV").complaint(common.Done(status, "", said)) == wrong
+
+
+class TestSpaces:
+    @pytest.mark.parametrize("given", [[2], [-1], [0.5, float("nan")]])
+    def test_an_action_outside_the_space_is_found(self, given):
+        spec = EnvironmentSpec((4,), "float32", 1, 2, action_start=0)
+        spaces.require_inside(np.array([0, 1]), spec)
+        with pytest.raises(AssertionError, match="is not in"):
+            spaces.require_inside(np.array(given), spec)
+
+    def test_ways_out_are_read_from_a_refusal(self):
+        wrapper = "gymnasium.wrappers.TransformAction(env, lambda a: (a), gymnasium.spaces.Discrete(2))"
+        assert spaces.ways_out(f"error: no; with {wrapper}, or so\n") == [wrapper]
+        assert spaces.ways_out(f"error: --network=mlp; else {wrapper}") == ["--network=mlp", wrapper]
+        assert spaces.ways_out("error: --agent=acer: no; it takes --agent=tis, a3c") == ["--agent=tis"]
+        assert spaces.ways_out("error: no") == []
+
+    def test_every_seed_makes_an_environment_that_keeps_to_its_spaces(self, monkeypatch):
+        for seed in range(30):
+            monkeypatch.setenv(spaces.VARIABLE, str(seed))
+            env = spaces.make()
+            assert env.observation_space.contains(env.reset(seed=0)[0])
+            assert env.observation_space.contains(env.step(env.action_space.sample())[0])
+
+
+class TestClusters:
+    def test_rows_may_differ_after_an_actor_was_replaced(self, tmp_path, monkeypatch):
+        expected = [{"steps": "50", "a": "1"}, {"steps": "100", "a": "2"}, {"steps": "150", "a": "3"}]
+        monkeypatch.setattr(common, "expected_rows", lambda *_, **__: expected)
+        note = "run, step 100: actor 1 is gone: another takes its place, with new episodes\n"
+
+        def judge(content, err, status=0):
+            rows = [f"{row},1,1" for row in content]
+            (tmp_path / "progress.csv").write_text("\n".join(["steps,a,seconds,steps_per_second", *rows]))
+            return clusters.judge_rows(common.Done(status, "", err), tmp_path, tmp_path, 0)
+
+        assert judge(["50,1", "100,2", "150,3"], "") == ""
+        assert judge(["50,1", "100,2", "150,9"], note) == ""
+        assert "another result" in judge(["50,1", "100,2", "150,9"], "")
+        assert "another result" in judge(["50,1", "100,9", "150,9"], note)
+        assert "are missing" in judge(["50,1", "100,2"], "")
+        assert judge(["50,1", "100,2"], "", status=1) == ""
+
+    @pytest.mark.process
+    def test_what_is_left_behind_is_found_and_ended(self, tmp_path):
+        program = """
+import os, subprocess, sys, multiprocessing
+from pathlib import Path
+from tests.torture import clusters, common
+clusters._PATIENCE_SECONDS = 0.5
+clusters.adopt()
+process = common.Fork(lambda: subprocess.Popen(["sleep", "60"], start_new_session=True) and None, Path(sys.argv[1]))
+process.process.join()
+print(clusters.left_of(process), clusters.left_of(process))
+"""
+        done = campaign("-c", program, str(tmp_path / "log"))
+        assert done.stdout == "['sleep'] []\n", done.stderr
