@@ -24,7 +24,7 @@ class EnvironmentSpec:
 
     Attributes:
         observation_shape: the shape of one observation; with frame stacking [S, height, width], oldest frame first.
-        observation_dtype: NumPy name: "uint8" (pixels, which a `Network` scales to [0, 1]), "bool" or "float32".
+        observation_dtype: NumPy name: "uint8", "bool" or "float32".
         stack: S, the number of stacked frames; 1 without stacking.
         num_actions: A, the number of discrete actions; 0 if actions are continuous.
         frames_per_step: emulator frames in one agent step (4 for Atari, else 1).
@@ -32,6 +32,9 @@ class EnvironmentSpec:
         action_high: the upper bounds. Policies act in [-1, 1]^d; environments clip, then scale to these bounds.
         action_start: the environment's number of the first discrete action. Agents count from 0, exported policies
             answer with the environment's numbers.
+        observation_scale: what networks divide observations by, from the bounds of the environment's space: the largest
+            number of uint8 observations, and the upper bound of images of other numbers from 0 (not bool), at least 1;
+            None if observations are read as they are.
     """
 
     observation_shape: tuple[int, ...]
@@ -42,6 +45,7 @@ class EnvironmentSpec:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     action_start: int = 0
+    observation_scale: float | None = None
 
     def __post_init__(self) -> None:
         if (self.num_actions > 0) == self.continuous or len(self.action_high) != self.action_size:

@@ -39,7 +39,7 @@ CHECKPOINT_MINUTES = 10.0
 _NUM_ENVS, _UNROLL_LENGTH = 16, 20
 # As many updates from replay in every iteration as a run has on average.
 _FIXED_REPLAYS = {"replay_poisson": False, "replay_start": 0}
-_ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+_ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4, observation_scale=255.0)
 _SPARE_BYTES = 3_000_000_000  # beside the replay that is measured, for the process and for the machine
 _MADV_PAGEOUT = 21  # Python's mmap does not name it
 

@@ -14,7 +14,8 @@ from gymnasium.wrappers import TimeLimit
 from acer_tf.envs import ATARI_GAMES, UNLIMITED, EnvFactory, unknown
 from acer_tf.envs.checked import CheckedVector
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
-from acer_tf.envs.vector import VectorEnvironment, blamed, spec_of
+from acer_tf.envs.spaces import spec_of
+from acer_tf.envs.vector import VectorEnvironment, blamed
 from acer_tf.errors import InvalidEnvironment
 
 

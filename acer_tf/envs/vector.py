@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
-from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from acer_tf.envs.mujoco_rendering import RenderProcess, View
+from acer_tf.envs.spaces import spec_of
 from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
-from acer_tf.types import EnvironmentSpec, TimeStep
+from acer_tf.types import TimeStep
 
 MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to
 # Packages that environments import, and the extra that installs each. gymnasium's own have other versions than ours.
@@ -37,37 +37,6 @@ def blamed(env_id: str, where: str, *, trial: bool = False) -> Iterator[None]:
             if package in str(error).lower():
                 hint = f"{package}, which is not installed ({error.__cause__ or error}): pip install 'acer_tf[{extra}]'"
         raise InvalidEnvironment(f"{env_id} failed {where}: it needs {hint}") from error
-
-
-@np.errstate(over="ignore", invalid="ignore")  # of bounds so far apart that their distance is infinite
-def spec_of(
-    env_id: str, observations: Any, actions: Any, *, stack: int = 1, frames_per_step: int = 1
-) -> EnvironmentSpec:
-    """The spec of an environment with these gymnasium spaces; `stack` and `frames_per_step` as in `VectorEnvironment`.
-
-    Raises:
-        InvalidEnvironment: agents cannot act in `actions`, or not see `observations`.
-    """
-    if not isinstance(observations, Box):
-        raise InvalidEnvironment(f"{env_id} has the observation space {observations}; only a Box is supported")
-    if 0 in observations.shape:
-        raise InvalidEnvironment(f"{env_id} has observations without elements, of shape {observations.shape}")
-    dtype = str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32"
-    if isinstance(actions, Discrete):
-        count, start = int(actions.n), int(actions.start)
-        return EnvironmentSpec(observations.shape, dtype, stack, count, frames_per_step, action_start=start)
-    if not isinstance(actions, Box):
-        reason = "only a Discrete or a Box one is supported"
-    elif len(actions.shape) != 1 or not np.issubdtype(actions.dtype, np.floating):
-        reason = "a Box must be of vectors of real numbers"
-    elif 0 in actions.shape:
-        reason = "a Box must have at least one component"
-    elif not np.isfinite(actions.high - actions.low).all():
-        reason = "a Box must be bounded: policies act in [-1, 1], which is scaled to its bounds"
-    else:
-        low, high = tuple(actions.low.tolist()), tuple(actions.high.tolist())
-        return EnvironmentSpec(observations.shape, dtype, stack, 0, frames_per_step, low, high)
-    raise InvalidEnvironment(f"{env_id} has the action space {actions}; {reason}")
 
 
 class VectorEnvironment:

@@ -84,21 +84,23 @@ def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
 class Layers:
     """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
-    Arguments are those of `Network`, and a factor `scale` that brings pixels to [0, 1]. A torso may also use Keras's
-    own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain, fan_in)`:
-    otherwise the weights do not follow from the run's seed.
+    Arguments are those of `Network`, and the `scale` of `EnvironmentSpec.observation_scale`. A torso may also use
+    Keras's own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain,
+    fan_in)`: otherwise the weights do not follow from the run's seed.
     """
 
-    def __init__(self, initialization: Initialization, precision: Precision, seed: int, scale: float = 1.0) -> None:
+    def __init__(
+        self, initialization: Initialization, precision: Precision, seed: int, scale: float | None = None
+    ) -> None:
         self._initialization = initialization
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
-        self._scale = scale
+        self._scale = scale or 1.0
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     def scaled(self, x: Tensor) -> Tensor:
         """Pixels scaled to [0, 1]; other observations unchanged."""
-        return keras.layers.Rescaling(self._scale, dtype=self.dtype_policy)(x)
+        return keras.layers.Rescaling(1 / self._scale, dtype=self.dtype_policy)(x)
 
     def flat(self, x: Tensor) -> Tensor:
         return keras.layers.Flatten("channels_last", dtype=self.dtype_policy)(x)
@@ -123,7 +125,8 @@ class Layers:
 
     def patch_convolution(self, filters: int, name: str, x: Tensor) -> Tensor:
         """8×8 kernels at stride 4 over patches of unscaled pixels, then ReLU."""
-        return self._convolution(PatchConvolution, filters, 2 * PATCH, PATCH, name, x.shape[-1] // PATCH**2)(x)
+        frames = x.shape[-1] // PATCH**2
+        return self._convolution(PatchConvolution, filters, 2 * PATCH, PATCH, name, frames, scale=self._scale)(x)
 
     def _convolution(
         self, kind: Any, filters: int, size: int, stride: int, name: str, channels: int, **options: Any

@@ -29,7 +29,8 @@ class ContinuousNetwork(PolicyNetwork):
 
     Args:
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
-        normalize: whether observations are normalised by their running mean and variance.
+        normalize: whether observations are normalised by their running mean and variance; otherwise they are divided by
+            the spec's `observation_scale`.
         normalization: the layer that holds these statistics, if another network already has it; None makes one.
         others: as in `Network`, or see above.
     """
@@ -60,6 +61,8 @@ class ContinuousNetwork(PolicyNetwork):
         x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
         if normalization is not None:
             x = normalization(x)
+        elif spec.observation_scale is not None:
+            x = keras.layers.Rescaling(1 / spec.observation_scale, dtype="float32")(x)
         features = of_policy = layers.hidden(UNITS, "tanh", "dense2", layers.hidden(UNITS, "tanh", "dense1", x))
         if not shared_torso:
             of_policy = layers.hidden(UNITS, "tanh", "policy2", layers.hidden(UNITS, "tanh", "policy1", x))

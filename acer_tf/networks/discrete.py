@@ -58,7 +58,7 @@ class Network(PolicyNetwork):
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
         options = dict(architecture=architecture, initialization=initialization, precision=precision, seed=seed)
         super().__init__(spec, architecture, options | heads)
-        layers = Layers(initialization, precision, seed, scale=1 / 255 if spec.observation_dtype == "uint8" else 1.0)
+        layers = Layers(initialization, precision, seed, spec.observation_scale)
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
         planes = self.preprocessing(keras.Input(spec.observation_shape, dtype=spec.observation_dtype))
         self.torso = part("torso", planes, partial(torso.build, layers))

@@ -111,9 +111,16 @@ class RunningNormalization(keras.layers.Layer):
 class PatchConvolution(keras.layers.Conv2D):
     """`Conv2D` of 8×8 kernels at stride 4 without padding, over unscaled frames given as 4×4 patches (see `Planes`).
 
-    It equals the convolution over [H, W, S] images scaled to [0, 1]. Over patches [H/4, W/4, S·16] (frame, then row,
+    It equals the convolution over [H, W, S] images divided by `scale`. Over patches [H/4, W/4, S·16] (frame, then row,
     then column of the patch) it is a 2×2 convolution at stride 1. The kernel keeps the usual shape [8, 8, S, filters].
     """
+
+    def __init__(self, *args: Any, scale: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.scale = scale
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": self.scale}
 
     def build(self, input_shape: Sequence[int]) -> None:
         super().build((None, *self.kernel_size, input_shape[-1] // PATCH**2))
@@ -126,7 +133,7 @@ class PatchConvolution(keras.layers.Conv2D):
         """[B, H/4 − 1, W/4 − 1, filters] of patches [B, H/4, W/4, S·16], not yet scaled; both of the layer's dtype."""
         frames = self.kernel.shape[2]
         # Scaling the kernel instead of the pixels saves a pass over them; integers up to 255 are exact in bfloat16.
-        kernel = tf.reshape(self.kernel / 255.0, [2, PATCH, 2, PATCH, frames, self.filters])
+        kernel = tf.reshape(self.kernel / self.scale, [2, PATCH, 2, PATCH, frames, self.filters])
         kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [2, 2, frames * PATCH**2, self.filters])
         sums = tf.nn.conv2d(patches, kernel, strides=1, padding="VALID")
         return self.activation(tf.nn.bias_add(sums, tf.convert_to_tensor(self.bias)))

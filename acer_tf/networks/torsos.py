@@ -5,6 +5,8 @@ A torso is built with `building.Layers`, so nothing here imports TensorFlow. Use
 """
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -28,6 +30,7 @@ class Torso:
         build: from `building.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
             observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
+        images: whether it reads arrays of three axes as images, height × width × channels.
         continuous: whether it is the default with continuous actions; `ContinuousNetwork` has its own sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
@@ -37,6 +40,7 @@ class Torso:
 
     build: Callable[[Layers, Any], Any]
     reads: Callable[[EnvironmentSpec], bool]
+    images: bool = False
     continuous: bool = False
     patches: bool = False
     acting: Execution = "xla"
@@ -94,11 +98,11 @@ def _mlp(layers: Layers, x: Any) -> Any:
 # In the order in which `--network=auto` tries them.
 TORSOS: dict[str, Torso] = {
     # Mnih et al. 2015: 84x84 frames, convolutions of 32, 64 and 64 channels, 512 units.
-    "nature": Torso(_nature, _nature_reads, patches=True, acting="serial", updates="parallel"),
+    "nature": Torso(_nature, _nature_reads, images=True, patches=True, acting="serial", updates="parallel"),
     # The same layers for other images [H, W] or [H, W, C] of at least 36 pixels a side, such as RGB ones.
-    "image": Torso(_image, _image_reads, acting="serial", updates="parallel"),
+    "image": Torso(_image, _image_reads, images=True, acting="serial", updates="parallel"),
     # Young & Tian 2019: small images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
-    "small": Torso(_small, _small_reads, acting="serial"),
+    "small": Torso(_small, _small_reads, images=True, acting="serial"),
     # Flattened observations, two layers of 64 tanh units.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),
 }
@@ -141,23 +145,73 @@ def torso_of(network: str) -> Torso:
     return found
 
 
-def require_channels_last(network: str, spec: EnvironmentSpec) -> None:
-    """Raises ValueError if a convolution would read channels × height × width as height × width × channels."""
+def require_image_axes(network: str, spec: EnvironmentSpec) -> None:
+    """Raises ValueError if observations look like images that are not read as height × width × channels.
+
+    Either a convolution would read other axes so, or `network` is "auto", which would be "mlp" without a word.
+    """
     shape = spec.frame_shape
-    first = len(shape) == 3 and (shape[0] < shape[1] == shape[2] or shape[0] <= 4 < 16 <= min(shape[1:]))
-    if first and spec.stack == 1 and torso_of(network) is TORSOS["small"]:
-        turned = (*shape[1:], shape[0])
-        raise ValueError(
-            f"observations of shape {shape} look like channels × height × width, but it reads height × width × "
-            f"channels: make them {turned}, with gymnasium.wrappers.TransformObservation(env, "
-            f"lambda x: x.transpose(1, 2, 0), Box(low, high, {turned}, dtype)); or, if they are right, --network=mlp"
-        )
+    if spec.stack > 1 or len(shape) < 3:
+        return
+    torsos = TORSOS.values() if network == "auto" else [torso_of(network)]
+    plane, others = _plane(shape)
+    if any(torso.images and _takes(torso, spec) for torso in torsos):
+        if not _channels_first(shape, spec):
+            return
+    elif network != "auto" or not _is_image(spec, min(shape[axis] for axis in plane)):
+        return
+    flat = "--network=mlp reads them as vectors"
+    if spec.continuous:
+        raise ValueError(f"observations of shape {shape} are images; with continuous actions only {flat}")
+
+    def turned() -> tuple[int, ...]:
+        return (*(shape[axis] for axis in plane), math.prod(shape[axis] for axis in others))
+
+    if _channels_first(turned(), spec):  # many channels: with the longer side first, nothing looks so
+        plane = plane[::-1]
+    if min(turned()[:2]) < 3:
+        raise ValueError(f"observations of shape {shape} are images, too small for a convolution: {flat}")
+    turn = f"x.transpose{(*plane, *others)}" + (f".reshape{turned()}" if len(shape) > 3 else "")
+    low, high, dtype = (f"env.observation_space.{name}" for name in ("low", "high", "dtype"))
+    raise ValueError(
+        f"observations of shape {shape} look like images, but are not height × width × channels, as convolutions read "
+        f"them; if they are right, {flat}; else make them {turned()}, with gymnasium.wrappers.TransformObservation("
+        f"env, turn := lambda x: {turn}, gymnasium.spaces.Box(turn({low}), turn({high}), dtype={dtype}))"
+    )
+
+
+def _plane(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The two axes that look most like height and width, being both large, and alike; and the others."""
+
+    def likeness(axes: tuple[int, ...]) -> tuple[int, int]:
+        sides = [shape[axis] for axis in axes]
+        return min(sides), -max(sides)
+
+    plane = max(itertools.combinations(range(len(shape)), 2), key=likeness)
+    return plane, tuple(axis for axis in range(len(shape)) if axis not in plane)
+
+
+def _is_image(spec: EnvironmentSpec, side: int) -> bool:
+    """Whether observations of three or more axes are images, by dtype, bounds, or two axes of at least `side`."""
+    return spec.observation_dtype == "bool" or spec.observation_scale is not None or side >= 16
+
+
+def _channels_first(shape: tuple[int, ...], spec: EnvironmentSpec) -> bool:
+    """Whether images of this shape look like channels × height × width; planes of 0 and 1 may be many and small."""
+    channels, least, pixels = shape[0], min(shape[1:]), (spec.observation_scale or 1) > 1
+    few = channels <= 4 and (pixels or least >= 16)
+    return channels < least and (shape[1] == shape[2] or few or least >= 36)
+
+
+def _takes(torso: Torso, spec: EnvironmentSpec) -> bool:
+    """Whether `--network=auto` may stand for the torso."""
+    return torso.reads(spec) and (torso.continuous or not spec.continuous)
 
 
 def default_network(spec: EnvironmentSpec) -> str:
     """The name of the first torso that can read the observations, or ValueError; "mlp" if actions are continuous."""
     for name, torso in TORSOS.items():
-        if torso.reads(spec) and (torso.continuous or not spec.continuous):
+        if _takes(torso, spec):
             return name
     raise ValueError(
         f"no network can read observations of shape {spec.observation_shape} and dtype {spec.observation_dtype}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.errors import InvalidEnvironment, SettingsError
-from acer_tf.networks.torsos import default_network, require_channels_last, torso_of
+from acer_tf.networks.torsos import default_network, require_image_axes, torso_of
 from acer_tf.settings import Settings
 from acer_tf.settings.rules import rules_for
 from acer_tf.training.device import CPU, Device
@@ -34,17 +34,17 @@ def resolve(
 
     Raises:
         InvalidEnvironment: the agent does not support the environment's kind of actions.
-        SettingsError: no network accepts the observations, they have their channels first, or a user's torso cannot be
-            imported.
+        SettingsError: no network accepts the observations, they look like images that none reads as such, or a user's
+            torso cannot be imported.
     """
     require_actions(settings, spec)
     kept = {name: (recorded or {}).get(name, "auto") for name in DECIDED_BY_RUN}
     network, precision = (kept[name] if getattr(settings, name) == "auto" else getattr(settings, name) for name in kept)
     try:
+        if not recorded:
+            require_image_axes(network, spec)
         if network == "auto":
             network = default_network(spec)
-        if not recorded:
-            require_channels_last(network, spec)
         if precision == "auto":
             # Only large convolutions gain by it; learning does not suffer (results/precision).
             precision = "bfloat16" if torso_of(network).large and device.fast_bfloat16 else "float32"

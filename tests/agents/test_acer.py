@@ -14,7 +14,7 @@ from acer_tf.types import EnvironmentSpec, Trajectory
 from tests import oracles
 from tests.core import first_in_core
 
-FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
+FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3, observation_scale=255.0)
 
 
 def trajectory_of(seed=0, batch=6, rows=10):

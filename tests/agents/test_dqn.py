@@ -12,7 +12,7 @@ from acer_tf.types import EnvironmentSpec, Trajectory
 from tests.agents.conftest import settings_of
 
 SPEC = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
-FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
+FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3, observation_scale=255.0)
 BATCH = 32
 
 

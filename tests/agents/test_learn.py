@@ -13,7 +13,7 @@ from tests import oracles
 
 pytestmark = pytest.mark.slow
 BATCH, ROWS = 2, 6
-FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3)
+FRAMES = EnvironmentSpec((4, 36, 36), "uint8", stack=4, num_actions=3, observation_scale=255.0)
 IMAGES = EnvironmentSpec((5, 5, 2), "bool", stack=1, num_actions=3)
 
 

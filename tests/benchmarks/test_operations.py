@@ -5,7 +5,7 @@ from acer_tf.networks.discrete import Network
 from acer_tf.types import EnvironmentSpec
 from benchmarks.operations import layer_operations, roofline, step_operations, update_operations
 
-PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4, observation_scale=255.0)
 
 # By hand: 2 · positions · kernel of 8×8×4→32, 4×4×32→64, 3×3×64→64, 3136→512, and the heads 512→6.
 NATURE = [

@@ -1,5 +1,6 @@
 """What Keras does with models, done with the networks: save, load, clone, build others from their parts."""
 
+import dataclasses
 import sys
 
 import keras
@@ -13,7 +14,8 @@ from acer_tf.networks.torsos import Torso
 from acer_tf.types import EnvironmentSpec
 from tests.networks.test_networks import ARM, SPECS, frames_of
 
-SPECS = SPECS | {"nature": EnvironmentSpec((4, 40, 36), "uint8", stack=4, num_actions=6)}  # smaller, so faster
+FRAMES = EnvironmentSpec((4, 40, 36), "uint8", stack=4, num_actions=6, observation_scale=255.0)
+SPECS = SPECS | {"nature": FRAMES}  # smaller, so faster
 THEIRS = Torso(lambda layers, x: layers.hidden(8, "relu", "dense", layers.flat(x)), lambda spec: True)
 
 
@@ -21,6 +23,7 @@ THEIRS = Torso(lambda layers, x: layers.hidden(8, "relu", "dense", layers.flat(x
 NETWORKS = {
     **{name: (SPECS[name], dict(architecture=name)) for name in SPECS},
     **{f"{name}_lstm": (SPECS[name], dict(architecture=f"{name}_lstm")) for name in SPECS},
+    "few levels": (dataclasses.replace(FRAMES, observation_scale=10.0), dict(architecture="nature")),
     "a user's torso": (SPECS["mlp"], dict(architecture=f"{__name__}:THEIRS")),
     "bfloat16": (SPECS["nature"], dict(architecture="nature", precision="bfloat16", initialization="fan_in")),
     "epsilon-greedy": (SPECS["small"], dict(architecture="small", policy="epsilon_greedy", evaluation_epsilon=0.01)),

@@ -1,8 +1,5 @@
 """The networks, compared with ordinary layers."""
 
-import re
-
-import gymnasium
 import keras
 import numpy as np
 import pytest
@@ -13,14 +10,14 @@ from acer_tf.networks import building, torsos
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
-from acer_tf.networks.torsos import default_network, require_channels_last
+from acer_tf.networks.torsos import default_network
 from acer_tf.types import EnvironmentSpec
 
-ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6)
+ATARI = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, observation_scale=255.0)
 SPECS = {
     "nature": ATARI,
     "small": EnvironmentSpec((10, 10, 7), "bool", stack=1, num_actions=3),
-    "image": EnvironmentSpec((50, 38, 3), "uint8", stack=1, num_actions=3),
+    "image": EnvironmentSpec((50, 38, 3), "uint8", stack=1, num_actions=3, observation_scale=255.0),
     "mlp": EnvironmentSpec((5,), "float32", stack=1, num_actions=3),
 }
 INITIALIZATIONS = ("orthogonal", "fan_in")
@@ -31,8 +28,7 @@ def frames_of(rng, spec, batch, count):
     shape = [batch, count, *spec.frame_shape]
     if spec.observation_dtype == "float32":
         return rng.normal(size=shape).astype(np.float32)
-    high = 2 if spec.observation_dtype == "bool" else 256
-    return rng.integers(high, size=shape).astype(spec.observation_dtype)
+    return rng.integers((spec.observation_scale or 1) + 1, size=shape).astype(spec.observation_dtype)
 
 
 def stacked(frames, age, stack):
@@ -49,7 +45,7 @@ def stacked(frames, age, stack):
 def reference(network, observation):
     """(probabilities, Q) of [N, *observation_shape], from the network's weights and ordinary float32 operations."""
     w = {v.path: tf.constant(v.numpy()) for v in network.trainable_variables}
-    x = tf.cast(observation, tf.float32) / (255.0 if observation.dtype == np.uint8 else 1.0)
+    x = tf.cast(observation, tf.float32) / (network.spec.observation_scale or 1.0)
     if network.architecture in ("nature", "image"):
         x = tf.transpose(x, [0, 2, 3, 1]) if network.architecture == "nature" else x
         for name, stride in (("conv1", 4), ("conv2", 2), ("conv3", 1)):
@@ -93,7 +89,8 @@ def test_network_equals_ordinary_layers(architecture, initialization):
 @pytest.mark.parametrize("shape", [(84, 84), (40, 36)])
 @pytest.mark.parametrize("stack", [1, 4])
 def test_patch_convolution_equals_8x8_at_stride_4(precision, rtol, shape, stack):
-    spec = EnvironmentSpec((stack, *shape) if stack > 1 else shape, "uint8", stack, num_actions=2)
+    shown = (stack, *shape) if stack > 1 else shape
+    spec = EnvironmentSpec(shown, "uint8", stack, num_actions=2, observation_scale=255.0)
     network = Network(spec, architecture="nature", initialization="fan_in", precision=precision)
     frames = frames_of(np.random.default_rng(0), spec, 2, stack)
     layer = network.torso.get_layer("conv1")
@@ -152,18 +149,31 @@ def test_the_batch_size_may_be_unknown_when_compiling():
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("architecture", ["small", "mlp"])
-def test_bool_reads_as_0_and_1_and_uint8_as_pixels(architecture):
-    shape = (10, 10, 4)
+@pytest.mark.parametrize("architecture", ["nature", "image", "small", "mlp"])
+def test_observations_are_divided_by_their_scale(architecture):
+    shape = {"nature": (36, 40), "image": (36, 40, 2)}.get(architecture, (10, 10, 4))
     on = np.random.default_rng(0).integers(2, size=[2, *shape]).astype(bool)
-    shown = {"bool": on, "float32": on.astype(np.float32), "uint8": on.astype(np.uint8) * 255}
+    shown = [("uint8", high, on.astype(np.uint8) * high) for high in (255, 10, 1)]
+    if architecture != "nature":
+        shown += [("bool", None, on), *(("float32", high, on.astype(np.float32) * (high or 1)) for high in (255, None))]
     outputs = [
-        Network(EnvironmentSpec(shape, dtype, 1, 3), architecture=architecture, seed=1)(tf.constant(x))
-        for dtype, x in shown.items()
+        Network(EnvironmentSpec(shape, dtype, 1, 3, observation_scale=scale), architecture=architecture, seed=1)(x)
+        for dtype, scale, x in shown
     ]
     for probabilities, q, _ in outputs[1:]:
         np.testing.assert_allclose(probabilities, outputs[0][0], rtol=1e-5)
         np.testing.assert_allclose(q, outputs[0][1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_without_normalization_a_continuous_network_divides_by_the_scale(normalize):
+    arm = dict(action_low=(-1.0,), action_high=(1.0,))
+    specs = [EnvironmentSpec((3, 3, 2), "uint8", 1, 0, **arm, observation_scale=scale) for scale in (255.0, 1.0)]
+    pixels = np.random.default_rng(0).integers(256, size=[5, 3, 3, 2]).astype(np.uint8)
+    of_pixels, other = (ContinuousNetwork(spec, critic="dueling", normalize=normalize, seed=1) for spec in specs)
+    same = pixels if normalize else pixels / np.float32(255)
+    for one, two in zip(of_pixels(pixels), other(same), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
 
 
 # ---- initialization
@@ -261,8 +271,8 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
     [
         ("nature", SPECS["mlp"], "take mlp"),
         ("nature", SPECS["small"], "take small or mlp"),
-        ("nature", EnvironmentSpec((4, 32, 84), "uint8", 4, 2), "none can"),
-        ("nature", EnvironmentSpec((4, 84, 86), "uint8", 4, 2), "none can"),
+        ("nature", EnvironmentSpec((4, 32, 84), "uint8", 4, 2, observation_scale=255.0), "none can"),
+        ("nature", EnvironmentSpec((4, 84, 86), "uint8", 4, 2, observation_scale=255.0), "none can"),
         ("nature", EnvironmentSpec((4, 84, 84), "float32", 4, 2), "none can"),
         ("image", SPECS["small"], "take small or mlp"),
         ("small", ATARI, "take nature"),
@@ -305,21 +315,6 @@ def test_gray_images_have_one_channel():
     shown = np.random.default_rng(0).random((2, 36, 40), np.float32)
     one, other = (Network(spec, architecture="image", seed=1) for spec in (gray, rgb))
     np.testing.assert_array_equal(one(shown)[1], other(shown[..., None])[1])
-
-
-@pytest.mark.parametrize("shape", [(3, 64, 64), (4, 84, 84), (1, 96, 120), (7, 10, 10)])
-def test_channels_before_height_and_width_are_refused_with_the_wrapper_that_turns_them(shape):
-    spec, turned = EnvironmentSpec(shape, "uint8", 1, 2), (*shape[1:], shape[0])
-    for network in ("small", "small_lstm"):
-        with pytest.raises(ValueError, match=re.escape(f"make them {turned}, with gymnasium.wrappers.Transform")):
-            require_channels_last(network, spec)
-    require_channels_last("mlp", spec)
-    assert hasattr(gymnasium.wrappers, "TransformObservation")
-
-
-@pytest.mark.parametrize("shape", [(64, 64, 3), (10, 10, 4), (6, 7, 2), (8, 8, 8), (5, 5, 20), (7, 9, 20), (3, 3, 2)])
-def test_images_with_channels_last_are_not(shape):
-    require_channels_last("small", EnvironmentSpec(shape, "bool", 1, 2))
 
 
 def test_a_users_torso_reads_stacked_frames_as_planes_with_the_frames_last(monkeypatch):

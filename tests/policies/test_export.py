@@ -26,9 +26,11 @@ from acer_tf.policies.policy import load_policy
 from acer_tf.types import EnvironmentSpec
 
 SPECS = {
-    "atari/Pong": EnvironmentSpec((4, 84, 84), "uint8", 4, 6, 4),
+    "atari/Pong": EnvironmentSpec((4, 84, 84), "uint8", 4, 6, 4, observation_scale=255.0),
     "minatar/breakout": EnvironmentSpec((10, 10, 4), "bool", 1, 3),
     "CartPole-v1": EnvironmentSpec((4,), "float32", 1, 2),
+    "Camera-v0": EnvironmentSpec((40, 36, 3), "float32", 1, 2, observation_scale=255.0),
+    "Maze-v0": EnvironmentSpec((7, 7, 3), "uint8", 1, 3, observation_scale=10.0),
 }
 
 
@@ -44,8 +46,8 @@ def make_metadata(env: str, **changes: Any) -> dict[str, Any]:
 
 def make_observations(env: str, count: int) -> np.ndarray:
     spec, random = SPECS[env], np.random.default_rng(count)
-    high = 256 if spec.observation_dtype == "uint8" else 2
-    return random.integers(0, high, (count, *spec.observation_shape)).astype(spec.observation_dtype)
+    high = int(spec.observation_scale or 1)
+    return random.integers(0, high + 1, (count, *spec.observation_shape)).astype(spec.observation_dtype)
 
 
 def set_policy(network: Network, probabilities: list[float]) -> None:
@@ -233,6 +235,7 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
         "action_low": [],
         "action_start": 0,
         "action_high": [],
+        "observation_scale": 255.0,
     }
     assert load_policy(exported["CartPole-v1"]).metadata["atari_preset_values"] is None
 

@@ -138,8 +138,10 @@ def test_a_shipped_policy_answers_as_its_saved_model(folder: Path, tmp_path: Pat
 
 # New policies of every kind
 
-FRAMES = EnvironmentSpec((4, 40, 36), "uint8", 4, 6)
+FRAMES = EnvironmentSpec((4, 40, 36), "uint8", 4, 6, observation_scale=255.0)
 ARM = EnvironmentSpec((6,), "float32", 1, 0, action_low=(-2.0, 0.0), action_high=(2.0, 5.0))
+CAMERA = EnvironmentSpec((40, 36, 3), "float32", 1, 6, observation_scale=255.0)
+MAZE = EnvironmentSpec((7, 7, 3), "uint8", 1, 6, observation_scale=10.0)
 
 
 def dqn(spec: EnvironmentSpec) -> Network:
@@ -149,6 +151,8 @@ def dqn(spec: EnvironmentSpec) -> Network:
 KINDS: dict[str, tuple[EnvironmentSpec, Callable[[EnvironmentSpec], Network | ContinuousNetwork]]] = {
     "small": (SPECS["small"], lambda spec: Network(spec, architecture="small", precision="bfloat16")),
     "image": (SPECS["image"], lambda spec: Network(spec, architecture="image")),
+    "camera": (CAMERA, lambda spec: Network(spec, architecture="image")),
+    "maze": (MAZE, lambda spec: Network(spec, architecture="small", seed=3)),
     "mlp": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp")),
     "dqn": (SPECS["mlp"], dqn),
     "mlp_lstm": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp_lstm")),

@@ -17,7 +17,7 @@ from acer_tf.training.device import CPU, Device
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
 
-PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4, observation_scale=255.0)
 BREAKOUT = EnvironmentSpec((10, 10, 4), "bool", stack=1, num_actions=3)
 CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
 PENDULUM = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
@@ -67,8 +67,8 @@ def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, f
 
 
 def test_channels_first_are_refused_by_the_flag_but_a_run_that_has_begun_continues():
-    spec = EnvironmentSpec((3, 64, 64), "uint8", stack=1, num_actions=2)
-    with pytest.raises(SettingsError, match="^--network=small"):
+    spec = EnvironmentSpec((3, 64, 64), "uint8", stack=1, num_actions=2, observation_scale=255.0)
+    with pytest.raises(SettingsError, match=r"^--network=auto: .*\(3, 64, 64\)"):
         resolve(settings_of(), spec)
     assert resolve(settings_of(), spec, {"network": "small", "precision": "float32"}).network == "small"
 

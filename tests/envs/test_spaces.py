@@ -1,0 +1,213 @@
+"""Spaces that are refused, and the way out that each refusal names: it is executed as it is written."""
+
+import re
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from acer_tf import envs
+from acer_tf.envs.spaces import spec_of
+from acer_tf.errors import InvalidEnvironment
+
+MOVES, SEEN = spaces.Discrete(3), spaces.Box(-1, 1, (2,))
+
+
+class World(gymnasium.Env):
+    """Shows what its observation space holds, and takes only what its action space holds."""
+
+    def __init__(self, observations=SEEN, actions=MOVES):
+        self.observation_space, self.action_space = observations, actions
+        self.taken = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        if isinstance(self.action_space, spaces.Box):  # contains() takes float32 for float64
+            assert action.dtype == self.action_space.dtype
+        assert self.action_space.contains(action), action
+        self.taken.append(action)
+        return self.observation_space.sample(), 1.0, len(self.taken) % 5 == 0, False, {}
+
+
+def let_in(env, **given):
+    """`env`, wrapped as long as it is refused, by the lines that the refusals name; and these."""
+    lines, names = [], {"gymnasium": gymnasium, "np": np, "env": env, **given}
+    while True:
+        try:
+            spec_of("World-v0", names["env"].observation_space, names["env"].action_space)
+            return names["env"], lines
+        except InvalidEnvironment as error:
+            assert "\n" not in str(error) and str(error).startswith("World-v0 has the ")
+            lines.append(re.search(r"gymnasium\.wrappers\.\w+\(env\b.*", str(error))[0])
+            assert len(lines) <= 3
+            exec(f"env = {lines[-1]}", names)
+
+
+def lived(env):
+    """The vector environment of `env`, after twelve random steps."""
+    vector, rng = envs.make("World-v0", 1, 0, factory=factory_of(env)), np.random.default_rng(0)
+    vector.reset()
+    for _ in range(12):
+        spec = vector.spec
+        action = (
+            rng.uniform(-1, 1, (1, spec.action_size)) if spec.continuous else rng.integers(spec.num_actions, size=1)
+        )
+        step = vector.step(action)
+        assert np.isfinite(step.observation).all() and step.observation.shape == (1, *spec.observation_shape)
+    vector.close()
+    return vector
+
+
+def factory_of(env):
+    """Makes a new one, like `env`, at each call: here from the same wrappers, around a copy of the world."""
+    import copy
+
+    return lambda: copy.deepcopy(env)
+
+
+ARM = spaces.Box(-1, 1, (3,))
+OBSERVATIONS = {
+    "discrete": spaces.Discrete(5, start=2),
+    "multi_discrete": spaces.MultiDiscrete([3, 2]),
+    "multi_binary": spaces.MultiBinary([2, 2]),
+    "text": spaces.Text(6),
+    "tuple": spaces.Tuple([spaces.Discrete(3), ARM]),
+    "dict": spaces.Dict(place=spaces.Box(0, 255, (4, 4, 3), np.uint8), parts=spaces.Tuple([ARM, spaces.Text(3)])),
+    "one_of": spaces.OneOf([spaces.Discrete(3), ARM]),
+    "empty": spaces.Box(0, 1, (0, 2)),
+    "empty_dict": spaces.Dict(nothing=spaces.Box(0, 1, (0,))),
+}
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_observations_that_are_refused_are_taken_after_the_wrapper_that_is_named(kind):
+    env, lines = let_in(World(OBSERVATIONS[kind]))
+    assert lived(env).spec.observation_dtype in ("float32", "uint8")
+    assert ("FlattenObservation(env)" in lines[0]) == (kind != "empty")
+
+
+@pytest.mark.parametrize(
+    ("space", "function", "shape"),
+    [
+        (spaces.Sequence(spaces.Discrete(3)), lambda x: np.float32([len(x)]), (1,)),
+        (spaces.Graph(ARM, spaces.Discrete(2)), lambda x: x.nodes.sum(axis=0), (3,)),
+        (spaces.Dict(a=ARM, b=spaces.Sequence(ARM)), lambda x: x["a"], (3,)),
+    ],
+)
+def test_observations_of_no_fixed_size_need_a_function(space, function, shape):
+    env, lines = let_in(World(space), FUNCTION=function, SHAPE=shape)
+    assert len(lines) == 1 and lived(env).spec.observation_shape == shape
+
+
+@pytest.mark.parametrize(
+    ("space", "count"),
+    [
+        (spaces.MultiDiscrete([3, 2]), 6),
+        (spaces.MultiDiscrete([[3], [2]], start=[[-1], [4]]), 6),
+        (spaces.MultiDiscrete([5]), 5),
+        (spaces.MultiBinary(3), 8),
+        (spaces.MultiBinary([2, 1]), 4),
+        (spaces.Box(-1, 1, (0,)), 1),
+        (spaces.Box(0, 1, (2, 0), np.float64), 1),
+    ],
+)
+def test_composite_actions_are_numbered(space, count):
+    env, lines = let_in(World(actions=space))
+    assert len(lines) == 1 and spec_of("", SEEN, env.action_space).num_actions == count
+    env.reset()
+    for action in range(count):
+        env.step(np.int64(action))
+    assert len({str(taken) for taken in env.unwrapped.taken}) == count
+    lived(env)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.MultiDiscrete([100] * 5),
+        spaces.MultiBinary(40),
+        spaces.Tuple([MOVES, ARM]),
+        spaces.Dict(move=MOVES, more=spaces.Dict(bits=spaces.MultiBinary(2))),
+        spaces.Text(4),
+        spaces.Sequence(MOVES),
+        spaces.Graph(ARM, None),
+        spaces.OneOf([MOVES, ARM]),
+        spaces.Dict(),
+    ],
+)
+def test_other_actions_are_chosen_from_a_list(space):
+    space.seed(0)
+    env, lines = let_in(World(actions=space), ACTIONS=[space.sample() for _ in range(4)])
+    assert len(lines) == 1 and lived(env).spec.num_actions == 4
+
+
+INFINITE = (-np.inf, np.inf)
+HALF = spaces.Box(np.float32([[0, -np.inf]]), np.float32([[np.inf, -5]]))
+BOXES = {
+    "matrix": (spaces.Box(-2, 2, (2, 3)), (-2,) * 6, (2,) * 6),
+    "scalar": (spaces.Box(-0.1, 0.1, (), np.float64), (-0.1,), (0.1,)),
+    "ragged": (spaces.Box(np.array([[0.0, 0.1]]), np.array([[1.0, 0.3]]), dtype=np.float64), (0.0, 0.1), (1.0, 0.3)),
+    "unbounded": (spaces.Box(*INFINITE, (2,)), (-1, -1), (1, 1)),
+    "half_bounded": (HALF, (0, -6), (1, -5)),
+    "too_far": (spaces.Box(np.float32(-3e38), np.float32(3e38), (2,)), (-1, -1), (1, 1)),
+    "integers": (spaces.Box(0, 5, (2,), np.int64), (0, 0), (5, 5)),
+    "some_integers": (spaces.Box(np.int32([0, 3]), np.int32([5, 4]), dtype=np.int32), (0, 3), (5, 4)),
+    "bits": (spaces.Box(0, 1, (1, 2), np.bool_), (0, 0), (1, 1)),
+    "dict": (spaces.Dict(arm=ARM, more=spaces.Tuple([spaces.Box(0, 9, (1, 1))])), (-1, -1, -1, 0), (1, 1, 1, 9)),
+    "dict_unbounded": (spaces.Dict(arm=spaces.Box(*INFINITE, (2,))), (-1, -1), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", BOXES)
+def test_other_boxes_of_actions_become_bounded_vectors(kind):
+    space, low, high = BOXES[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env, lines = let_in(World(actions=space))
+    spec = lived(env).spec
+    assert (spec.action_low, spec.action_high) == (low, high)
+    assert len(lines) == (2 if kind == "dict_unbounded" else 1)
+
+
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+def test_a_space_that_was_forgotten(name):
+    spaces_of = {"observation_space": SEEN, "action_space": MOVES} | {name: None}
+    with pytest.raises(InvalidEnvironment, match=f"space None; .* set the environment's {name}"):
+        spec_of("World-v0", *spaces_of.values())
+
+
+@pytest.mark.parametrize(
+    ("space", "scale"),
+    [
+        (spaces.Box(0, 255, (84, 84), np.uint8), 255),
+        (spaces.Box(0, 255, (128,), np.uint8), 255),
+        (spaces.Box(0, 10, (7, 7, 3), np.uint8), 10),
+        (spaces.Box(np.zeros((2, 2), np.uint8), np.uint8([[10, 5], [2, 1]]), dtype=np.uint8), 10),
+        (spaces.Box(0, 1, (5, 5, 2), np.uint8), 1),
+        (spaces.Box(0, 0, (3,), np.uint8), 1),
+        (spaces.Box(0, 255, (64, 64, 3), np.float32), 255),
+        (spaces.Box(0, 255, (64, 64, 3), np.int32), 255),
+        (spaces.Box(0, 255, (64, 64), np.float64), 255),
+        (spaces.Box(0, 65_535, (64, 64), np.uint16), 65_535),
+        (spaces.Box(0, 1, (64, 64, 3), np.float32), 1),
+        (spaces.Box(0, 0.5, (5, 5, 3), np.float32), 1),
+        # As they are.
+        (spaces.Box(0, 1, (10, 10, 4), np.bool_), None),
+        (spaces.Box(0, 255, (4,), np.float32), None),
+        (spaces.Box(0, 9, (4, 4), np.int64), None),
+        (spaces.Box(-1, 1, (64, 64, 3)), None),
+        (spaces.Box(0, np.inf, (64, 64, 3)), None),
+        (spaces.Box(0, np.finfo(np.float32).max, (64, 64, 3)), None),
+        (spaces.Box(0, np.iinfo(np.int32).max, (64, 64, 3), np.int32), None),
+        (spaces.Box(np.zeros((3, 3, 1)), np.arange(9.0).reshape(3, 3, 1), dtype=np.float64), None),
+    ],
+)
+def test_the_scale_of_observations_follows_from_their_bounds(space, scale):
+    found = spec_of("World-v0", space, MOVES).observation_scale
+    assert found == scale and isinstance(found, type(scale if scale is None else 1.0))
