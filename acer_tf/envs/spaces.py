@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten_space
 
 from acer_tf.errors import InvalidEnvironment
 from acer_tf.types import EnvironmentSpec
@@ -86,8 +86,8 @@ def _observations_way(space: Any) -> str:
             f"a Box must have at least one element: if there is nothing to see, show a constant, with "
             f"gymnasium.wrappers.TransformObservation(env, {constant})"
         )
-    with contextlib.suppress(NotImplementedError):  # a space of another package
-        if space.is_np_flattenable:
+    with contextlib.suppress(AttributeError, NotImplementedError, ValueError):  # parts that gymnasium cannot flatten
+        if isinstance(flatten_space(space), Box):
             return "only a Box is supported: make it one, with gymnasium.wrappers.FlattenObservation(env)"
     return (
         "only a Box is supported: make it one, with a FUNCTION of yours that turns an observation into an array of a "

@@ -98,6 +98,8 @@ def test_observations_that_are_refused_are_taken_after_the_wrapper_that_is_named
         (spaces.Sequence(spaces.Discrete(3)), lambda x: np.float32([len(x)]), (1,)),
         (spaces.Graph(ARM, spaces.Discrete(2)), lambda x: x.nodes.sum(axis=0), (3,)),
         (spaces.Dict(a=ARM, b=spaces.Sequence(ARM)), lambda x: x["a"], (3,)),
+        (spaces.OneOf([MOVES, OBSERVATIONS["empty"]]), lambda x: np.float32([x[0]]), (1,)),
+        (spaces.OneOf([MOVES, spaces.Graph(ARM, None)]), lambda x: np.float32([x[0]]), (1,)),
     ],
 )
 def test_observations_of_no_fixed_size_need_a_function(space, function, shape):
