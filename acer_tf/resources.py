@@ -14,7 +14,7 @@ _LIMITS = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
 )
-PROCESS_BYTES = 1_500_000_000  # what a run takes besides its replay: TensorFlow, networks, environments and batches
+PROCESS_BYTES = 1_500_000_000  # what a run takes besides its replay: TensorFlow, networks, 16 environments and batches
 
 # What an actor on Ray takes: read off were 0.85 GB, and 1 MB (Pong) to 1.7 MB (cheetah) for each environment.
 ACTOR_BYTES, ENVIRONMENT_BYTES = 1_000_000_000, 2_000_000

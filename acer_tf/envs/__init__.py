@@ -94,14 +94,23 @@ class Family:
     atari: bool = False  # whether `--atari_preset` applies
     alike: bool = False  # whether all of them take the same time to step
     pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
+    bytes_each: int = 4_000  # memory that one environment takes, as measured; the least where they differ
 
 
 FAMILIES: dict[str, Family] = {
     # Rewards are clipped as by Mnih et al. (2015). The console draws 60 frames a second; a step shows one in four.
-    "atari": Family(ATARI_GAMES, ("paper", ""), reward_clip=1.0, atari=True, alike=True, pictures_per_second=15.0),
-    "minatar": Family(MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0),
-    "control": Family(CONTROL_TASKS, ("", "paper_continuous")),
-    "dm_control": Family((), ("", "paper_continuous")),
+    "atari": Family(
+        ATARI_GAMES,
+        ("paper", ""),
+        reward_clip=1.0,
+        atari=True,
+        alike=True,
+        pictures_per_second=15.0,
+        bytes_each=1_600_000,
+    ),
+    "minatar": Family(MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0, bytes_each=11_000),
+    "control": Family(CONTROL_TASKS, ("", "paper_continuous"), bytes_each=180_000),
+    "dm_control": Family((), ("", "paper_continuous"), bytes_each=12_000_000),
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
     "gymnasium": Family((), ("classic", "classic_continuous")),
 }

@@ -13,12 +13,11 @@ from typing import Any
 import imageio.v2 as imageio
 import numpy as np
 
-from acer_tf import envs
+from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy
-from acer_tf.resources import available_cores
 from acer_tf.settings.declaration import at_least, between
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
@@ -105,7 +104,8 @@ def evaluate(
         env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
 
     Raises:
-        SettingsError: a number out of range, or a video file that cannot be written.
+        SettingsError: a number out of range, environments that do not fit into memory, or a video file that cannot be
+            written.
         InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
             alone names a module of it ("module:Id-v0"), which could be anyone's code.
         EnvironmentFailure: the environment raised, or returned what it must not.
@@ -126,8 +126,13 @@ def evaluate(
             f"it: --env={env_id}"
         )
     num_envs = min(episodes, num_envs)
+    if (needed := num_envs * family_of(env_id).bytes_each) > (available := resources.available_memory()):
+        raise SettingsError(
+            f"--num_envs={num_envs}: so many of {env_id} take {resources.in_bytes(needed)} of memory at least, but "
+            f"{resources.in_bytes(available)} are available"
+        )
     quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
-    options: dict[str, Any] = {"threads": available_cores(), "render": video is not None}
+    options: dict[str, Any] = {"threads": resources.available_cores(), "render": video is not None}
     if max_episode_steps is not None:
         options["max_episode_steps"] = max_episode_steps
     if family_of(env_id).atari:

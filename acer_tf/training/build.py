@@ -26,6 +26,9 @@ from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
 
+_USUAL_ENVS = 16  # those that PROCESS_BYTES counts
+_UNITS = 512  # of a network's layers, about
+
 
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
     """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
@@ -118,10 +121,9 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     """An empty replay of resolved `settings`, in memory or a new `file`; the smallest possible if nothing is replayed.
 
     Raises:
-        SettingsError: it does not fit into memory, or the file cannot be made.
+        SettingsError: it or the environments do not fit into memory, or the file cannot be made.
     """
-    if file is None:
-        require_memory(settings, spec, resources.available_memory())
+    require_memory(settings, spec, resources.available_memory(), in_file=file is not None)
     h, rows = settings, replay_rows(settings, spec)
     sizes = spec, h.num_envs, rows, h.window_length, derive_seed(h, "replay")
     try:
@@ -199,19 +201,44 @@ def actor_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
     environments = settings.num_envs // settings.groups
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
     unrolls = 3 * environments * (settings.unroll_length + 1) * observation
-    return resources.ACTOR_BYTES + environments * resources.ENVIRONMENT_BYTES + unrolls
+    each = max(resources.ENVIRONMENT_BYTES, settings.family.bytes_each)
+    return resources.ACTOR_BYTES + environments * each + unrolls
 
 
-def require_memory(settings: Settings, spec: EnvironmentSpec, available: int) -> None:
-    """Raises SettingsError unless the replay and the rest of the process fit into `available` bytes of memory."""
+def process_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
+    """Bytes that a run takes besides its replay, about: for 16 environments what is usual, and for each more its own.
+
+    Environments of `settings.actors` do not count, as they may be on other machines.
+    """
+    windows = settings.trajectories_per_update or settings.num_envs
+    row = 8 * (math.prod(spec.observation_shape) + _UNITS)  # float32, with gradients
+    others = 0 if settings.actors else max(0, settings.num_envs - _USUAL_ENVS)
+    batch = max(0, windows - _USUAL_ENVS) * settings.window_length * row
+    return resources.PROCESS_BYTES + others * settings.family.bytes_each + batch
+
+
+def require_memory(settings: Settings, spec: EnvironmentSpec, available: int, *, in_file: bool = False) -> None:
+    """Raises SettingsError unless the run fits into `available` bytes of memory, with its replay unless `in_file`."""
+    process, num_envs = process_bytes(settings, spec), settings.num_envs
+    least = 0 if in_file else replay_bytes(settings, spec, _least_rows(settings, spec))
+    if num_envs > _USUAL_ENVS and process + least > available:
+        usual = resources.PROCESS_BYTES + least * _USUAL_ENVS // num_envs
+        each = -(-(process + least - usual) // (num_envs - _USUAL_ENVS))
+        fits = _USUAL_ENVS + (available - usual) // each
+        fits -= fits % math.lcm(settings.trajectories_per_update or 1, settings.actors or 1)  # which must divide it
+        raise SettingsError(
+            f"--num_envs={num_envs}: they need about {resources.in_bytes(process + least)} of memory without a replay, "
+            f"but {resources.in_bytes(available)} are available; "
+            + (f"at most --num_envs={fits} fits" if fits > _USUAL_ENVS else f"give --num_envs={_USUAL_ENVS} or fewer")
+        )
     needed = replay_bytes(settings, spec, replay_rows(settings, spec))
-    if needed + resources.PROCESS_BYTES <= available:
+    if in_file or needed + process <= available:
         return
-    length, least = settings.window_length, replay_bytes(settings, spec, 0)
-    fits = (available - resources.PROCESS_BYTES - least) * length // (replay_bytes(settings, spec, length) - least)
+    length, none = settings.window_length, replay_bytes(settings, spec, 0)
+    fits = (available - process - none) * length // (replay_bytes(settings, spec, length) - none)
     raise SettingsError(
-        f"--replay_capacity={settings.replay_capacity}: {settings.num_envs} environments need {needed / 1e9:.1f} GB of "
-        f"replay and about {resources.PROCESS_BYTES / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
+        f"--replay_capacity={settings.replay_capacity}: {num_envs} environments need {needed / 1e9:.1f} GB of replay "
+        f"and about {process / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
         + (f"at most --replay_capacity={fits} fits" if fits >= _least_rows(settings, spec) else "no capacity fits")
         + ", or keep it on disk with --replay_file"
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
 
-from acer_tf import envs
+from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, AtariPreset
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
@@ -439,6 +439,16 @@ def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:
 def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], name: str, value: int) -> None:
     with pytest.raises(SettingsError, match=f"--{name}={value}: .*{value + 1}"):
         run(FakePolicy("Any-v0"), **{name: value})
+    assert scripted == []
+
+
+@pytest.mark.parametrize("env_id", ["atari/Pong", "dm_control/fish-swim-v0"])
+def test_more_environments_than_memory_holds_are_refused(
+    env_id: str, scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "available_memory", lambda: 10**9)
+    with pytest.raises(SettingsError, match=f"--num_envs=1000: .*{env_id}.* 1.0 GB"):
+        run(FakePolicy(env_id), episodes=1000, num_envs=1000)
     assert scripted == []
 
 

@@ -285,6 +285,26 @@ def test_no_capacity_is_suggested_where_none_fits(given):
         build.require_memory(settings_of(**given), CARTPOLE, int(1.4e9))
 
 
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize(("env", "spec"), [("atari/Pong", PONG), ("CartPole-v1", CARTPOLE)])
+def test_environments_that_do_not_fit_are_refused_with_how_many_do(env, spec, in_file):
+    settings, available = settings_of(env, agent="a3c", num_envs=10**5), int(2.5e9)
+    with pytest.raises(SettingsError, match=r"^--num_envs=100000: .* 2.5 GB are available") as refused:
+        build.require_memory(settings, spec, available, in_file=in_file)
+    fits = int(re.search(r"at most --num_envs=(\d+) fits", str(refused.value))[1])
+    assert fits > 16
+    build.require_memory(dataclasses.replace(settings, num_envs=fits), spec, available, in_file=in_file)
+    with pytest.raises(SettingsError, match="^--num_envs"):
+        build.require_memory(dataclasses.replace(settings, num_envs=fits + 100), spec, available, in_file=in_file)
+
+
+def test_environments_on_other_machines_do_not_count():
+    settings = settings_of("atari/Pong", agent="a3c", num_envs=1000, trajectories_per_update=4)
+    there = build.process_bytes(dataclasses.replace(settings, actors=10), PONG)
+    assert there == resources.PROCESS_BYTES
+    assert build.process_bytes(settings, PONG) >= there + 1e9
+
+
 def test_the_replay_that_is_made_is_the_one_whose_memory_was_counted(monkeypatch):
     settings = settings_of(replay_capacity=1000, replay_start=0, num_envs=4)
     replay = build.make_replay(settings, CARTPOLE)

@@ -335,6 +335,15 @@ def test_a_folder_with_the_remains_of_a_run_but_no_record_is_refused(light, tmp_
     assert tree(tmp_path) == before
 
 
+def test_more_environments_than_memory_holds_are_refused_before_anything_is_written(
+    light, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(resources, "available_memory", lambda: 2_000_000_000)
+    assert script(small_settings(num_envs=100_000), tmp_path / "run") == 2
+    assert capsys.readouterr().err.startswith("error: --num_envs=100000: ")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_file_is_not_a_run_folder(light, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert script(small_settings(), tmp_path / "file") == 2

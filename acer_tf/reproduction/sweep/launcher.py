@@ -117,7 +117,7 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
-    from acer_tf.training.build import actor_bytes, replay_bytes, replay_rows, require_effect
+    from acer_tf.training.build import actor_bytes, process_bytes, replay_bytes, replay_rows, require_effect
     from acer_tf.training.resolve import resolve
 
     spec_of = functools.cache(envs.spec)
@@ -130,6 +130,6 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
             require_effect(settings, spec)
         except (InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{folder.cell.label}' cannot be run: {error}") from error
-        memory = resources.PROCESS_BYTES + replay_bytes(settings, spec, replay_rows(settings, spec))
+        memory = process_bytes(settings, spec) + replay_bytes(settings, spec, replay_rows(settings, spec))
         found.append(Needs(settings, spec, memory, actor_bytes(settings, spec)))
     return found
