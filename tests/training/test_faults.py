@@ -150,7 +150,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
 
     def heavy(*arguments):
         agent = light(*arguments)
-        agent.weights.value = np.zeros(100_000, np.float32)
+        agent.weights.value = np.random.default_rng(0).random(100_000, np.float32)  # hardly compressible
         return agent
 
     monkeypatch.setattr(run, "make_agent", heavy)
