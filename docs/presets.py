@@ -39,7 +39,7 @@ def page() -> str:
 
 def _cell(value: object) -> str:
     if value is None:
-        return "by environment"
+        return "not given"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):

@@ -59,14 +59,14 @@ class Acer(Agent[Network]):
 
         rho_all = equations.importance_weight(policy.statistics, trajectory.behaviour)
         rho = tf.gather(rho_all, trajectory.action, batch_dims=2)
-        row, trace = (self.clipped(trajectory.reward), trajectory.discount, mask), equations.retrace_coefficient(rho)
+        row, trace = (self.learned(trajectory.reward), trajectory.discount, mask), equations.retrace_coefficient(rho)
         q_ret = equations.off_policy_return(
             *row, q_taken, value, values[:, -1], trace, gamma=h.gamma, lambda_=h.retrace_lambda
         )
 
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_ret - value, c=c)
         g += equations.bias_correction(rho_all, q_all - value[..., None], c=c)
-        entropy_gradient = h.entropy_weight * policy.entropy_gradient()
+        entropy_gradient = self.annealed(h.entropy_weight, h.entropy_weight_final) * policy.entropy_gradient()
         if h.entropy_in_trust_region:
             g += entropy_gradient
         average_policy = None if average is None else Categorical(average)

@@ -12,11 +12,13 @@ import tensorflow as tf
 
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.agents.loss import ParameterGradients
+from acer_tf.agents.optimizer import make_optimizer
+from acer_tf.agents.rewards import RewardNormalization
 from acer_tf.errors import Mismatch
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
 from acer_tf.settings import Settings
-from acer_tf.types import Batch, Trajectory
+from acer_tf.types import Batch, Trajectory, Unroll
 
 
 def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
@@ -38,7 +40,8 @@ N = TypeVar("N", bound=PolicyNetwork)
 class Agent(Generic[N]):
     """Acts by f(·|φ_θ(x)) and improves θ from trajectories.
 
-    A subclass defines `parameter_gradients`, and overrides `network_options` if it needs a special network.
+    A subclass defines `parameter_gradients`, and overrides `network_options` if it needs a special network, or
+    `make_optimizer`.
 
     Args:
         network: holds θ.
@@ -57,6 +60,8 @@ class Agent(Generic[N]):
         # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
         serial = network.state_size and torso.updates == "xla"
         self._learn = Compiled(self._updates, "serial" if serial else torso.updates)
+        self._progress = tf.Variable(0.0, trainable=False, name="progress")  # the share of the run that is done
+        self._rewards = RewardNormalization(settings.gamma) if settings.normalize_rewards else None
         normalization = network.normalization
         self._normalize = None if normalization is None else Compiled(normalization.update, "xla")
 
@@ -64,6 +69,11 @@ class Agent(Generic[N]):
     def network_options(cls, settings: Settings) -> dict[str, Any]:
         """The arguments of `Network`, or for continuous actions of `ContinuousNetwork`, that the rule decides."""
         return {}
+
+    @classmethod
+    def make_optimizer(cls, settings: Settings) -> keras.optimizers.Optimizer:
+        """A new optimizer of θ; by default the one that `settings.optimizer` names. ValueError if there is none."""
+        return make_optimizer(settings)
 
     def act(
         self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
@@ -101,6 +111,18 @@ class Agent(Generic[N]):
 
     def schedule(self, steps: int) -> None:
         """Sets all that depends on the run's steps so far; called before each unroll, and again after its updates."""
+        self._progress.assign(min(steps / self.settings.total_steps, 1.0))
+        if (final := self.settings.update_learning_rate_final) is not None:
+            self.optimizer.learning_rate = self.annealed(self.settings.update_learning_rate, final)
+
+    def annealed(self, first: float, final: float | None) -> Any:
+        """A number that changes linearly from `first` to `final` over the run, as a tensor; `first` without `final`."""
+        return first if final is None else first + self._progress * (final - first)
+
+    def observe_rewards(self, unroll: Unroll) -> None:
+        """Updates the statistics of normalized rewards, if they are normalized, by new rows, before their updates."""
+        if self._rewards is not None:
+            self._rewards.update(unroll)
 
     def update_normalization(self, observation: np.ndarray) -> None:
         """Updates the statistics of a network that normalises its observations, by new ones [N, k, D]."""
@@ -109,8 +131,9 @@ class Agent(Generic[N]):
 
     def variables(self) -> dict[str, keras.Variable]:
         """All variables that training changes, by name, for checkpoints."""
-        groups = (self.network.weights, self.average.weights, self.optimizer.variables)
-        names = ("online", "average", "optimizer")
+        rewards = [] if self._rewards is None else [self._rewards.statistics]
+        groups = (self.network.weights, self.average.weights, self.optimizer.variables, rewards)
+        names = ("online", "average", "optimizer", "rewards")
         return {f"{name}/{each.path}": each for name, group in zip(names, groups, strict=True) for each in group}
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -132,10 +155,11 @@ class Agent(Generic[N]):
         policy, next_state = self.network.distribution(observation, state)
         return policy.sample(seed), policy.statistics, next_state
 
-    def clipped(self, reward: tf.Tensor) -> tf.Tensor:
-        """The raw rewards [...], bounded by ± `Settings.effective_reward_clip`."""
-        bound = self.settings.effective_reward_clip
-        return tf.clip_by_value(reward, -bound, bound)
+    def learned(self, reward: tf.Tensor) -> tf.Tensor:
+        """The rewards that are learned from, of raw ones [...]: scaled, normalized and clipped, as the settings say."""
+        h, bound = self.settings, self.settings.effective_reward_clip
+        scale = h.reward_scale if self._rewards is None else h.reward_scale / self._rewards.standard_deviation()
+        return tf.clip_by_value(scale * reward, -bound, bound)
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """(gradients in every trainable variable, before clipping; diagnostics by name and errors [B], as in `Update`).
@@ -153,7 +177,10 @@ class Agent(Generic[N]):
 
         def update(i: tf.Tensor, diagnostics: tf.TensorArray, errors: tf.TensorArray) -> tuple[Any, ...]:
             trajectory = optree.tree_map(lambda array: array[i], trajectories)
-            gradients, values, error = self.parameter_gradients(trajectory, weights[i])
+            found, values, error = self.parameter_gradients(trajectory, weights[i])
+            # A loss need not touch every head.
+            pairs = zip(found, self.network.trainable_variables, strict=True)
+            gradients = [tf.zeros(v.shape, v.dtype) if g is None else g for g, v in pairs]
             # Outside of `fused`: XLA's sum over all weights takes three times as long on the CPU.
             values["gradient_norm"] = norm = tf.linalg.global_norm(gradients)
             fused(self._apply)(gradients, norm)

@@ -32,6 +32,7 @@ class Dqn(Agent[Network]):
 
     def schedule(self, steps: int) -> None:
         """Sets ε, and updates the target network if a period has ended since the previous call."""
+        super().schedule(steps)
         h = self.settings
         share = min(max(0, steps - h.exploration_start) / max(1, h.exploration_steps), 1.0)
         assert self.network.exploration is not None  # see network_options
@@ -48,7 +49,7 @@ class Dqn(Agent[Network]):
         next_choice = self.network.windows(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:
             q = tf.gather(self.network.windows(now)[1], trajectory.action, batch_dims=2)
-        reward, discount = self.clipped(trajectory.reward[:, 0]), trajectory.discount[:, 0]
+        reward, discount = self.learned(trajectory.reward[:, 0]), trajectory.discount[:, 0]
         delta = equations.q_learning_error(q[:, 0], reward, discount, next_values, next_choice, gamma=h.gamma)
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
         rows = UnmaskedRows(trajectory.mask, h.reduction, weight)

@@ -1,8 +1,11 @@
-"""RMSProp as public A3Cs and ACERs use it."""
+"""The optimizers that `--optimizer` names, among them RMSProp as public A3Cs and ACERs use it."""
 
 from typing import Any
 
 import keras
+
+from acer_tf.references import imported
+from acer_tf.settings import Settings
 
 
 @keras.saving.register_keras_serializable(package="acer_tf")
@@ -34,3 +37,33 @@ class RMSProp(keras.optimizers.RMSprop):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "initial_accumulator": self.initial_accumulator}
+
+
+def make_optimizer(settings: Settings) -> keras.optimizers.Optimizer:
+    """A new optimizer, as `settings.optimizer` names it, at the learning rate of the run's start.
+
+    Raises:
+        ValueError: a user's cannot be imported or made, or is no Keras optimizer, or has a schedule of its own where
+            `settings.learning_rate_final` is given.
+    """
+    rate = settings.update_learning_rate
+    if settings.optimizer == "rmsprop":
+        return RMSProp(
+            rate,
+            rho=settings.update_rmsprop_decay,
+            epsilon=settings.rmsprop_epsilon,
+            initial_accumulator=settings.rmsprop_initial_accumulator,
+            centered=settings.rmsprop_centered,
+        )
+    if settings.optimizer == "adam":
+        return keras.optimizers.Adam(rate)
+    make = imported(settings.optimizer)
+    try:
+        made = make(rate)
+    except Exception as error:
+        raise ValueError(f"called with the learning rate, it raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, keras.optimizers.Optimizer):
+        raise ValueError(f"must give a keras.optimizers.Optimizer, got one of type {type(made).__name__}")
+    if settings.learning_rate_final is not None and callable(made._learning_rate):
+        raise ValueError("has a schedule of its own, beside that of --learning_rate_final")
+    return made

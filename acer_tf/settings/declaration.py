@@ -62,6 +62,7 @@ TRUTH = Range(lambda x: x in (True, False), "true or false")
 POSITIVE = Range(lambda x: _SMALLEST <= x <= _LARGEST, "above 0 and finite (1e-30 to 1e30)")
 NOT_NEGATIVE = Range(lambda x: 0 <= x <= _LARGEST, "at least 0 and finite (at most 1e30)")
 POSITIVE_OR_INFINITE = Range(lambda x: x == math.inf or POSITIVE.holds(x), "above 0 (1e-30 to 1e30; inf turns it off)")
+OPTIONAL_NOT_NEGATIVE = Range(lambda x: x is None or NOT_NEGATIVE.holds(x), NOT_NEGATIVE.wanted)
 UNIT_INTERVAL = Range(lambda x: 0 <= x <= 1, "in [0, 1]")
 BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
 
@@ -79,8 +80,9 @@ DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
+RMSPROP = Condition("--optimizer=rmsprop", lambda s, spec: s.optimizer == "rmsprop")
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
-ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0)
+ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0 or bool(s.entropy_weight_final))
 IMPORTANCE = Condition(
     "an agent with importance weights, which a3c and trust_a3c have with discrete actions only",
     # The class of A3C's continuous update is TIS's too; a user's class stands for both kinds of actions.

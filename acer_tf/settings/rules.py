@@ -26,6 +26,8 @@ class Rule:
         return bool(self.continuous if continuous else self.discrete)
 
 
+OPTIMIZERS = ("rmsprop", "adam")  # names of `--optimizer`: see `agents.optimizer`
+
 _ACER = "acer_tf.agents.acer:Acer"
 _ACTOR_CRITIC = "acer_tf.agents.actor_critic:ActorCritic"
 _ON_POLICY = {"on_policy_updates": True, "replay_ratio": 0.0}

@@ -13,7 +13,7 @@ from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
 from acer_tf.settings.declaration import declarations, setting
 from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
-from acer_tf.settings.rules import RULES, Rule, rule_of, rules_for
+from acer_tf.settings.rules import OPTIMIZERS, RULES, Rule, rule_of, rules_for
 
 _ACER, _CONTINUOUS, _DQN = ("Acer",), ("AcerContinuous",), ("Dqn",)
 
@@ -115,12 +115,20 @@ class Settings:
     initialization: str = setting(
         "orthogonal", d.one_of("orthogonal", "fan_in"), "how weights are initialized: orthogonal or fan_in")
 
-    learning_rate: float = setting(7e-4, d.POSITIVE, "RMSProp's step size, not annealed")
-    rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square")
-    rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root")
+    optimizer: str = setting(
+        "rmsprop", d.Range(
+            lambda x: x in OPTIMIZERS or is_reference(x), f"one of {', '.join(OPTIMIZERS)}, or module:NAME"),
+        "rmsprop; adam (of Keras, with its own decays); or module:NAME of a class or function of your own, which is "
+        "called with the learning rate and gives a Keras optimizer")
+    learning_rate: float = setting(7e-4, d.POSITIVE, "the optimizer's step size at the run's start")
+    learning_rate_final: float | None = setting(
+        None, d.OPTIONAL_NOT_NEGATIVE, "step size at --total_steps; it changes linearly; by default it does not change")
+    rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square", d.RMSPROP)
+    rmsprop_epsilon: float = setting(1e-5, d.POSITIVE, "ε inside RMSProp's root", d.RMSPROP)
     rmsprop_centered: bool = setting(
-        False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root")
-    rmsprop_initial_accumulator: float = setting(1.0, d.NOT_NEGATIVE, "initial value of RMSProp's mean square")
+        False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root", d.RMSPROP)
+    rmsprop_initial_accumulator: float = setting(
+        1.0, d.NOT_NEGATIVE, "initial value of RMSProp's mean square", d.RMSPROP)
     max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
 
     gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
@@ -132,7 +140,10 @@ class Settings:
     trust_region_delta: float = setting(
         1.0, d.POSITIVE_OR_INFINITE, "δ, the radius of the trust region in each state; inf for no trust region")
     average_decay: float = setting(0.99, d.BELOW_ONE, "α, the decay of the average policy network", d.TRUST_REGION)
-    entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus", classes=_ACER)
+    entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus at the run's start", classes=_ACER)
+    entropy_weight_final: float | None = setting(
+        None, d.OPTIONAL_NOT_NEGATIVE, "β at --total_steps; it changes linearly; by default it does not change",
+        classes=_ACER)
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
         classes=_ACER)
@@ -141,6 +152,11 @@ class Settings:
         "mean", d.one_of("mean", "sum", "threads"), "how the gradients of rows are joined: mean over all rows; "
         "sum over rows and mean over trajectories; or threads: as sum, but with the learning rate and the decays that "
         "one update per trajectory would amount to")
+    reward_scale: float = setting(
+        1.0, d.POSITIVE, "factor of the rewards in learning, before they are clipped; reported returns stay raw")
+    normalize_rewards: bool = setting(
+        False, d.TRUTH, "divide the rewards in learning by the running standard deviation of the discounted return, "
+        "before they are clipped; reported returns stay raw")
     reward_clip: float | None = setting(
         None, d.Range(lambda x: x is None or d.POSITIVE_OR_INFINITE.holds(x), d.POSITIVE_OR_INFINITE.wanted),
         "bound of the rewards in learning, which are clipped to ± this value; by default 1 on Atari and inf elsewhere")
@@ -224,8 +240,13 @@ class Settings:
 
     @property
     def update_learning_rate(self) -> float:
-        """RMSProp's step size in one update: see `threads_per_update`."""
+        """The optimizer's step size in one update at the run's start: see `threads_per_update`."""
         return self.learning_rate * self.threads_per_update
+
+    @property
+    def update_learning_rate_final(self) -> float | None:
+        """The same at the run's end; None if it does not change."""
+        return None if self.learning_rate_final is None else self.learning_rate_final * self.threads_per_update
 
     @property
     def update_rmsprop_decay(self) -> float:
@@ -328,6 +349,9 @@ _CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda s: s.reduction != "threads" or s.replay_batch in (0, s.threads_per_update),
      "--replay_batch={s.replay_batch}: must be 0 or {s.threads_per_update} with --reduction=threads, where every "
      "update has one trajectory per thread"),
+    (lambda s: s.reduction != "threads" or s.optimizer == "rmsprop",
+     "--optimizer={s.optimizer}: must be rmsprop with --reduction=threads, since only its steps add up to those of "
+     "several threads; give --reduction=mean or sum"),
     (lambda s: s.rule.recurrent or not s.recurrent,
      f"--network={{s.network}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
     (lambda s: s.replay_priority == "uniform" or not s.recurrent,

@@ -5,12 +5,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from acer_tf import envs, resources
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.dqn import Dqn
-from acer_tf.agents.optimizer import RMSProp
 from acer_tf.errors import SettingsError
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
@@ -107,14 +107,15 @@ def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:
     """A new agent of resolved `settings`, with its average policy network and optimizer."""
     network = make_network(settings, spec)
     average = make_network(settings, spec, network.normalization)
-    optimizer = RMSProp(
-        settings.update_learning_rate,
-        rho=settings.update_rmsprop_decay,
-        epsilon=settings.rmsprop_epsilon,
-        initial_accumulator=settings.rmsprop_initial_accumulator,
-        centered=settings.rmsprop_centered,
-    )
-    return agent_class(settings, spec)(network, average, optimizer, settings)
+    return agent_class(settings, spec)(network, average, make_optimizer(settings, spec), settings)
+
+
+def make_optimizer(settings: Settings, spec: EnvironmentSpec) -> keras.optimizers.Optimizer:
+    """The agent's optimizer; SettingsError if it cannot be made."""
+    try:
+        return agent_class(settings, spec).make_optimizer(settings)
+    except ValueError as error:
+        raise SettingsError(f"--optimizer={settings.optimizer}: {error}") from error
 
 
 def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:

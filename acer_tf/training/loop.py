@@ -50,6 +50,7 @@ class Loop:
         """One unroll and its updates; after a NonFiniteError, the weights must be discarded."""
         self.agent.schedule(self.collector.steps)
         unroll = self.collector.collect(self.settings.unroll_length)
+        self.agent.observe_rewards(unroll)
         for kinds, batch in self._batches():
             self.replay.update_priorities(batch, self._learn(kinds, batch))
         self.agent.update_normalization(unroll.observation[:, :-1])

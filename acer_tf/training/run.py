@@ -26,7 +26,15 @@ from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
 from acer_tf.training.actor import Actors
-from acer_tf.training.build import derive_seed, make_agent, make_local_actors, make_network, make_replay, require_effect
+from acer_tf.training.build import (
+    derive_seed,
+    make_agent,
+    make_local_actors,
+    make_network,
+    make_optimizer,
+    make_replay,
+    require_effect,
+)
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.export_run import policy_metadata
@@ -72,7 +80,8 @@ def run(job: Job) -> Path:
         require_effect(settings, spec)
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
-    make_network(settings, spec)  # raises for bad input, before anything is written
+    make_network(settings, spec)  # these two raise for bad input, before anything is written
+    make_optimizer(settings, spec)
     with contextlib.ExitStack() as opened:
         opened.callback(Lock(job.folder).release)
         if known_run(job.folder) != job.record:

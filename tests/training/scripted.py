@@ -143,6 +143,9 @@ class LightAgent:
         ]
         return [self.update(*each) for each in zip(trajectories, batch.weight, strict=True)]
 
+    def observe_rewards(self, unroll: object) -> None:
+        pass
+
     def update_normalization(self, observation: np.ndarray) -> None:
         self.collected.append(observation)
 
