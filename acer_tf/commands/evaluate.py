@@ -60,11 +60,12 @@ def main(argv: list[str]) -> int:
 
 
 def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The object that --json prints; its "human_normalized" is the normalised mean, None except on Atari."""
+    """The object that --json prints; "human_normalized" is the normalised mean of whole Atari episodes, else None."""
     from acer_tf.envs import family_of
     from acer_tf.reproduction.scores import human_normalized
 
     atari = family_of(result.env).atari
+    whole = atari and result.max_episode_steps is None
     return {
         "env": result.env,
         "atari_preset": metadata["atari_preset"] if atari else None,
@@ -72,7 +73,7 @@ def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str,
         **{name: getattr(result, name) for name in ("mean", "standard_error", "median")},
         "min": min(result.returns),
         "max": max(result.returns),
-        "human_normalized": human_normalized(result.env, result.mean) if atari else None,
+        "human_normalized": human_normalized(result.env, result.mean) if whole else None,
         "returns": result.returns,
         "steps": result.steps,
         "frames": result.frames,

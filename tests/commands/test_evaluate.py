@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -80,6 +81,14 @@ def test_a_time_limit_that_was_given_is_shown(cartpole: Path, capsys: pytest.Cap
     assert run(f"--policy={cartpole}", "--episodes=2", "--max_episode_steps=5", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["max_episode_steps"], summary["steps"]) == (5, [5, 5])
+
+
+def test_cut_episodes_have_no_human_normalised_score() -> None:
+    whole = evaluation.EvaluationResult("atari/Pong", False, 0, 1, (1.0,), (9,), (36,))
+    cut = dataclasses.replace(whole, max_episode_steps=9)
+    metadata = dict.fromkeys(("atari_preset", "agent", "preset", "steps", "frames", "commit"))
+    scores = [evaluate._summary(result, metadata)["human_normalized"] for result in (whole, cut)]
+    assert scores[0] is not None and scores[1] is None
 
 
 def test_one_greedy_game_has_no_standard_error(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
