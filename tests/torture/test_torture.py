@@ -144,21 +144,21 @@ class TestSpaces:
 
 class TestClusters:
     def test_rows_may_differ_after_an_actor_was_replaced(self, tmp_path, monkeypatch):
-        expected = [{"steps": "50", "a": "1"}, {"steps": "100", "a": "2"}, {"steps": "150", "a": "3"}]
+        expected = [{"steps": "1000", "a": "1"}, {"steps": "2000", "a": "2"}, {"steps": "3000", "a": "3"}]
         monkeypatch.setattr(common, "expected_rows", lambda *_, **__: expected)
-        note = "run, step 100: actor 1 is gone: another takes its place, with new episodes\n"
+        note = "run, step 2,000: actor 1 is gone: another takes its place, with new episodes\n"
 
         def judge(content, err, status=0):
             rows = [f"{row},1,1" for row in content]
             (tmp_path / "progress.csv").write_text("\n".join(["steps,a,seconds,steps_per_second", *rows]))
             return clusters.judge_rows(common.Done(status, "", err), tmp_path, tmp_path, 0)
 
-        assert judge(["50,1", "100,2", "150,3"], "") == ""
-        assert judge(["50,1", "100,2", "150,9"], note) == ""
-        assert "another result" in judge(["50,1", "100,2", "150,9"], "")
-        assert "another result" in judge(["50,1", "100,9", "150,9"], note)
-        assert "are missing" in judge(["50,1", "100,2"], "")
-        assert judge(["50,1", "100,2"], "", status=1) == ""
+        assert judge(["1000,1", "2000,2", "3000,3"], "") == ""
+        assert judge(["1000,1", "2000,9", "3010,9"], note) == ""
+        assert "another result" in judge(["1000,1", "2000,2", "3000,9"], "")
+        assert "another result" in judge(["1000,9", "2000,2", "3000,3"], note)
+        assert "are missing" in judge(["1000,1", "2000,2"], "")
+        assert judge(["1000,1", "2000,2"], "", status=1) == ""
 
     @pytest.mark.process
     def test_what_is_left_behind_is_found_and_ended(self, tmp_path):
