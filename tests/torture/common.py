@@ -138,8 +138,13 @@ def rows_of(run_dir: Path) -> list[dict[str, str]] | None:
 
 
 def checkpoint_steps(run_dir: Path) -> list[int]:
-    """By the names of the complete checkpoints, oldest first; [0] without any."""
-    return sorted(int(path.parent.name) for path in run_dir.glob("checkpoints/*[0-9]/state.npz")) or [0]
+    """Of the complete checkpoints, oldest first; [0] without any.
+
+    A second checkpoint of a step is named by the next number; every one is of a row of progress.csv, or of step 0.
+    """
+    steps = [0, *(int(row["steps"]) for row in rows_of(run_dir) or ())]
+    names = sorted(int(path.parent.name) for path in run_dir.glob("checkpoints/*[0-9]/state.npz"))
+    return [max(step for step in steps if step <= name) for name in names] or [0]
 
 
 def once(folder: Path, make: Callable[[Path], Fork]) -> Path:
