@@ -194,20 +194,26 @@ sys.exit(run(settings, run_dir, ray_address=address, quiet=True, on_row=lambda r
 """
 
 
+def program_of(process: psutil.Process) -> str:
+    """Its program, or how it calls itself; "" if it has ended."""
+    return " ".join(process.as_dict(["cmdline"])["cmdline"] or ()).partition(" ")[0]
+
+
 @pytest.mark.parametrize(
     ("local", "lost"),
     [(True, "raylet"), (True, "ray::DashboardAgent"), (False, "raylet"), (False, "gcs_server")],
 )
 def test_whatever_part_of_a_cluster_is_killed_the_run_ends_after_a_checkpoint(local: bool, lost: str, tmp_path: Path):
     """Ray ends the processes that are connected to a raylet that dies."""
+    others = set(psutil.Process().children(recursive=True))
     head = None if local else Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     command = [sys.executable, "-c", TRAINS, str(tmp_path / "run"), head.address if head else "local"]
     learner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert any(int(steps) > 300 for steps in learner.stdout)
         below = psutil.Process(learner.pid).children(recursive=True)
-        cluster = psutil.Process(None if head else learner.pid).children(recursive=True)
-        (victim,) = [process for process in cluster if " ".join(process.cmdline()).partition(" ")[0].endswith(lost)]
+        cluster = set(psutil.Process().children(recursive=True)) - others - (set(below) if head else set())
+        (victim,) = [process for process in cluster if program_of(process).endswith(lost)]
         victim.kill()
         _, err = learner.communicate(timeout=100)
         assert learner.returncode == 1
