@@ -37,7 +37,7 @@ class RayLauncher(ClusterLauncher):
     def __init__(self, address: str, **common: Any) -> None:
         super().__init__(**common)
         arguments = address, self.threads, self._gpus, self._needs
-        # A local cluster's cells may end with a checkpoint when this process is killed.
+        # A local cluster's processes end in order when this one is killed; Ray's workers then kill the runs below them.
         self._tasks = RayProcess("acer_tf.reproduction.sweep.ray_cluster:Tasks", *arguments, grace=STOP_SECONDS)
         self.ray_address = self._tasks.call("address")
 
