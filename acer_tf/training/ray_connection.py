@@ -39,7 +39,7 @@ def connect(address: str, actors: int = 0, memory: int = 0) -> ModuleType:
     try:
         more: dict[str, Any] = {"include_dashboard": False, "num_cpus": actors or None} if local else {}
         ray.init(address=address, log_to_driver=False, **more)
-    except (ray.exceptions.RayError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # a node that does not start in time is a bare one
         raise SettingsError(f"--ray_address={address}: {first_line(error)}; {_RIGHT_ADDRESS}") from error
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if actors and room_for(nodes, memory) < actors:

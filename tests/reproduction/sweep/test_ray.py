@@ -137,6 +137,15 @@ def test_no_cluster_at_the_address_is_reported_at_once(address, monkeypatch, tmp
         connect(address)
 
 
+def test_a_cluster_that_does_not_start_in_time_is_reported(monkeypatch):
+    def init(**_):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr("ray.init", init)
+    with pytest.raises(SettingsError, match="^--ray_address=local: The current node timed out"):
+        connect("local")
+
+
 LISTENERS = """
 import sys
 from pathlib import Path
