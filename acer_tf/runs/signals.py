@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -12,6 +13,7 @@ from typing import Any
 USUAL: dict[int, Any] = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(
     (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU), signal.SIG_DFL
 )
+_HANDLING_SECONDS = 10.0
 
 
 class Terminated(BaseException):
@@ -31,13 +33,32 @@ def signal_of(stop: BaseException) -> signal.Signals:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Raises one of `STOPPED`; within an import, ends the process, as C code there would print or swallow it."""
+    """Raises one of `STOPPED`; within an import, ends the process, as C code there would print or swallow it.
+
+    A second Ctrl-C ends the process. Other signals change nothing while the first one's exception is handled.
+    """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
-            os._exit(128 + number)
+            _end(number)
         frame = frame.f_back
+    began = time.monotonic()
+
+    def again(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            _end(number)
+        if time.monotonic() - began > _HANDLING_SECONDS:  # somebody has swallowed the exception
+            interrupt(number, frame)
+
+    for other in USUAL:
+        if signal.getsignal(other) is interrupt:
+            signal.signal(other, again)
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+
+
+def _end(number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)
 
 
 class StopRequest:

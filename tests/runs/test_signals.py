@@ -3,7 +3,8 @@ import signal
 
 import pytest
 
-from acer_tf.runs.signals import USUAL, StopRequest
+from acer_tf.runs import signals
+from acer_tf.runs.signals import STOPPED, USUAL, StopRequest, interrupt
 
 
 @pytest.mark.parametrize("number", USUAL)
@@ -57,3 +58,26 @@ def test_a_request_to_stop_is_noted_also_if_nobody_reads_the_answer(number, monk
         assert stop.signal_number is None
         signal.raise_signal(number)
         assert stop.signal_number == number
+
+
+@pytest.mark.parametrize("first", USUAL)
+def test_no_signal_raises_within_the_handling_of_another(first, monkeypatch):
+    """As when all processes get two at once; but a process that has swallowed the exception must not be deaf."""
+    ended = []
+    monkeypatch.setattr(signals, "_end", ended.append)
+    before = {number: signal.signal(number, interrupt) for number in USUAL}
+    try:
+        with pytest.raises(STOPPED):
+            signal.raise_signal(first)
+        for number in USUAL.keys() - {signal.SIGINT}:
+            signal.raise_signal(number)
+        assert ended == []
+        monkeypatch.setattr(signals, "_HANDLING_SECONDS", 0.0)
+        with pytest.raises(signals.Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        monkeypatch.setattr(signals, "interrupt", lambda *_: None)
+        signal.raise_signal(signal.SIGINT)
+        assert ended == [signal.SIGINT]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
