@@ -156,7 +156,9 @@ def test_the_flags_become_the_settings(ran):
         "network": "nature",
         "precision": "float32",
         "initialization": "orthogonal",
+        "optimizer": "adam",
         "learning_rate": 0.001,
+        "learning_rate_final": 0.0,
         "rmsprop_decay": 0.9,
         "rmsprop_epsilon": 0.01,
         "rmsprop_initial_accumulator": 0.5,
@@ -167,9 +169,12 @@ def test_the_flags_become_the_settings(ran):
         "trust_region_delta": 0.5,
         "average_decay": 0.995,
         "entropy_weight": 0.1,
+        "entropy_weight_final": 0.01,
         "entropy_in_trust_region": False,
         "critic_weight": 0.25,
         "reduction": "mean",
+        "reward_scale": 0.5,
+        "normalize_rewards": True,
         "reward_clip": 2.0,
         "on_policy_updates": False,
         "trajectories_per_update": 8,
@@ -217,7 +222,11 @@ def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
 def test_a_timeout_of_actors_that_are_not_on_ray_is_refused(capsys, tmp_path):
     assert main("--env=CartPole-v1", "--actors=2", "--actor_timeout=20", f"--run_dir={tmp_path}/run") == 2
     assert "--actor_timeout=20.0: has no effect without --ray_address" in capsys.readouterr().err
-    # As from --ray_address=$UNSET.
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_an_empty_address_of_ray_as_from_an_unset_variable_is_refused(capsys, tmp_path):
     assert main("--env=CartPole-v1", "--actors=2", "--ray_address=", f"--run_dir={tmp_path}/run") == 2
     assert "--ray_address=" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -38,7 +38,8 @@ def test_every_record_that_we_ship_is_read():
     assert len(folders) > 700
     for folder in folders:
         record = read_record(folder)
-        assert record.settings.keys() == SETTINGS or record.environment is None, folder
+        # A setting that was added later has its default there.
+        assert record.settings.keys() <= SETTINGS or record.environment is None, folder
         assert not (folder / "progress.csv").exists() or read_progress(folder)["steps"].size, folder
 
 
