@@ -120,7 +120,8 @@ def fail(status: int, error: object, cause: BaseException | None = None) -> int:
     """
     if cause is not None:
         traceback.print_exception(cause)
-    print(f"error: {error}", file=sys.stderr)
+    # A flag's value may hold a line break.
+    print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
     return status
 
 

@@ -37,6 +37,11 @@ def test_an_error_is_one_line_and_its_status(error, status, capsys):
     assert capsys.readouterr() == ("", f"error: {error}\n")
 
 
+def test_a_line_break_in_a_value_does_not_break_the_line(capsys):
+    assert ending(errors.SettingsError("--preset=\n: must be one of paper")) == 2
+    assert capsys.readouterr().err == "error: --preset= : must be one of paper\n"
+
+
 def test_bad_input_that_is_found_after_the_work_has_begun_is_a_failure(capsys):
     assert ending(errors.EvidenceError("a record is damaged"), begun=True) == 1
     assert ending(errors.EvidenceError("another one")) == 2
