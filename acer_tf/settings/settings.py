@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
@@ -305,7 +306,13 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     if preset == "auto":
         preset = usual_preset(str(given["env"]), agent)
     _require("preset", preset)
-    return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
+    try:
+        return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
+    except SettingsError as error:
+        named = re.match(r"--(\w+)=", str(error))
+        if named is None or named[1] not in PRESETS[preset].keys() - given.keys():
+            raise
+        raise SettingsError(f"{error}; {named[1]} is that of --preset={preset}") from None
 
 
 def _require(name: str, value: Any) -> None:

@@ -527,3 +527,10 @@ def test_what_differs_from_the_defaults_identifies_a_run():
         "seed": 2,
         "trust_region_delta": "inf",
     }
+
+
+def test_a_value_of_the_preset_that_does_not_fit_is_said_to_be_the_presets():
+    with pytest.raises(SettingsError, match=r"--num_envs=2.*--preset=paper$"):
+        make_settings(env="CartPole-v1", preset="paper", num_envs=2)
+    with pytest.raises(SettingsError, match="or be 0 for all environments$"):
+        make_settings(env="CartPole-v1", preset="paper", num_envs=2, trajectories_per_update=4)
