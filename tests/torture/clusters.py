@@ -35,9 +35,8 @@ def kill(rng: random.Random, scratch: Path) -> common.Attempt:
     what = f"{number.name} to {role} {'at its start' if count is None else f'after row {count}'}"
     rng.choice(found[role]).send_signal(number)
     process.process.join(common.SECONDS)
-    left = left_of(process)
-    done = process.end()
-    wrong = common.complaint(done, (0, 1) if run.exists() else (0, 1, 2))
+    hangs, left, done = process.process.is_alive(), left_of(process), process.end()
+    wrong = "it hangs" if hangs else common.complaint(done, (0, 1) if run.exists() else (0, 1, 2))
     if not wrong and done.status and done.err.count("error: ") > 1:
         wrong = f"more than one error: {done.err[-300:]}"
     if not wrong and left:
