@@ -34,7 +34,7 @@ def kill(rng: random.Random, scratch: Path) -> common.Attempt:
     role = rng.choice(sorted(found))
     what = f"{number.name} to {role} {'at its start' if count is None else f'after row {count}'}"
     rng.choice(found[role]).send_signal(number)
-    process.process.join(common.SECONDS)
+    process.process.join(2 * common.SECONDS)  # the run itself waits 300 s for an actor that does not start
     hangs, left, done = process.process.is_alive(), left_of(process), process.end()
     wrong = "it hangs" if hangs else common.complaint(done, (0, 1) if run.exists() else (0, 1, 2))
     if not wrong and done.status and done.err.count("error: ") > 1:
