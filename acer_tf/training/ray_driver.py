@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ class Driver:
         options: dict[str, Any] = {"num_cpus": 1, "memory": memory, "scheduling_strategy": "SPREAD"}
         self._remote = self._ray.remote(max_restarts=0, max_task_retries=0, **options)(_Remote)
         self._address, self._checked = self._ray.get_runtime_context().gcs_address, time.monotonic()
-        self.notes: list[str] = []  # a line for each actor that is replaced; see `RayProcess`
+        self.notes: list[str] = []  # a line for each actor that is replaced; see `RayProcess`, also for `alive`
+        self.alive: Callable[[], None] = lambda: None
 
     def start(self, settings: Settings, spec: EnvironmentSpec, factory: bytes, steps: int, timeout: float) -> None:
         """Starts the actors of a run of `steps` steps so far; see `RayActors`. `factory` is pickled by cloudpickle."""
@@ -100,6 +101,7 @@ class Driver:
         while missing and (left := deadline - time.monotonic()) > 0:
             with self._failures():
                 _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
+            self.alive()
             if time.monotonic() - self._checked > _CHECK_SECONDS:
                 require_cluster(self._address)
                 self._checked = time.monotonic()

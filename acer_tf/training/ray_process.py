@@ -34,6 +34,7 @@ _PROGRAM = (
 _PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # options of prctl
 _POLL_SECONDS = 0.5
 _KILL_SECONDS = 20.0
+SILENCE_SECONDS = 180.0  # Ray takes up to 100 to say that a cluster does not start
 
 
 class RemoteTraceback(Exception):
@@ -44,12 +45,14 @@ class RayProcess:
     """The object `make(*arguments)`, for "module:make"; raises what that raises.
 
     No terminal and no signal to a batch job's processes reaches it: this process answers. `notes` grow by the lines in
-    the object's list of that name, if it has one, with the result of each call. What is left at its end has `grace`
-    seconds to end by SIGTERM before it is killed.
+    the object's list of that name, if it has one, with the result of each call. If the object has an attribute `alive`,
+    it becomes a function to call in long calls: after `SILENCE_SECONDS` without it the object counts as lost. What is
+    left at its end has `grace` seconds to end by SIGTERM before it is killed.
     """
 
     def __init__(self, make: str, *arguments: Any, grace: float = 0.0) -> None:
         self.notes: list[str] = []
+        self._grace = grace
         ours, theirs = socket.socketpair()
         with theirs:
             path = json.dumps([os.path.abspath(folder) for folder in sys.path])
@@ -84,12 +87,20 @@ class RayProcess:
         `waiting` is called twice a second until then, and may raise.
 
         Raises:
-            ClusterLost: the object's process has ended.
+            ClusterLost: the object's process has ended, or hangs.
         """
+        answer, heard = None, time.monotonic()
         try:
-            while not self._connection.poll(_POLL_SECONDS):
-                waiting()
-            result, error, trace, notes = self._connection.recv()
+            while answer is None:  # a sign of life
+                while not self._connection.poll(_POLL_SECONDS):
+                    waiting()
+                    if time.monotonic() - heard > SILENCE_SECONDS:
+                        how = f"the process that is connected to it has not answered for {SILENCE_SECONDS:g} s"
+                        raise ClusterLost(f"the Ray cluster is gone: {how}")
+                answer, heard = self._connection.recv(), time.monotonic()
+            result, error, trace, notes = answer
+        except ClusterLost:
+            raise
         except (EOFError, ConnectionError) as lost:
             self._process.wait()
             waiting()  # whoever ended that process may have asked this one to stop
@@ -102,7 +113,11 @@ class RayProcess:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait()
+        try:
+            self._process.wait(self._grace + 2 * _KILL_SECONDS)
+        except subprocess.TimeoutExpired:  # the guardian itself was stopped; the kernel kills the object's process
+            self._process.kill()
+            self._process.wait()
         self._connection.close()
 
 
@@ -158,6 +173,8 @@ def _answer(connection: Connection) -> None:
             try:
                 if made is None:
                     made = imported(name)(*arguments)
+                    if hasattr(made, "alive"):
+                        made.alive = lambda: connection.send(None)
                 else:
                     result = getattr(made, name)(*arguments)
             except Exception as raised:

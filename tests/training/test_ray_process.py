@@ -12,6 +12,7 @@ import pytest
 
 from acer_tf.errors import ClusterLost, SettingsError
 from acer_tf.runs.signals import USUAL
+from acer_tf.training import ray_process
 from acer_tf.training.ray_process import RayProcess
 
 pytestmark = pytest.mark.process
@@ -133,6 +134,37 @@ def test_what_is_left_has_time_to_save_its_work(grace: float, saved: str, tmp_pa
     assert (tmp_path / "file").read_text() == saved
 
 
+class Slow:
+    """Stands for a driver that waits for actors, in signs of life or without them."""
+
+    def __init__(self) -> None:
+        self.alive = lambda: None
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def wait(self, seconds: float, signs: int) -> str:
+        for _ in range(signs):
+            time.sleep(seconds / signs)
+            self.alive()
+        return "done"
+
+
+@pytest.mark.parametrize("stopped", ["driver", "guardian and driver"])
+def test_a_process_that_hangs_is_lost_and_one_that_says_that_it_waits_is_not(stopped, monkeypatch):
+    monkeypatch.setattr(ray_process, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(ray_process, "_KILL_SECONDS", 1.0)
+    process = RayProcess(f"{__name__}:{Slow.__name__}")
+    found = [psutil.Process(process.call("pid")), psutil.Process(process._process.pid)]
+    assert process.call("wait", 6.0, 6) == "done"
+    for each in found[: 1 + (stopped != "driver")]:
+        each.suspend()
+    with pytest.raises(ClusterLost, match="has not answered for 3 s"):
+        process.call("wait", 0.0, 0)
+    process.close()
+    assert gone(found)
+
+
 def test_signals_to_all_processes_of_a_job_do_not_end_it():
     process = RayProcess(CLUSTER)
     pid = process.call("pid")
@@ -146,6 +178,7 @@ def test_signals_to_all_processes_of_a_job_do_not_end_it():
 def test_it_is_not_left_when_this_process_is_killed():
     code = f"""
 import time
+from acer_tf.training import ray_process
 from acer_tf.training.ray_process import RayProcess
 process = RayProcess({CLUSTER!r})
 print(process._process.pid, flush=True)

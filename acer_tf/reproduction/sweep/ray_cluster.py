@@ -6,7 +6,7 @@ alive, so every node must first be seen to respect locks.
 """
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ class Tasks:
     def __init__(self, address: str, threads: int, gpus: float, needs: tuple[str, str]) -> None:
         self._threads, self._gpus, self._needs = threads, gpus, needs
         self._tasks: dict[Any, Attempt] = {}
+        self.alive: Callable[[], None] = lambda: None  # see `RayProcess`
         self._cell_memory = self._actor_memory = 1
         self._ray = connect(address)
         self._task = self._ray.remote(max_retries=0)(_run)
@@ -101,6 +102,7 @@ class Tasks:
         there = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
         answers = [check.options(scheduling_strategy=where).remote(self._probe, self._needs) for where in there]
         for node, answer in zip(nodes, answers, strict=True):
+            self.alive()
             try:
                 complained = self._ray.get(answer, timeout=_PROBE_SECONDS)
             except (self._ray.exceptions.RayError, TimeoutError) as error:
