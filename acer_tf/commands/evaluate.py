@@ -52,8 +52,9 @@ def main(argv: list[str]) -> int:
         result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))
     except STOPPED as stop:
         # The episodes that have ended are the shorter ones: their mean would mislead.
-        print("interrupted before the last episode ended: no score", file=sys.stderr)
-        return 128 + signal_of(stop)
+        number = signal_of(stop)
+        print(f"stopped by {number.name} before the last episode ended: no score", file=sys.stderr)
+        return 128 + number
     summary = _summary(result, policy.metadata)
     print(json.dumps(summary, indent=2, allow_nan=False) if FLAGS.json else _text(summary, FLAGS.video))
     return 0

@@ -261,7 +261,8 @@ def test_an_interruption_gives_no_score(
     monkeypatch.setattr(evaluation, "_choose", interrupt)
     assert run(f"--policy={cartpole}") == status
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "interrupted before the last episode ended: no score\n")
+    line = f"stopped by {signal.Signals(status - 128).name} before the last episode ended: no score\n"
+    assert (said.out, said.err) == ("", line)
 
 
 @pytest.mark.process
