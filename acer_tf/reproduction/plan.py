@@ -231,8 +231,8 @@ def rest_of(folder: CellFolder, needs: Needs, found: Measured, checkpoint_minute
     replay_start = settings.replay_start * num_envs if settings.replay_ratio else total
     before = min(steps, max(0, replay_start - done))
     curve = _ROW_BYTES * math.ceil(total / max(settings.log_interval, num_envs * settings.unroll_length))
-    # A finished run keeps a checkpoint, and its policy, which has the weights, but not the optimizer's variables.
-    kept = 2 * found.checkpoint + curve + _OTHER_BYTES
+    # A finished run keeps a checkpoint, and its policy, which has the weights alone: at most half of a checkpoint.
+    kept = found.checkpoint * 3 // 2 + curve + _OTHER_BYTES
     # A row stays on disk while a checkpoint needs it or another row of its file. Before the oldest checkpoint is
     # deleted there is one more than are kept, each with all stored recurrent states.
     capacity = build.replay_rows(settings, spec)
