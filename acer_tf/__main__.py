@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from acer_tf.runs.signals import STOPPED, USUAL, interrupt, signal_of
+from acer_tf.runs.signals import STOPPED, USUAL, interrupt, signal_of, stop_behind
 
 _REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy")  # packages of that extra
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
@@ -33,7 +33,9 @@ def main(argv: list[str]) -> int:
     try:
         try:
             status = _run(argv)
-        except STOPPED as stop:
+        except (*STOPPED, Exception) as error:
+            if (stop := stop_behind(error)) is None:
+                raise
             status = 128 + signal_of(stop)
             with contextlib.suppress(OSError):  # Ctrl-C also ends the reader of a pipe
                 print(f"stopped by {signal_of(stop).name}", file=sys.stderr)

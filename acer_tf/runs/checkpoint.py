@@ -169,9 +169,11 @@ class Checkpoints:
             for path in self._folder.glob(f"*{suffix}")
             if _NAME.fullmatch(path.name.removesuffix(suffix)) and path.is_dir() and not path.is_symlink()
         ]
-        # A number without this file is not a checkpoint; a partial one may not have it yet.
-        made = [path for path in found if suffix or (path / _STATE).exists()]
-        return sorted(made, key=lambda path: int(path.stem))
+        if not suffix:  # a partial one may not have its file yet
+            whole = [int(path.name) for path in found if (path / _STATE).exists()]
+            # Of one that was being deleted only the folder may be left, but that was none of the newest.
+            found = [path for path in found if int(path.name) in whole or int(path.name) > max(whole, default=-1)]
+        return sorted(found, key=lambda path: int(path.stem))
 
     def _clean(self, kept: int) -> None:
         """Deletes all but the newest `kept` checkpoints, incomplete ones, and chunks that none needs."""

@@ -32,6 +32,16 @@ def signal_of(stop: BaseException) -> signal.Signals:
     return signal.Signals(stop.number) if isinstance(stop, Terminated) else signal.SIGINT
 
 
+def stop_behind(error: BaseException | None) -> BaseException | None:
+    """The one of `STOPPED` that `error` is, or that was handled when it was raised; None if there is none.
+
+    Context managers of other packages that are left at any point may raise errors of their own.
+    """
+    while error is not None and not isinstance(error, STOPPED):
+        error = error.__context__
+    return error
+
+
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Raises one of `STOPPED`; within an import, ends the process, as C code there would print or swallow it.
 

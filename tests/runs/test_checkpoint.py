@@ -19,7 +19,7 @@ import pytest
 from acer_tf.errors import CheckpointError, Mismatch
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs import checkpoint
-from acer_tf.runs.checkpoint import Checkpoints, Snapshot
+from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
 from tests.replay.checks import check_valid
 from tests.replay.twin import World, sample, spec_of
 
@@ -271,13 +271,25 @@ def test_a_flipped_bit_anywhere_in_the_newest_chunk_falls_back_or_changes_nothin
     assert fell_back > 100
 
 
-def test_a_missing_state_or_chunk_falls_back(two):
+def test_a_missing_state_or_chunk_falls_back(two, capsys):
     checkpoints, source, _, folder = two
     (folder / "000000000200" / "state.npz").unlink()
+    assert step_of(checkpoints.restore(None)) == 100
     assert step_of(checkpoints.restore(source.empty())) == 100
+    assert capsys.readouterr().err.count("000000000200 is damaged") == 2
     save_at(checkpoints, source, 300)
     max((folder / "replay").glob("rows-10-*")).unlink()
     assert step_of(checkpoints.restore(source.empty())) == 100
+
+
+def test_a_folder_that_a_deletion_left_is_no_damage_and_the_last_state_that_is_missing_is(two, capsys):
+    checkpoints, source, _, folder = two
+    (folder / "000000000100" / "state.npz").unlink()
+    assert step_of(checkpoints.restore(source.empty())) == 200
+    assert capsys.readouterr().err == ""
+    (folder / "000000000200" / "state.npz").unlink()
+    with pytest.raises(DamagedError, match="all 2 checkpoints .* are damaged: give --repair=restart"):
+        checkpoints.restore(source.empty())
 
 
 def test_a_run_that_fell_back_continues_and_keeps_the_damaged_checkpoint(two):

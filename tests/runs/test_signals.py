@@ -3,8 +3,9 @@ import signal
 
 import pytest
 
+from acer_tf import __main__
 from acer_tf.runs import signals
-from acer_tf.runs.signals import STOPPED, USUAL, StopRequest, interrupt
+from acer_tf.runs.signals import STOPPED, USUAL, StopRequest, Terminated, interrupt
 
 
 @pytest.mark.parametrize("number", USUAL)
@@ -81,3 +82,30 @@ def test_no_signal_raises_within_the_handling_of_another(first, monkeypatch):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Scope:
+    """As TensorFlow's device scope does, it raises an error of its own if it is left at another place than it knows."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        raise RuntimeError("Exiting device scope without proper scope nesting.")
+
+
+@pytest.mark.parametrize(("stop", "status"), [(Terminated(signal.SIGHUP), 129), (KeyboardInterrupt(), 130)])
+def test_an_error_that_a_stop_caused_elsewhere_is_that_stop(stop, status, monkeypatch, capsys):
+    def run(argv):
+        with Scope():
+            raise stop
+
+    monkeypatch.setattr(__main__, "_run", run)
+    assert __main__.main(["acer_tf", "train"]) == status
+    assert capsys.readouterr().err == f"stopped by {signal.Signals(status - 128).name}\n"
+
+
+def test_an_error_of_ours_is_none(monkeypatch):
+    monkeypatch.setattr(__main__, "_run", lambda argv: {}["missing"])
+    with pytest.raises(KeyError):
+        __main__.main(["acer_tf", "train"])
