@@ -115,9 +115,13 @@ class RayProcess:
         self._process.terminate()
         try:
             self._process.wait(self._grace + 2 * _KILL_SECONDS)
-        except subprocess.TimeoutExpired:  # the guardian itself was stopped; the kernel kills the object's process
+        except subprocess.TimeoutExpired:  # the guardian itself was stopped
+            below = psutil.Process(self._process.pid).children(recursive=True)
             self._process.kill()
             self._process.wait()
+            for process in below:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
         self._connection.close()
 
 

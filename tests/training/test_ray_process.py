@@ -139,6 +139,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.alive = lambda: None
+        subprocess.Popen(["sleep", "1000"], start_new_session=True)
 
     def pid(self) -> int:
         return os.getpid()
@@ -156,13 +157,14 @@ def test_a_process_that_hangs_is_lost_and_one_that_says_that_it_waits_is_not(sto
     monkeypatch.setattr(ray_process, "_KILL_SECONDS", 1.0)
     process = RayProcess(f"{__name__}:{Slow.__name__}")
     found = [psutil.Process(process.call("pid")), psutil.Process(process._process.pid)]
+    below = found[0].children()
     assert process.call("wait", 6.0, 6) == "done"
     for each in found[: 1 + (stopped != "driver")]:
         each.suspend()
     with pytest.raises(ClusterLost, match="has not answered for 3 s"):
         process.call("wait", 0.0, 0)
     process.close()
-    assert gone(found)
+    assert below and gone([*found, *below])
 
 
 def test_signals_to_all_processes_of_a_job_do_not_end_it():
