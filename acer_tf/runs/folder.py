@@ -105,13 +105,13 @@ def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpe
     old, new = record.settings, settings_document(settings)
     if lines := differences(old, {**new, **{name: old[name] for name in _may_change(old, new)}}):
         raise RunFolderError(
-            f"--run_dir={run_dir} holds a run with other settings:\n  " + "\n  ".join(lines) + "\n"
+            f"--run_dir={run_dir} holds a run with other settings: {'; '.join(lines)}; "
             "give those flags the values there to continue it, or choose another folder"
         )
     if record.environment and record.environment != spec:
         lines = record.environment.differences(spec)
         raise RunFolderError(
-            f"--run_dir={run_dir} holds a run in another version of {settings.env}:\n  " + "\n  ".join(lines) + "\n"
+            f"--run_dir={run_dir} holds a run in another version of {settings.env}: {'; '.join(lines)}; "
             "bring that version back to continue it, or choose another folder"
         )
 

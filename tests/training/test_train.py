@@ -212,7 +212,7 @@ def test_a_record_without_a_setting_has_its_default_and_one_with_an_unknown_sett
     (done / "run.json").write_text(json.dumps(document))
     assert script(small_settings(), done) == 0
     assert script(small_settings(gamma=0.9), done) == 2
-    assert "gamma: 0.99 there, 0.9 here\n" in capsys.readouterr().err
+    assert ": gamma: 0.99 there, 0.9 here; give" in capsys.readouterr().err
     document["settings"]["lambda"] = 1
     (done / "run.json").write_text(json.dumps(document))
     assert script(small_settings(), done) == 2
