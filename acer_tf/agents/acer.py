@@ -59,7 +59,8 @@ class Acer(Agent[Network]):
 
         rho_all = equations.importance_weight(policy.statistics, trajectory.behaviour)
         rho = tf.gather(rho_all, trajectory.action, batch_dims=2)
-        row, trace = (self.learned(trajectory.reward), trajectory.discount, mask), equations.retrace_coefficient(rho)
+        row = (self.learning_reward(trajectory.reward), trajectory.discount, mask)
+        trace = equations.retrace_coefficient(rho)
         q_ret = equations.off_policy_return(
             *row, q_taken, value, values[:, -1], trace, gamma=h.gamma, lambda_=h.retrace_lambda
         )

@@ -77,7 +77,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         taken = policy.log_density(trajectory.action), behaviour.log_density(trajectory.action)
         rho = equations.importance_weight_of_logs(*taken)
         rho_drawn = equations.importance_weight_of_logs(policy.log_density(drawn), behaviour.log_density(drawn))
-        row = (self.learned(trajectory.reward), trajectory.discount, mask)
+        row = (self.learning_reward(trajectory.reward), trajectory.discount, mask)
         if h.retrace:
             trace = equations.retrace_coefficient_of_logs(*taken, dimension=phi.shape[-1])
             q_ret = equations.off_policy_return(*row, q, value, bootstrap, trace, gamma=h.gamma)

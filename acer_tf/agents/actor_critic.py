@@ -49,7 +49,7 @@ class ActorCritic(Agent[ContinuousNetwork]):
         if h.rule.trajectory_weights:
             importance = equations.trajectory_weight(log_rho, trajectory.discount, mask, c=h.importance_truncation)
         returns = equations.multi_step_return(
-            self.learned(trajectory.reward), trajectory.discount, mask, value, values[:, -1], gamma=h.gamma
+            self.learning_reward(trajectory.reward), trajectory.discount, mask, value, values[:, -1], gamma=h.gamma
         )
         error = returns - value
         g = (importance * error)[..., None] * policy.score(trajectory.action)

@@ -17,6 +17,7 @@ from acer_tf.agents.rewards import RewardNormalization
 from acer_tf.errors import Mismatch
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
+from acer_tf.replay.priorities import annealed
 from acer_tf.settings import Settings
 from acer_tf.types import Batch, Trajectory, Unroll
 
@@ -72,7 +73,7 @@ class Agent(Generic[N]):
 
     @classmethod
     def make_optimizer(cls, settings: Settings) -> keras.optimizers.Optimizer:
-        """A new optimizer of θ; by default the one that `settings.optimizer` names. ValueError if there is none."""
+        """A new optimizer, by default the one that `settings.optimizer` names; ValueError if it cannot be made."""
         return make_optimizer(settings)
 
     def act(
@@ -116,11 +117,11 @@ class Agent(Generic[N]):
             self.optimizer.learning_rate = self.annealed(self.settings.update_learning_rate, final)
 
     def annealed(self, first: float, final: float | None) -> Any:
-        """A number that changes linearly from `first` to `final` over the run, as a tensor; `first` without `final`."""
-        return first if final is None else first + self._progress * (final - first)
+        """A setting's value now: linear over the run from `first` to `final`; always `first` if `final` is None."""
+        return first if final is None else annealed(first, final, self._progress)
 
     def observe_rewards(self, unroll: Unroll) -> None:
-        """Updates the statistics of normalized rewards, if they are normalized, by new rows, before their updates."""
+        """Updates the statistics that normalize rewards, if any, by new rows; called before the updates on them."""
         if self._rewards is not None:
             self._rewards.update(unroll)
 
@@ -155,8 +156,8 @@ class Agent(Generic[N]):
         policy, next_state = self.network.distribution(observation, state)
         return policy.sample(seed), policy.statistics, next_state
 
-    def learned(self, reward: tf.Tensor) -> tf.Tensor:
-        """The rewards that are learned from, of raw ones [...]: scaled, normalized and clipped, as the settings say."""
+    def learning_reward(self, reward: tf.Tensor) -> tf.Tensor:
+        """The raw rewards [...] as updates use them: scaled, normalized and clipped, as the settings say."""
         h, bound = self.settings, self.settings.effective_reward_clip
         scale = h.reward_scale if self._rewards is None else h.reward_scale / self._rewards.standard_deviation()
         return tf.clip_by_value(scale * reward, -bound, bound)

@@ -49,7 +49,7 @@ class Dqn(Agent[Network]):
         next_choice = self.network.windows(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:
             q = tf.gather(self.network.windows(now)[1], trajectory.action, batch_dims=2)
-        reward, discount = self.learned(trajectory.reward[:, 0]), trajectory.discount[:, 0]
+        reward, discount = self.learning_reward(trajectory.reward[:, 0]), trajectory.discount[:, 0]
         delta = equations.q_learning_error(q[:, 0], reward, discount, next_values, next_choice, gamma=h.gamma)
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)
         rows = UnmaskedRows(trajectory.mask, h.reduction, weight)

@@ -99,7 +99,7 @@ class Layers:
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     def scaled(self, x: Tensor) -> Tensor:
-        """Pixels scaled to [0, 1]; other observations unchanged."""
+        """Observations divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
         return keras.layers.Rescaling(1 / self._scale, dtype=self.dtype_policy)(x)
 
     def flat(self, x: Tensor) -> Tensor:

@@ -71,8 +71,8 @@ class Policy:
     def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
 
-        [N] int32, or [N, d] float32 within the environment's bounds. Raises PolicyError if what the policy computes is
-        not finite: no action follows from that.
+        [N] int32 (int64 if the environment's numbers need it), or [N, d] float32 within the environment's bounds.
+        Raises PolicyError if an answer of the policy is not finite.
         """
         answer = self.answer(observation)
         for name, value in answer.items():

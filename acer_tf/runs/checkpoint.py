@@ -171,7 +171,7 @@ class Checkpoints:
         ]
         if not suffix:  # a partial one may not have its file yet
             whole = [int(path.name) for path in found if (path / _STATE).exists()]
-            # Of one that was being deleted only the folder may be left, but that was none of the newest.
+            # An interrupted deletion leaves an empty folder of an older checkpoint. A newest one has lost its file.
             found = [path for path in found if int(path.name) in whole or int(path.name) > max(whole, default=-1)]
         return sorted(found, key=lambda path: int(path.stem))
 

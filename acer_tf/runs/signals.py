@@ -33,9 +33,9 @@ def signal_of(stop: BaseException) -> signal.Signals:
 
 
 def stop_behind(error: BaseException | None) -> BaseException | None:
-    """The one of `STOPPED` that `error` is, or that was handled when it was raised; None if there is none.
+    """The exception of `STOPPED` that led to `error`, which may be `error` itself; None if there is none.
 
-    Context managers of other packages that are left at any point may raise errors of their own.
+    A context manager of another package may raise an error of its own when an exception leaves it.
     """
     while error is not None and not isinstance(error, STOPPED):
         error = error.__context__

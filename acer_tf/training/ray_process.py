@@ -34,7 +34,7 @@ _PROGRAM = (
 _PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # options of prctl
 _POLL_SECONDS = 0.5
 _KILL_SECONDS = 20.0
-SILENCE_SECONDS = 180.0  # Ray takes up to 100 to say that a cluster does not start
+SILENCE_SECONDS = 180.0  # Ray took 91 to say that a cluster does not start
 
 
 class RemoteTraceback(Exception):

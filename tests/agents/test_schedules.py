@@ -102,7 +102,7 @@ def test_the_entropy_weight_changes_linearly_in_one_trace():
 
 def test_rewards_are_scaled_before_they_are_clipped():
     agent = agent_of(reward_scale=0.1, reward_clip=1.0)
-    np.testing.assert_allclose(agent.learned(tf.constant([-100.0, 2.0, 20.0])), [-1.0, 0.2, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(agent.learning_reward(tf.constant([-100.0, 2.0, 20.0])), [-1.0, 0.2, 1.0], rtol=1e-6)
 
 
 def unroll_of(reward, mask, last):
@@ -138,15 +138,15 @@ def test_rewards_are_divided_by_the_spread_of_returns():
     agent = agent_of(normalize_rewards=True, gamma=0.9, reward_scale=2.0)
     agent.observe_rewards(unroll_of(rewards, masks, lasts))
     expected = 2.0 / np.std(returns)
-    np.testing.assert_allclose(agent.learned(tf.constant([1.0, -3.0])), [expected, -3 * expected], rtol=1e-5)
+    np.testing.assert_allclose(agent.learning_reward(tf.constant([1.0, -3.0])), [expected, -3 * expected], rtol=1e-5)
 
 
 def test_the_statistics_of_rewards_are_in_the_checkpoint():
     agent, other = agent_of(normalize_rewards=True), agent_of(normalize_rewards=True)
     agent.observe_rewards(unroll_of([[1.0, 5.0]], [[True, True]], [[False, False]]))
     other.restore({name: np.array(array) for name, array in agent.arrays().items()})
-    np.testing.assert_array_equal(other.learned(tf.ones(1)), agent.learned(tf.ones(1)))
-    assert float(agent.learned(tf.ones(1))[0]) != 1.0
+    np.testing.assert_array_equal(other.learning_reward(tf.ones(1)), agent.learning_reward(tf.ones(1)))
+    assert float(agent.learning_reward(tf.ones(1))[0]) != 1.0
 
 
 def test_weights_that_a_loss_does_not_touch_stay():
