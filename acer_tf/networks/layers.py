@@ -102,8 +102,11 @@ class RunningNormalization(keras.layers.Layer):
         x = tf.reshape(tf.cast(x, tf.float32), [-1, self.size])
         count, (mean, variance) = tf.cast(tf.shape(x)[0], tf.float32), tf.nn.moments(x, axes=[0])
         share, offset = count / (self.count + count), mean - self.mean
-        self.variance.assign((1 - share) * self.variance + share * variance + share * (1 - share) * offset**2)
-        self.mean.assign(self.mean + share * offset)
+        variance = (1 - share) * self.variance + share * variance + share * (1 - share) * offset**2
+        # A coordinate whose squares exceed float32 keeps its statistics; its values are clipped all the same.
+        finite = tf.math.is_finite(variance)
+        self.variance.assign(tf.where(finite, variance, self.variance))
+        self.mean.assign(tf.where(finite, self.mean + share * offset, self.mean))
         self.count.assign(self.count + count)
 
 

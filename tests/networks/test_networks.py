@@ -361,6 +361,15 @@ def test_normalized_observations_are_clipped_at_ten_standard_deviations():
     np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
 
 
+def test_huge_observations_leave_the_running_moments_finite():
+    layer = RunningNormalization()
+    layer.build((None, 2))
+    for sign in (1.0, -1.0, 1.0):
+        layer.update(tf.constant([[1e30, 1.0], [-3e38, 2.0]]) * sign)
+        assert all(np.isfinite(variable.numpy()).all() for variable in layer.variables)
+    np.testing.assert_array_equal(np.isfinite(layer(tf.constant([[3e38, 1.0], [-1e30, -1.0]]))), True)
+
+
 @pytest.fixture
 def another_keras():
     """Keras as a script or ~/.keras/keras.json may have set it up."""
