@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,6 +62,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def remove_partial(folder: Path) -> None:
+    """Deletes what a killed `write_whole` left in a folder that nobody else writes to now."""
+    for path in folder.glob("*.partial"):
+        if path.is_file() and re.search(r"\.\d+\.partial$", path.name):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import RecordError, RunFolderError
-from acer_tf.files import remove_empty, set_aside
+from acer_tf.files import remove_empty, remove_partial, set_aside
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
 from acer_tf.runs.provenance import user_modules
@@ -28,6 +28,8 @@ REPAIRS = ("replay", "progress", "restart")
 
 class Lock:
     """Exclusive use of a run folder by one process, until `release` or the end of the process.
+
+    What a killed process left half written in the folder is deleted.
 
     Args:
         folder: created if it does not exist. `release` deletes what was made of it, if nothing was written to it.
@@ -62,6 +64,7 @@ class Lock:
         self._file.truncate(0)
         self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
         self._file.flush()
+        remove_partial(folder)
 
     def release(self) -> None:
         self._file.truncate(0)

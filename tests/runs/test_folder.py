@@ -5,10 +5,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from acer_tf.errors import RunFolderError
+from acer_tf.files import write_whole
 from acer_tf.runs.folder import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +89,16 @@ def test_the_lock_stays_in_a_folder_that_was_written_to(tmp_path):
     (tmp_path / "run" / "run.json").touch()
     lock.release()
     assert (tmp_path / "run" / "lock").exists()
+
+
+def test_what_a_killed_process_left_half_written_is_deleted(tmp_path):
+    unable = mock.patch.multiple(Path, replace=mock.Mock(side_effect=OSError), unlink=mock.DEFAULT)
+    with unable, pytest.raises(OSError):
+        write_whole(tmp_path / "run.json", "{")  # as if killed: nothing is tidied up
+    assert [path.suffix for path in tmp_path.iterdir()] == [".partial"]
+    (tmp_path / "notes.partial").touch()
+    Lock(tmp_path).release()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.partial"]
 
 
 def test_a_link_is_not_written_through(tmp_path):

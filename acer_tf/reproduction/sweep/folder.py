@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import CheckpointError, RecordError, RunFolderError, SweepError
-from acer_tf.files import is_damage, missing_parts, read_json, set_aside
+from acer_tf.files import is_damage, missing_parts, read_json, remove_partial, set_aside
 from acer_tf.reproduction.cells import Cell
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
@@ -131,6 +131,8 @@ def locked_sweep(path: Path, experiment: str, cells: Sequence[Cell]) -> Iterator
     _recorded_cells(path, experiment)  # before a lock is made in a folder of something else
     with contextlib.ExitStack() as held:
         held.callback(Lock(path, "sweep_dir").release)
+        for cell in path.glob("cells/*"):
+            remove_partial(cell)
         document = path / "sweep.json"
         if (known := _recorded_cells(path, experiment)) is None:
             print(f"{document} cannot be read: it is kept as {set_aside(document)}, and written again", file=sys.stderr)
