@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization
-from acer_tf.networks.torsos import ARCHITECTURES, PATCH, Torso, architecture_of, torso_of
+from acer_tf.networks.torsos import ARCHITECTURES, PATCH, USUAL_DENSE, Dense, Torso, architecture_of, torso_of
 from acer_tf.types import EnvironmentSpec
 
 Initialization = Literal["orthogonal", "fan_in"]
@@ -90,12 +90,17 @@ class Layers:
     """
 
     def __init__(
-        self, initialization: Initialization, precision: Precision, seed: int, scale: float | None = None
+        self,
+        initialization: Initialization,
+        precision: Precision,
+        seed: int,
+        scale: float | None = None,
+        dense: Dense = USUAL_DENSE,
     ) -> None:
         self._initialization = initialization
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
-        self._scale = scale or 1.0
+        self._scale, self._dense = scale or 1.0, dense
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     def scaled(self, x: Tensor) -> Tensor:
@@ -104,6 +109,18 @@ class Layers:
 
     def flat(self, x: Tensor) -> Tensor:
         return keras.layers.Flatten("channels_last", dtype=self.dtype_policy)(x)
+
+    def dense(self, x: Tensor) -> Tensor:
+        """The dense layers that `--dense_units` and its companions describe, named dense1, dense2, ..."""
+        units, activation, normalization = self._dense
+        for number, size in enumerate(units, 1):
+            if not normalization:
+                x = self.hidden(size, activation, f"dense{number}", x)
+                continue
+            x = self.hidden(size, "linear", f"dense{number}", x)
+            x = keras.layers.LayerNormalization(dtype=self.dtype_policy, name=f"normalization{number}")(x)
+            x = keras.layers.Activation(activation, dtype=self.dtype_policy, name=f"activation{number}")(x)
+        return x
 
     def hidden(self, units: int, activation: str, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A dense layer."""

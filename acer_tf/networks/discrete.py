@@ -1,5 +1,6 @@
 """The network of discrete actions: policy and Q(x, ·) on one torso, with or without an LSTM."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 from acer_tf.distributions import Categorical
 from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, joined, part, readable_torso
 from acer_tf.networks.layers import EpsilonGreedy, Planes, SharedBias, registered
-from acer_tf.networks.torsos import LSTM_UNITS, architecture_of
+from acer_tf.networks.torsos import LSTM_UNITS, USUAL_DENSE, Dense, architecture_of
 from acer_tf.types import EnvironmentSpec, RecurrentContext
 
 Policy = Literal["softmax", "epsilon_greedy"]
@@ -35,6 +36,7 @@ class Network(PolicyNetwork):
         precision: dtype of the torso's matrix products; heads and softmax are float32 ("tf32": all products on a GPU).
         policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`exploration` holds ε).
         evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
+        dense: the dense layers of the torso "mlp".
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: seed of the initial weights.
 
@@ -49,6 +51,7 @@ class Network(PolicyNetwork):
         architecture: str,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
+        dense: Sequence[Any] = USUAL_DENSE,
         policy: Policy = "softmax",
         evaluation_epsilon: float = 0.0,
         shared_bias: bool = False,
@@ -56,9 +59,11 @@ class Network(PolicyNetwork):
     ) -> None:
         torso = readable_torso(architecture, spec)
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
-        options = dict(architecture=architecture, initialization=initialization, precision=precision, seed=seed)
+        options = dict(
+            architecture=architecture, initialization=initialization, precision=precision, dense=tuple(dense), seed=seed
+        )
         super().__init__(spec, architecture, options | heads)
-        layers = Layers(initialization, precision, seed, spec.observation_scale)
+        layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense))
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
         planes = self.preprocessing(keras.Input(spec.observation_shape, dtype=spec.observation_dtype))
         self.torso = part("torso", planes, partial(torso.build, layers))

@@ -22,6 +22,17 @@ PATCH = 4
 LSTM_UNITS = 256
 
 
+class Dense(NamedTuple):
+    """The dense layers of the torso "mlp"."""
+
+    units: tuple[int, ...] = (64, 64)  # of each layer
+    activation: str = "tanh"  # a name of Keras
+    normalization: bool = False  # layer normalization before each activation
+
+
+USUAL_DENSE = Dense()
+
+
 @dataclasses.dataclass(frozen=True)
 class Torso:
     """Turns observations into features.
@@ -92,7 +103,7 @@ def _small_reads(spec: EnvironmentSpec) -> bool:
 
 
 def _mlp(layers: Layers, x: Any) -> Any:
-    return layers.hidden(64, "tanh", "dense2", layers.hidden(64, "tanh", "dense1", layers.flat(layers.scaled(x))))
+    return layers.dense(layers.flat(layers.scaled(x)))
 
 
 # In the order in which `--network=auto` tries them.
@@ -103,7 +114,7 @@ TORSOS: dict[str, Torso] = {
     "image": Torso(_image, _image_reads, images=True, acting="serial", updates="parallel"),
     # Young & Tian 2019: small images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
     "small": Torso(_small, _small_reads, images=True, acting="serial"),
-    # Flattened observations, two layers of 64 tanh units.
+    # Flattened observations, and dense layers: two of 64 tanh units unless settings say otherwise.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),
 }
 

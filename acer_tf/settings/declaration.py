@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from acer_tf.networks.torsos import architecture_of
+
 # Real settings stay far from the bounds of float32, in which runs compute.
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
@@ -78,6 +80,10 @@ WINDOWS = Condition(
 )
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
+DENSE = Condition(
+    "discrete actions and --network=mlp or mlp_lstm",
+    lambda s, spec: not spec.continuous and architecture_of(s.network).torso == "mlp",
+)
 RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
 RMSPROP = Condition("--optimizer=rmsprop", lambda s, spec: s.optimizer == "rmsprop")

@@ -109,6 +109,16 @@ class Settings:
         ),
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
         "module:NAME of your own torso, or auto, which depends on the observations")
+    dense_units: str = setting(
+        "64,64", d.Range(
+            lambda x: len(sizes := x.split(",")) <= 16 and all(n.isdecimal() and 0 < int(n) <= 16_384 for n in sizes),
+            "the units of up to 16 layers, at most 16,384 each, such as 128,128",
+        ),
+        "units of the torso's dense layers, first to last, joined by commas", d.DENSE)
+    dense_activation: str = setting(
+        "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of these layers", d.DENSE)
+    dense_normalization: bool = setting(
+        False, d.TRUTH, "layer normalization before each of these activations", d.DENSE)
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "
         "the critic's layers): float32, bfloat16, or auto, which depends on the device; or tf32, for all products on "
@@ -214,6 +224,11 @@ class Settings:
     @property
     def family(self) -> Family:
         return family_of(self.env)
+
+    @property
+    def dense_sizes(self) -> tuple[int, ...]:
+        """The numbers in `dense_units`."""
+        return tuple(map(int, self.dense_units.split(",")))
 
     @property
     def groups(self) -> int:

@@ -16,7 +16,7 @@ from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
-from acer_tf.networks.torsos import architecture_of
+from acer_tf.networks.torsos import Dense, architecture_of
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
@@ -87,7 +87,8 @@ def make_network(
         options |= {"shared_torso": settings.shared_torso, "policy_std": settings.policy_std}
         options |= {"normalize": settings.normalize_observations, "normalization": normalization}
     else:
-        options["architecture"] = settings.network
+        dense = Dense(settings.dense_sizes, settings.dense_activation, settings.dense_normalization)
+        options |= {"architecture": settings.network, "dense": dense}
     try:
         inspect.signature(kind).bind(spec, **options)
     except TypeError as error:

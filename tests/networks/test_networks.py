@@ -361,6 +361,24 @@ def test_normalized_observations_are_clipped_at_ten_standard_deviations():
     np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
 
 
+def test_dense_layers_of_other_units_and_activation_with_normalization():
+    dense = torsos.Dense((7, 9, 5), "gelu", normalization=True)
+    network = Network(SPECS["mlp"], architecture="mlp", dense=dense)
+    enlarge_policy_head(network)
+    w = {v.path: v.numpy() for v in network.trainable_variables}
+    x = observation = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    for number, units in enumerate(dense.units, 1):
+        x = x @ w[f"dense{number}/kernel"] + w[f"dense{number}/bias"]
+        assert x.shape == (4, units)
+        x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-3)
+        x = x * w[f"normalization{number}/gamma"] + w[f"normalization{number}/beta"]
+        x = tf.nn.gelu(x).numpy()
+    expected = tf.nn.softmax(x @ w["policy/kernel"] + w["policy/bias"]).numpy()
+    for same in (network, Network.from_config(network.get_config())):
+        same.set_weights(network.get_weights())
+        np.testing.assert_allclose(same(tf.constant(observation))[0], expected, rtol=1e-4, atol=1e-6)
+
+
 def test_huge_observations_leave_the_running_moments_finite():
     layer = RunningNormalization()
     layer.build((None, 2))

@@ -38,6 +38,9 @@ BASELINES = {
     "replay_segments_only": False,
     "burn_in": 10,
     "network": "auto",
+    "dense_units": "64,64",
+    "dense_activation": "tanh",
+    "dense_normalization": False,
     "precision": "auto",
     "initialization": "orthogonal",
     "optimizer": "rmsprop",
@@ -234,6 +237,11 @@ NOT_POSITIVE = "above 0 and finite (1e-30 to 1e30)"
 BAD_VALUES = [
     ("acting_lag", 2, "at most 1"),
     ("unroll_length", 0, "at least 1"),
+    ("dense_units", "", "such as 128,128"),
+    ("dense_units", "64,0", "such as 128,128"),
+    ("dense_units", "64;64", "such as 128,128"),
+    ("dense_units", ",".join(["8"] * 17), "up to 16 layers"),
+    ("dense_activation", "sin", "one of tanh, relu"),
     ("unroll_length", -20, "at least 1"),
     ("replay_ratio", -0.5, "at least 0"),
     ("replay_ratio", INF, "at most 1,000"),
@@ -430,6 +438,7 @@ def test_every_setting_is_read_where_runs_are_built():
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
     # Read through properties of `Settings`.
     for effective, name in {
+        "dense_sizes": "dense_units",
         "effective_reward_clip": "reward_clip",
         "update_average_decay": "average_decay",
         "update_learning_rate": "learning_rate",

@@ -101,6 +101,8 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"network": "mlp_lstm", "replay_segments_only": True}),
         (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
+        (PONG, {"dense_units": "32"}),
+        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_activation": "gelu"}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
         (CARTPOLE, {"agent": "dqn", "preset": "dqn", "retrace_lambda": 0.5}),
