@@ -3,15 +3,19 @@ r"""Compares the learning curves of runs with each other, and with published one
 python -m acer_tf curves --output=my_results/minatar_breakout \
     --runs="ratio 4=runs/b4_0,runs/b4_1" --runs="ratio 0=runs/b0_0,runs/b0_1" --at_steps=1_000_000
 
-Runs in several environments get a panel each. Writes table.csv, table.md, figure.png, figure.svg and experiment.json,
-with --hours also hours.png and hours.svg, copies each run's records into runs/ next to them, and writes the page
-of all results: index.html in the folder that --page names.
+Runs in several environments get a panel each. A run of another library is given by its log: a folder or file of
+Stable-Baselines3 (monitor.csv, progress.csv), of TensorBoard, or any CSV whose columns --columns names.
+
+Writes table.csv, table.md, figure.png, figure.svg and experiment.json, with --hours also hours.png and hours.svg,
+copies each run's records into runs/ next to them, and writes the page of all results: index.html in the folder that
+--page names.
 """
 
 import collections
 import dataclasses
 import os
 import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,9 +23,10 @@ import numpy as np
 
 from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError
-from acer_tf.reproduction.curves import RunCurve, equally_long, final_return, hours_per_run, read_run, return_at
+from acer_tf.reproduction.curves import RunCurve, equally_long, hours_per_run, last_return, read_run, return_at
 from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
+from acer_tf.reproduction.logs import Reading, is_log, protocol_of, write_record
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import (
     Drawing,
@@ -39,7 +44,12 @@ from acer_tf.settings.record import differences
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-flag.multi_string("runs", [], "LABEL=RUN_DIR,RUN_DIR,...: the runs of one setting, its seeds in each environment")
+flag.multi_string(
+    "runs", [], "LABEL=PATH,PATH,...: the runs of one setting, its seeds in each environment; a run's folder or a log"
+)
+flag.string("env", None, "environment of the logs; by default that which they name, or else that of the other runs")
+flag.string("tag", None, "tag of TensorBoard, or column of a progress.csv, that is the return; by default a usual one")
+flag.string("columns", None, "STEPS:RETURN, the columns of logs that are CSV files of any kind")
 flag.path("output", None, "folder for the table, the figure and copies of the records")
 flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1, 10**12)
 flag.boolean("hours", False, "also draw the curves against hours: for runs on one machine")
@@ -60,9 +70,15 @@ def main(argv: list[str]) -> int:
     own_evidence(output, "curves")
     if on_page:
         require_page(page)
+    columns = None if FLAGS.columns is None else FLAGS.columns.partition(":")
+    if columns is not None and not (columns[0] and columns[2]):
+        raise CurveError(f"--columns={FLAGS.columns}: must be STEPS:RETURN, the names of two columns")
+    reading = Reading(FLAGS.env or "", FLAGS.tag or "", (columns[0], columns[2]) if columns else None)
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
     about = Evidence("curves", FLAGS.title, tuple(FLAGS.text), command, diagnostic=FLAGS.diagnostic)
-    print(markdown(show(folders, output, about, FLAGS.at_steps, hours=FLAGS.hours)))
+    with tempfile.TemporaryDirectory() as scratch:
+        shown = show(_as_records(folders, reading, Path(scratch)), output, about, FLAGS.at_steps, hours=FLAGS.hours)
+    print(markdown(shown))
     print(f"table, figure and records in {output}")
     if on_page:
         print(f"page: {write_page(page)}")
@@ -80,7 +96,7 @@ def show(
     """Makes the evidence of runs.
 
     Args:
-        folders: the runs' folders, by label; those already in `output`, the evidence's folder, are not copied.
+        folders: the runs' records, by label; those already in `output`, the evidence's folder, are not copied.
         about: the evidence without its cells, tables and figures; by default its title is the environments.
         at_steps: steps at which the mean of the last 100 episodes is tabulated too.
         hours: draw the curves against hours too.
@@ -90,9 +106,13 @@ def show(
         OSError: writing failed (disk full).
     """
     read = [(label, folder, read_run(folder)) for label, paths in folders.items() for folder in paths]
+    protocols = {label: {protocol_of(folder) for folder in paths} for label, paths in folders.items()}
+    if mixed := [label for label, kinds in protocols.items() if len(kinds) > 1]:
+        raise CurveError(f"--runs={mixed[0]}=...: its logs are of different kinds, and no mean is of both: split them")
+    labels = {label: f"{label} ({kind})" for label, (kind,) in protocols.items() if kind}
     by_env: dict[str, dict[str, list[RunCurve]]] = {}
     for label, _, run in read:
-        by_env.setdefault(run.env, {}).setdefault(label, []).append(run)
+        by_env.setdefault(run.env, {}).setdefault(labels.get(label, label), []).append(run)
     one = len(by_env) == 1
     runs = [
         (label, of, run_folder(output, label if one else f"{label} {run.env}", run.seed)) for label, of, run in read
@@ -114,10 +134,14 @@ def show(
     steps = learning_curves(by_env, published.__getitem__, titles=titles)
     drawings = {"figure": Drawing(caption + ("; dashed: published." if any(published.values()) else "."), steps)}
     if hours:
-        figure = learning_curves(by_env, lambda env: (), titles=titles, axis="seconds")
+        timed = {
+            env: {label: known for label, runs in groups.items() if (known := [r for r in runs if r.seconds[-1] > 0])}
+            for env, groups in by_env.items()
+        }
+        figure = learning_curves(timed, lambda env: (), titles=titles, axis="seconds")
         drawings["hours"] = Drawing(f"{caption}, against hours of the machine that ran them.", figure)
     made = _table(by_env, published, at_steps)
-    evidence = dataclasses.replace(about, title=title, cells=tuple(cells))
+    evidence = dataclasses.replace(about, title=title, cells=tuple(cells), labels=labels)
     write_report(evidence, Report({"table": made}, drawings), output)
     return made
 
@@ -133,9 +157,9 @@ def _table(
     published: Mapping[str, Sequence[PublishedCurve]],
     at_steps: Sequence[int],
 ) -> Table:
-    """Tabulates runs, means and interquartile means of equally long ones, and published curves at `at_steps`."""
+    """Tabulates runs, means and interquartile means of equally long ones, and published curves: what is drawn."""
     head = ["environment", "setting", "seed", "steps", "hours", *(f"return at {step:,}" for step in at_steps)]
-    head.append("return, last 10 % of training")
+    head.append("return at the end")
     rows: list[list[str]] = []
     for env, groups in by_env.items():
         for label, runs in groups.items():
@@ -152,16 +176,32 @@ def _table(
                     middles = (str(interquartile_mean(column)) for column in values.T)
                     rows.append([env, label, f"{len(runs)} seeds, IQM", *length, *middles])
         for curve in published[env]:
-            values = np.array([curve.at(step) for step in at_steps])
-            if np.isfinite(values).any():
-                row = [env, curve.label, "published", f"{curve.steps[-1]:,.0f}", ""]
-                rows.append([*row, *map(number, values), ""])
-    caption = "Mean raw return of training episodes; at a step, of the 100 before it. Hours are those of its machine."
+            row = [env, curve.label, "published", f"{curve.steps[-1]:,.0f}", ""]
+            rows.append([*row, *map(number, [*map(curve.at, at_steps), curve.mean[-1]])])
+    caption = (
+        "Mean raw return of the last 100 training episodes, which the figure shows; of other programs what their label "
+        "says. Hours are those of a run's machine."
+    )
     return Table(caption, head, rows)
 
 
 def _returns(run: RunCurve, at_steps: Sequence[int]) -> list[float]:
-    return [*(return_at(run, step) for step in at_steps), final_return(run)]
+    return [*(return_at(run, step) for step in at_steps), last_return(run)]
+
+
+def _as_records(folders: Mapping[str, Sequence[Path]], reading: Reading, scratch: Path) -> dict[str, list[Path]]:
+    """The folders of runs, with a record in `scratch` in the place of each log of another library."""
+    ours = {read_run(path).env for paths in folders.values() for path in paths if not is_log(path)}
+    env = next(iter(ours)) if len(ours) == 1 else ""
+    found: dict[str, list[Path]] = {}
+    for label, paths in folders.items():
+        records = found[label] = []
+        for seed, path in enumerate(paths):
+            records.append(path)
+            if is_log(path):
+                records[-1] = scratch / str(len(found)) / f"{seed}"
+                write_record(path, reading, seed, env, records[-1])
+    return found
 
 
 def _require_same_run(kept: Path, folder: Path, label: str) -> None:
@@ -175,7 +215,8 @@ def _require_same_run(kept: Path, folder: Path, label: str) -> None:
         different.append(f"{old.steps:,} steps there, {new.steps:,} here")
     if different:
         raise EvidenceError(
-            f"{kept} holds another run ({different[0]}) than {folder}: give that another label, or move {kept} away"
+            f"{kept} holds another run ({different[0]}) than --runs={label}=...: give that another label, or move "
+            f"{kept} away"
         )
 
 
@@ -184,7 +225,7 @@ def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
     for text in texts:
         label, separator, paths = text.partition("=")
         if not separator or not paths or not label.strip():
-            raise CurveError(f"--runs={text}: must be LABEL=RUN_DIR,RUN_DIR,...")
+            raise CurveError(f"--runs={text}: must be LABEL=PATH,PATH,..., each a run's folder or a log")
         if len(os.fsencode(label)) > _LONGEST_LABEL:
             raise CurveError(f"--runs={label}=...: the label must be of at most {_LONGEST_LABEL} bytes; it names files")
         if label in found:

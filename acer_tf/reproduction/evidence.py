@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.files import read_json, write_whole
 from acer_tf.reproduction.cells import Cell, State, require_valid
@@ -258,7 +260,8 @@ def describe(
     try:
         curve = read_run(run)
         returns = curve.mean_return[curve.mean_return == curve.mean_return].tolist()
-        progress = int(curve.steps[-1]), float(curve.seconds[-1]), returns[-1] if returns else None
+        seconds = float(np.nan_to_num(curve.seconds[-1]))  # logs of other libraries need not have them
+        progress = int(curve.steps[-1]), seconds, returns[-1] if returns else None
     except NoRowsYet:
         state = "interrupted"  # without a curve there is nothing to show, even if run.json says that it finished
     except (CurveError, OverflowError) as error:

@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from acer_tf.errors import RunFolderError
@@ -26,9 +28,12 @@ class Progress:
         folder: the run's.
         step: environment steps at the checkpoint; 0 for a new run.
         position: bytes of progress.csv at the checkpoint, which are there still (see `folder.resume`).
+        settings: the run's, which TensorBoard shows as hparams.
     """
 
-    def __init__(self, folder: Path, step: int, position: int) -> None:
+    def __init__(
+        self, folder: Path, step: int, position: int, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self._path = folder / "progress.csv"
         self._file = self._path.open("a+b")
         self._file.seek(0)
@@ -44,6 +49,9 @@ class Progress:
         with _os_errors():
             self._events = EventFileWriter(str(folder / "tensorboard"))
             self._events.add_event(event_pb2.Event(wall_time=time.time(), step=step + 1, session_log=start))
+            if settings and not position:
+                given = hparams_pb({name: value for name, value in settings.items() if value is not None})
+                self._events.add_event(event_pb2.Event(wall_time=time.time(), step=0, summary=given))
 
     def state(self) -> dict[str, Any]:
         """JSON-able: bytes of progress.csv and their checksum, after syncing it to disk."""

@@ -151,7 +151,8 @@ def _restore(
         job.say(f"continuing {folder} at step {steps:,}")
     if notes:
         records.amend_record(folder, settings_document(settings), steps, notes, maker)
-    progress = opened.enter_context(contextlib.closing(Progress(folder, steps, state["position"])))
+    progress = Progress(folder, steps, state["position"], settings_document(settings))
+    opened.enter_context(contextlib.closing(progress))
     unsaved = snapshot is None or bool(notes)
     return _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
 

@@ -25,7 +25,7 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
     assert curves.main(["curves", *arguments]) == 0
     rows = list(csv.reader((output / "table.csv").open()))
     assert rows == [
-        ["environment", "setting", "seed", "steps", "hours", "return at 100", "return, last 10 % of training"],
+        ["environment", "setting", "seed", "steps", "hours", "return at 100", "return at the end"],
         ["CartPole-v1", "ratio 4", "0", "200", "1.00", "1.00", "3.00"],
         ["CartPole-v1", "ratio 4", "1", "200", "1.00", "1.00", "5.00"],
         ["CartPole-v1", "ratio 4", "2 seeds, mean", "200", "1.00", "1.00 ± 0.00", "4.00 ± 1.00"],
@@ -58,7 +58,7 @@ def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):
     assert curves.main(["curves", f"--runs=ours={a}", f"--output={tmp_path / 'out'}", *steps]) == 0
     *_, published = csv.reader((tmp_path / "out" / "table.csv").open())
     label = "OpenAI baselines' ACER, published (6 runs)"
-    assert published == ["atari/Pong", label, "published", "9,999,693", "", "-20.26", "2.13", ""]
+    assert published == ["atari/Pong", label, "published", "9,999,693", "", "-20.26", "2.13", "19.51"]
 
 
 def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
@@ -172,3 +172,60 @@ def test_runs_are_required():
     with pytest.raises(SystemExit) as ended:
         curves.main(["curves", "--output=out"])
     assert ended.value.code == 2
+
+
+def test_the_table_and_the_figure_show_one_quantity(tmp_path, monkeypatch):
+    """Of a short run the mean of the last 100 episodes is far from that of its last rows."""
+    run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
+    (run / "progress.csv").write_text(
+        "steps,seconds,episodes,mean_return,interval_return\n100,1,4,1,1\n200,2,8,91,220\n"
+    )
+    drawn, draw = {}, curves.learning_curves
+    look = lambda by_env, *rest, **of: drawn.update(by_env) or draw(by_env, *rest, **of)  # noqa: E731
+    monkeypatch.setattr(curves, "learning_curves", look)
+    assert curves.main(["curves", f"--runs=ours={run}", f"--output={output}"]) == 0
+    ((row),) = list(csv.DictReader((output / "table.csv").open()))
+    assert row["return at the end"] == "91.00" == f"{drawn['CartPole-v1']['ours'][0].mean_return[-1]:.2f}"
+    assert "220" not in row.values()
+
+
+def test_logs_of_other_libraries_stand_beside_runs_with_their_protocol(tmp_path):
+    run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "page" / "out"
+    logs = []
+    for seed in (0, 1):
+        logs.append(tmp_path / f"{seed}.csv")
+        logs[-1].write_text(f"t,score\n100,{seed}\n200,{seed + 2}\n")
+    arguments = [f"--runs=ours={run}", f"--runs=theirs={logs[0]},{logs[1]}", "--columns=t:score"]
+    arguments += [f"--output={output}", f"--page={output.parent}", "--hours"]
+    assert curves.main(["curves", *arguments]) == 0
+    rows = [[*row[:3], row[4], row[-1]] for row in csv.reader((output / "table.csv").open())][1:]
+    theirs = "theirs (CSV, score)"
+    assert rows == [
+        ["CartPole-v1", "ours", "0", "1.00", "3.00"],
+        ["CartPole-v1", theirs, "0", "", "2.00"],
+        ["CartPole-v1", theirs, "1", "", "3.00"],
+        ["CartPole-v1", theirs, "2 seeds, mean", "", "2.50 ± 0.50"],
+        ["CartPole-v1", theirs, "2 seeds, IQM", "", "2.50 [2.00, 3.00]"],
+    ]
+    assert f"{theirs[:-1]}) (2 seeds)" in (output / "figure.svg").read_text()
+    assert theirs in (output.parent / "index.html").read_text()
+    kept = [output / "runs" / f"theirs-seed{seed}" for seed in (0, 1)]
+    again = ["curves", f"--runs=theirs={kept[0]},{kept[1]}", f"--output={tmp_path / 'again'}"]
+    assert curves.main(again) == 0
+    assert theirs in (tmp_path / "again" / "table.md").read_text(), "the records keep the protocol"
+
+
+def test_bad_logs_are_refused_in_a_line(tmp_path, capsys):
+    log, output = tmp_path / "log.csv", tmp_path / "out"
+    log.write_text("a,b\n1,2\n")
+    (tmp_path / "monitor.csv").write_text('#{"t_start": 0, "env_id": "CartPole-v1"}\nr,l,t\n1,1,1\n')
+    for flags, wanted in (
+        ([f"--runs=x={log}"], str(log)),
+        ([f"--runs=x={log}", "--columns=a:b"], "--env"),
+        ([f"--runs=x={log}", "--columns=a"], "--columns=a"),
+        ([f"--runs=x={log},{tmp_path / 'monitor.csv'}", "--columns=a:b", "--env=CartPole-v1"], "--runs=x"),
+    ):
+        assert curves.main(["curves", *flags, f"--output={output}"]) == 2
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and wanted in err
+    assert not output.exists()

@@ -5,11 +5,15 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.plugins.hparams import metadata
 
 from acer_tf.errors import RunFolderError
 from acer_tf.runs.checkpoint import Snapshot
 from acer_tf.runs.folder import resume
 from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
+from acer_tf.settings import make_settings
+from acer_tf.settings.record import settings_document
 from tests.training.scripted import rows_of
 
 
@@ -185,3 +189,23 @@ def test_what_tensorflow_cannot_write_is_an_os_error(tmp_path, monkeypatch):
         with pytest.raises(OSError, match="^No space left on device$"):
             progress.write(row_of(10))
     progress.close()
+
+
+def test_tensorboard_has_the_settings_as_hparams_once(tmp_path):
+    settings = settings_document(make_settings(env="CartPole-v1", learning_rate=0.25, replay_ratio=2.0))
+    progress = Progress(tmp_path, 0, 0, settings)
+    progress.write(row_of(10))
+    position = progress.state()["position"]
+    progress.close()
+    Progress(tmp_path, 10, position, settings).close()
+    found = []
+    for file in sorted((tmp_path / "tensorboard").iterdir()):
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                if value.tag == metadata.SESSION_START_INFO_TAG:
+                    found.append(metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content))
+    (start,) = found
+    assert start.hparams["learning_rate"].number_value == 0.25
+    assert start.hparams["env"].string_value == "CartPole-v1"
+    assert start.hparams["on_policy_updates"].bool_value is True
+    assert "learning_rate_final" not in start.hparams, "it is None"
