@@ -9,44 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acer_tf.commands import cli
+from acer_tf.commands import cli, setting_flags
 from acer_tf.errors import AcerError, EnvironmentFailure, Interrupted, NonFiniteError
 from acer_tf.references import is_reference
 from acer_tf.runs.folder import REPAIRS, record_in
 from acer_tf.runs.signals import STOPPED, signal_of
 from acer_tf.settings import Settings, make_settings, setting_types
-from acer_tf.settings.declaration import Declaration, declarations
-from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.rules import RULES
 from acer_tf.training.train import train
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
-_DEFINE = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.string}
-
-
-def _help(name: str, declared: Declaration) -> str:
-    """The help of a setting's flag: what it is, which agents read it and when, and its defaults."""
-    classes = {
-        agent: {path.partition(":")[2] for path in (rule.discrete, rule.continuous)} for agent, rule in RULES.items()
-    }
-    agents = [agent for agent, names in classes.items() if names.intersection(declared.classes)]
-    needs = [condition.needed for condition in declared.conditions]
-    if agents and len(agents) < len(RULES):
-        needs.insert(0, "agent " + " or ".join(agents))
-    only = f"; only with {' and '.join(needs)}" if needs else ""
-    default = getattr(Settings, name, None)
-    presets: dict[Any, list[str]] = {}
-    for preset, values in PRESETS.items():
-        if name in values and values[name] != default:
-            presets.setdefault(values[name], []).append(preset)
-    others = "".join(f"; preset {' or '.join(which)}: {value}" for value, which in presets.items())
-    shown = "auto" if name == "preset" else default
-    return declared.help + only + ("" if shown is None else f" (default: {shown}{others})")
-
-
-for _name, _declared in declarations(Settings).items():
-    _DEFINE[setting_types()[_name]](_name, None, _help(_name, _declared))
+setting_flags.define(FLAGS)
 flag.path("run_dir", None, "folder of this run; the same command continues it")
 flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
 _threads = "threads of TensorFlow, ALE and control/; 0 for the number that fits the machine"
@@ -79,7 +52,7 @@ flag.multi_enum(
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("run_dir",))
     run_dir = Path(FLAGS.run_dir)
-    given = {name: FLAGS[name].value for name in setting_types() if FLAGS[name].value is not None}
+    given = setting_flags.given(FLAGS)
     if record := record_in(run_dir):
         # Kept without their flags; "auto" may mean another preset in this version. Another run is refused later.
         recorded = record.settings

@@ -26,6 +26,20 @@ class Condition(NamedTuple):
     holds: Callable[[Any, Any], bool]  # takes the resolved `Settings` and the `EnvironmentSpec`
 
 
+class Search(NamedTuple):
+    """The values that a search of hyper-parameters tries: numbers between two, or each of some values."""
+
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False  # whether numbers are uniform in their logarithm
+    values: tuple[Any, ...] = ()
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """Values that are allowed if all are."""
+        return self.values or (self.low, self.high)
+
+
 class Declaration(NamedTuple):
     """The facts about a setting besides its name, type and default."""
 
@@ -33,11 +47,19 @@ class Declaration(NamedTuple):
     help: str  # the text for --help
     classes: tuple[str, ...]  # names of the agent classes that read it; () for all
     conditions: tuple[Condition, ...]  # all must hold for the setting to have an effect
+    search: Search | None  # what `tune` tries, if it searches the setting unless told otherwise
 
 
-def setting(default: Any, range_: Range, help_: str, *conditions: Condition, classes: tuple[str, ...] = ()) -> Any:
+def setting(
+    default: Any,
+    range_: Range,
+    help_: str,
+    *conditions: Condition,
+    classes: tuple[str, ...] = (),
+    search: Search | None = None,
+) -> Any:
     """A dataclass field that declares a setting; see `Declaration`."""
-    declaration = Declaration(range_, help_, classes, conditions)
+    declaration = Declaration(range_, help_, classes, conditions, search)
     return dataclasses.field(default=default, metadata={"declaration": declaration})
 
 
@@ -57,6 +79,14 @@ def between(low: float, high: float) -> Range:
 
 def one_of(*choices: str) -> Range:
     return Range(lambda x: x in choices, "one of " + ", ".join(choices))
+
+
+def log_uniform(low: float, high: float) -> Search:
+    return Search(low, high, log=True)
+
+
+def values(*tried: Any) -> Search:
+    return Search(values=tried)
 
 
 ANY = Range(lambda x: True, "anything")

@@ -25,6 +25,10 @@ class Rule:
         """Whether the rule supports actions of this kind."""
         return bool(self.continuous if continuous else self.discrete)
 
+    def class_for(self, continuous: bool) -> str:
+        """The name of its class for actions of this kind; "" if it has none."""
+        return (self.continuous if continuous else self.discrete).partition(":")[2]
+
 
 OPTIMIZERS = ("rmsprop", "adam")  # names of `--optimizer`: see `agents.optimizer`
 

@@ -60,7 +60,7 @@ class Settings:
         "with --actors=1; 0: with the newest ones", d.NO_ACTORS)
     unroll_length: int = setting(
         20, d.at_least(1), "k: the steps that each environment makes in one iteration, and the rows of a replayed "
-        "window (with DQN a window has 1 row)")
+        "window (with DQN a window has 1 row)", search=d.values(5, 10, 20, 50))
     trajectories_per_update: int = setting(
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments")
 
@@ -68,7 +68,7 @@ class Settings:
         True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay")
     replay_ratio: float = setting(
         4.0, d.between(0, 1000), "mean number of replayed updates that follow an unroll, for each group of "
-        "environments that share an update")
+        "environments that share an update", search=d.values(1.0, 2.0, 4.0, 8.0))
     replay_poisson: bool = setting(
         True, d.TRUTH, "whether the number of replayed updates is drawn (Poisson) or always equals the replay ratio",
         d.REPLAY)
@@ -131,7 +131,8 @@ class Settings:
             lambda x: x in OPTIMIZERS or is_reference(x), f"one of {', '.join(OPTIMIZERS)}, or module:NAME"),
         "rmsprop; adam (of Keras, with its own decays); or module:NAME of a class or function of your own, which is "
         "called with the learning rate and gives a Keras optimizer")
-    learning_rate: float = setting(7e-4, d.POSITIVE, "the optimizer's step size at the run's start")
+    learning_rate: float = setting(
+        7e-4, d.POSITIVE, "the optimizer's step size at the run's start", search=d.log_uniform(1e-5, 1e-2))
     learning_rate_final: float | None = setting(
         None, d.OPTIONAL_NOT_NEGATIVE, "step size at --total_steps; it changes linearly; by default it does not change")
     rmsprop_decay: float = setting(0.99, d.BELOW_ONE, "decay of RMSProp's mean square", d.RMSPROP)
@@ -140,31 +141,38 @@ class Settings:
         False, d.TRUTH, "subtract the square of the gradient's running mean under RMSProp's root", d.RMSPROP)
     rmsprop_initial_accumulator: float = setting(
         1.0, d.NOT_NEGATIVE, "initial value of RMSProp's mean square", d.RMSPROP)
-    max_gradient_norm: float = setting(10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none")
+    max_gradient_norm: float = setting(
+        10.0, d.POSITIVE_OR_INFINITE, "clip of the gradient's global norm; inf for none",
+        search=d.log_uniform(0.3, 50.0))
 
-    gamma: float = setting(0.99, d.UNIT_INTERVAL, "discount factor")
+    gamma: float = setting(
+        0.99, d.UNIT_INTERVAL, "discount factor", search=d.values(0.9, 0.95, 0.98, 0.99, 0.995, 0.999))
     retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace, a factor on every trace", classes=_ACER)
     importance_truncation: float = setting(
         10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"),
         "c, the bound at which importance weights are truncated; inf for no truncation", d.IMPORTANCE,
         classes=("Acer", "AcerContinuous", "ActorCritic"))
     trust_region_delta: float = setting(
-        1.0, d.POSITIVE_OR_INFINITE, "δ, the radius of the trust region in each state; inf for no trust region")
+        1.0, d.POSITIVE_OR_INFINITE, "δ, the radius of the trust region in each state; inf for no trust region",
+        search=d.log_uniform(0.01, 10.0))
     average_decay: float = setting(0.99, d.BELOW_ONE, "α, the decay of the average policy network", d.TRUST_REGION)
-    entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus at the run's start", classes=_ACER)
+    entropy_weight: float = setting(0.01, d.NOT_NEGATIVE, "β of the entropy bonus at the run's start", classes=_ACER,
+        search=d.log_uniform(1e-5, 0.1))
     entropy_weight_final: float | None = setting(
         None, d.OPTIONAL_NOT_NEGATIVE, "β at --total_steps; it changes linearly; by default it does not change",
         classes=_ACER)
     entropy_in_trust_region: bool = setting(
         True, d.TRUTH, "whether the entropy's gradient is projected with the rest", d.TRUST_REGION, d.ENTROPY,
         classes=_ACER)
-    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of the critic loss ½ (Q_ret − Q)²")
+    critic_weight: float = setting(
+        0.5, d.NOT_NEGATIVE, "factor of the critic loss ½ (Q_ret − Q)²", search=d.log_uniform(0.1, 2.0))
     reduction: str = setting(
         "mean", d.one_of("mean", "sum", "threads"), "how the gradients of rows are joined: mean over all rows; "
         "sum over rows and mean over trajectories; or threads: as sum, but with the learning rate and the decays that "
         "one update per trajectory would amount to")
     reward_scale: float = setting(
-        1.0, d.POSITIVE, "factor of the rewards in learning, before they are clipped; reported returns stay raw")
+        1.0, d.POSITIVE, "factor of the rewards in learning, before they are clipped; reported returns stay raw",
+        search=d.log_uniform(0.01, 1.0))
     normalize_rewards: bool = setting(
         False, d.TRUTH, "divide the rewards in learning by the running standard deviation of the discounted return, "
         "before they are clipped; reported returns stay raw")
@@ -173,7 +181,8 @@ class Settings:
         "bound of the rewards in learning, which are clipped to ± this value; by default 1 on Atari and inf elsewhere")
 
     policy_std: float = setting(
-        0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS)
+        0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS,
+        search=d.log_uniform(0.1, 0.6))
     shared_torso: bool = setting(
         True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS)
     advantage_samples: int = setting(
@@ -191,9 +200,11 @@ class Settings:
     error_clip: float = setting(
         1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", classes=_DQN)
     target_period: int = setting(
-        30_000, d.at_least(1), "steps between copies of the online network to the target network", classes=_DQN)
+        30_000, d.at_least(1), "steps between copies of the online network to the target network", classes=_DQN,
+        search=d.values(300, 1_000, 3_000, 10_000, 30_000))
     exploration_final: float = setting(
-        0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", classes=_DQN)
+        0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", classes=_DQN,
+        search=d.values(0.01, 0.05, 0.1))
     exploration_steps: int = setting(
         1_000_000, d.at_least(0), "steps over which ε falls, from the start of learning", classes=_DQN)
     evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", classes=_DQN)

@@ -19,8 +19,7 @@ from acer_tf.networks.layers import RunningNormalization
 from acer_tf.networks.torsos import Dense, architecture_of
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
-from acer_tf.settings import Settings, make_settings
-from acer_tf.settings.declaration import declarations
+from acer_tf.settings import Settings
 from acer_tf.settings.rules import RULES
 from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.resolve import require_actions
@@ -28,24 +27,6 @@ from acer_tf.types import EnvironmentSpec
 
 _USUAL_ENVS = 16  # those that PROCESS_BYTES counts
 _UNITS = 512  # of a network's layers, about
-
-
-def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
-    """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
-    usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
-    classes = {kind.__name__ for kind in agent_class(settings, spec).__mro__}
-    for name, declared in declarations(Settings).items():
-        if getattr(settings, name) == getattr(usual, name):
-            continue
-        needed = [c.needed for c in declared.conditions if not c.holds(settings, spec)]
-        # It is not known which settings a user's rule reads.
-        if settings.agent in RULES and declared.classes and not classes.intersection(declared.classes):
-            needed.append("another agent")
-        if needed:
-            raise SettingsError(
-                f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}: "
-                f"it needs {' and '.join(needed)}; leave it at {getattr(usual, name)}"
-            )
 
 
 def agent_class(settings: Settings, spec: EnvironmentSpec) -> type[Agent]:

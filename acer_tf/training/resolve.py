@@ -6,8 +6,9 @@ from typing import Any
 
 from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.networks.torsos import default_network, require_image_axes, torso_of
-from acer_tf.settings import Settings
-from acer_tf.settings.rules import rules_for
+from acer_tf.settings import Settings, make_settings
+from acer_tf.settings.declaration import declarations
+from acer_tf.settings.rules import RULES, rules_for
 from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec
 
@@ -51,3 +52,28 @@ def resolve(
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error
     return dataclasses.replace(settings, network=network, precision=precision)
+
+
+def missing_for(name: str, settings: Settings, spec: EnvironmentSpec) -> list[str]:
+    """What a setting needs, and resolved `settings` do not have, to have an effect; [] if it has one."""
+    declared = declarations(Settings)[name]
+    missing = [condition.needed for condition in declared.conditions if not condition.holds(settings, spec)]
+    # It is not known which settings a user's rule reads.
+    if declared.classes and settings.agent in RULES:
+        readers = [agent for agent, rule in RULES.items() if rule.class_for(spec.continuous) in declared.classes]
+        if settings.agent not in readers:
+            kind = "continuous" if spec.continuous else "discrete"
+            missing.append(f"--agent={' or '.join(readers)}" if readers else f"other actions than {kind} ones")
+    return missing
+
+
+def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
+    """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
+    usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
+    for name in declarations(Settings):
+        changed = getattr(settings, name) != getattr(usual, name)
+        if changed and (missing := missing_for(name, settings, spec)):
+            raise SettingsError(
+                f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}: "
+                f"it needs {' and '.join(missing)}; leave it at {getattr(usual, name)}"
+            )

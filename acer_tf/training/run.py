@@ -33,7 +33,6 @@ from acer_tf.training.build import (
     make_network,
     make_optimizer,
     make_replay,
-    require_effect,
 )
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
@@ -76,8 +75,6 @@ def run(job: Job) -> Path:
     settings, spec = job.settings, job.spec
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
-    if job.record is None:  # a run that began before a check was made may continue
-        require_effect(settings, spec)
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
     make_network(settings, spec)  # these two raise for bad input, before anything is written

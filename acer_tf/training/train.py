@@ -22,7 +22,7 @@ from acer_tf.runs.folder import REPAIRS, known_run, require_same_run
 from acer_tf.runs.records import Row
 from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, find_device
-from acer_tf.training.resolve import resolve
+from acer_tf.training.resolve import require_effect, resolve
 
 
 def train(
@@ -109,6 +109,8 @@ def train(
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     if record:
         require_same_run(record, settings, spec, folder)
+    else:  # a run that began before a check was made may continue
+        require_effect(settings, spec)
     if not quiet:
         how = f"preset {settings.preset}, network {settings.network}, precision {settings.precision}, on {where}"
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)

@@ -19,8 +19,7 @@ from acer_tf.envs import spec
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.folder import Lock
-from acer_tf.training.build import require_effect
-from acer_tf.training.resolve import resolve
+from acer_tf.training.resolve import require_effect, resolve
 from tests.reproduction.report.synthetic import write_run
 from tests.training.scripted import leave_policy, tree
 

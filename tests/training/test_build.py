@@ -14,7 +14,8 @@ from acer_tf.settings.presets import fitting_presets
 from acer_tf.settings.rules import RULES
 from acer_tf.training import build
 from acer_tf.training.device import CPU, Device
-from acer_tf.training.resolve import resolve
+from acer_tf.training.resolve import require_effect, resolve
+from acer_tf.training.train import train
 from acer_tf.types import EnvironmentSpec
 
 PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4, observation_scale=255.0)
@@ -116,7 +117,21 @@ def test_given_values_are_kept(monkeypatch):
 def test_a_setting_that_nothing_would_read_is_refused(spec, given):
     name, value = list(given.items())[-1]
     with pytest.raises(SettingsError, match=rf"^--{name}={value}: has no effect with --agent=.*: it needs "):
-        build.require_effect(resolve(settings_of(**given), spec), spec)
+        require_effect(resolve(settings_of(**given), spec), spec)
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "needed"),
+    [
+        ("CartPole-v1", {"target_period": 5}, "--agent=dqn;"),
+        ("Pendulum-v1", {"agent": "tis", "retrace": False}, "--agent=acer_continuous;"),
+        ("Pendulum-v1", {"agent": "acer_continuous", "retrace_lambda": 0.5}, "other actions than continuous ones;"),
+    ],
+)
+def test_the_agents_that_would_read_it_are_named_before_anything_begins(tmp_path, capsys, env, given, needed):
+    with pytest.raises(SettingsError, match=needed):
+        train(make_settings(env=env, **given), tmp_path / "run")
+    assert capsys.readouterr().out == "" and not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +148,7 @@ def test_a_setting_that_nothing_would_read_is_refused(spec, given):
 )
 def test_a_setting_that_is_read_is_not_refused(spec, given):
     resolved = resolve(settings_of(**given), spec)
-    build.require_effect(resolved, spec)
+    require_effect(resolved, spec)
     assert {name: getattr(resolved, name) for name in given} == given
 
 
@@ -148,7 +163,7 @@ def test_a_setting_that_is_read_is_not_refused(spec, given):
     ],
 )
 def test_no_preset_is_refused_for_what_it_sets_itself(spec, agent, preset):
-    build.require_effect(settings_of(agent=agent, preset=preset), spec)
+    require_effect(settings_of(agent=agent, preset=preset), spec)
 
 
 @pytest.mark.parametrize(

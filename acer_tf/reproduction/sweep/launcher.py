@@ -117,8 +117,8 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
         SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
-    from acer_tf.training.build import actor_bytes, process_bytes, replay_bytes, replay_rows, require_effect
-    from acer_tf.training.resolve import resolve
+    from acer_tf.training.build import actor_bytes, process_bytes, replay_bytes, replay_rows
+    from acer_tf.training.resolve import require_effect, resolve
 
     spec_of = functools.cache(envs.spec)
     found = []
