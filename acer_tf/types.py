@@ -7,15 +7,60 @@ of a continuous one. Recurrent networks have a state of U numbers (other network
 x_0. Row t holds what was known when a_t was chosen, and what the environment returned for a_t. Axes come in this order:
 updates, environments or trajectories, rows, then those of one row.
 
+An observation is an array, or a dictionary of arrays by name, its leaves: `map_leaves` applies a function to the one or
+to each of the others. Shapes of observations below are those of each leaf; only single arrays are stacked (S > 1).
+
 Reset convention (NEXT_STEP): after a_t ends an episode, x_{t+1} is the true final observation. Row t+1 is a *masked*
 row: the environment ignores its action and returns x_{t+2}, the first observation of the next episode.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+PerLeaf = Any  # a value for an observation's array, or a dictionary of them by the names of its leaves
+
+
+def map_leaves(function: Callable[..., Any], *observations: PerLeaf) -> PerLeaf:
+    """What `function` makes of each leaf of observations with the same leaves, or of the arrays that they are."""
+    first = observations[0]
+    if isinstance(first, dict):
+        return {name: function(*(each[name] for each in observations)) for name in first}
+    return function(*observations)
+
+
+def leaves_of(observation: PerLeaf) -> list[Any]:
+    """The observation's leaves in alphabetical order, or the array that it is."""
+    return [observation[name] for name in sorted(observation)] if isinstance(observation, dict) else [observation]
+
+
+def input_name(leaf: str) -> str:
+    """The input of exported policies that takes the leaf."""
+    return "observation_" + re.sub(r"[^0-9A-Za-z]", "_", leaf)
+
+
+def by_field(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with those that are dictionaries replaced by their entries, named "VALUE/ENTRY"."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= {f"{name}/{leaf}": entry for leaf, entry in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def of_fields(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `by_field`."""
+    values: dict[str, Any] = {}
+    for field, value in flat.items():
+        name, leaf, entry = field.partition("/")
+        if leaf:
+            values.setdefault(name, {})[entry] = value
+        else:
+            values[name] = value
+    return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +68,8 @@ class EnvironmentSpec:
     """What an agent must know about an environment to act in it.
 
     Attributes:
-        observation_shape: the shape of one observation; with frame stacking [S, height, width], oldest frame first.
+        observation_shape: the shape of one observation; with frame stacking [S, height, width], oldest frame first. If
+            observations are dictionaries, these three are too, with the names of the leaves in alphabetical order.
         observation_dtype: NumPy name: "uint8", "bool" or "float32".
         stack: S, the number of stacked frames; 1 without stacking.
         num_actions: A, the number of discrete actions; 0 if actions are continuous.
@@ -31,21 +77,25 @@ class EnvironmentSpec:
         action_low: lower bound of each component of a continuous action, in the environment's units; else ().
         action_high: the upper bounds. Policies act in [-1, 1]^d; environments clip, then scale to these bounds.
         action_start: the environment's number of the first discrete action. Agents count from 0, exported policies
-            answer with the environment's numbers.
+            answer with the environment's own actions.
+        action_sizes: if the environment's discrete action is an array, the number of values of each of its entries,
+            nested as the array's axes; an entry counts from that of `action_start`. Agents choose among the A = Π sizes
+            combinations, which are numbered with the last entry first.
         observation_scale: what networks divide observations by, from the bounds of the environment's space: the largest
             number of uint8 observations, and the upper bound of images of other numbers from 0 (not bool), at least 1;
             None if observations are read as they are.
     """
 
-    observation_shape: tuple[int, ...]
-    observation_dtype: str
+    observation_shape: PerLeaf  # tuple[int, ...]
+    observation_dtype: PerLeaf  # str
     stack: int
     num_actions: int
     frames_per_step: int = 1
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
-    action_start: int = 0
-    observation_scale: float | None = None
+    action_start: Any = 0
+    observation_scale: PerLeaf = None  # float | None
+    action_sizes: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.num_actions > 0) == self.continuous or len(self.action_high) != self.action_size:
@@ -57,8 +107,11 @@ class EnvironmentSpec:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "EnvironmentSpec":
         """The spec that `dataclasses.asdict` made `document` from, also after JSON, which has lists for tuples."""
-        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in document.items()}
-        return cls(**fields)
+
+        def tuples(value: Any) -> Any:
+            return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+        return cls(**{name: map_leaves(tuples, value) for name, value in document.items()})
 
     def differences(self, here: "EnvironmentSpec") -> list[str]:
         """A line "name: VALUE there, VALUE here" for each attribute that has another value in `here`."""
@@ -96,13 +149,38 @@ class EnvironmentSpec:
         return 0.0 if self.continuous else 1 / self.num_actions
 
     @property
-    def frame_shape(self) -> tuple[int, ...]:
+    def frame_shape(self) -> PerLeaf:
         """Shape of the newest frame of an observation, which is what replay stores per step."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
 
-    def newest_frame(self, observation: np.ndarray) -> np.ndarray:
+    @property
+    def observation_size(self) -> int:
+        """The numbers in an observation."""
+        return sum(map(math.prod, leaves_of(self.observation_shape)))
+
+    @property
+    def observation_bytes(self) -> int:
+        """The bytes of an observation."""
+        shapes, dtypes = leaves_of(self.observation_shape), leaves_of(self.observation_dtype)
+        return sum(math.prod(s) * np.dtype(d).itemsize for s, d in zip(shapes, dtypes, strict=True))
+
+    def of_leaf(self, name: str) -> "EnvironmentSpec":
+        """The spec of an environment whose observation is one of the leaves."""
+        about = ("observation_shape", "observation_dtype", "observation_scale")
+        return dataclasses.replace(self, **{each: getattr(self, each)[name] for each in about})
+
+    def newest_frame(self, observation: PerLeaf) -> PerLeaf:
         """The newest frames [N, *frame_shape] of observations [N, *observation_shape]."""
         return observation[:, -1] if self.stack > 1 else observation
+
+    def native_action(self, number: Any, dtype: Any) -> Any:
+        """The environment's own discrete actions [N, ...] of the agent's [N]; both arrays or tensors of `dtype`."""
+        if not self.action_sizes:
+            return number + self.action_start
+        sizes = np.array(self.action_sizes, dtype)
+        # Per entry, the combinations of those after it.
+        steps = np.append(sizes.ravel()[:0:-1].cumprod()[::-1], 1).astype(dtype).reshape(sizes.shape)
+        return number[(..., *[None] * sizes.ndim)] // steps % sizes + np.array(self.action_start, dtype)
 
 
 class TimeStep(NamedTuple):
@@ -111,7 +189,7 @@ class TimeStep(NamedTuple):
     As `reset()` returns it, all fields but `observation` and `age` have the values of a masked row.
     """
 
-    observation: np.ndarray  # [N, *observation_shape] x_{t+1}, stacked
+    observation: PerLeaf  # [N, *observation_shape] x_{t+1}, stacked
     age: np.ndarray  # [N] uint8: rows since the first observation of x_{t+1}'s episode, at most S - 1
     reward: np.ndarray  # [N] float32 raw r_t; 0 on masked rows
     discount: np.ndarray  # [N] float32: 0 where a_t ended the return (terminated, or life lost by preset), else 1
@@ -125,7 +203,7 @@ Row = tuple[np.ndarray, np.ndarray, TimeStep]  # actions, the policy's statistic
 class Unroll(NamedTuple):
     """k consecutive rows of N environments, as actors collect them; row 0 follows the previous unroll's last row."""
 
-    observation: np.ndarray  # [N, k + 1, *frame_shape]: the newest frames of x_0 to x_k
+    observation: PerLeaf  # [N, k + 1, *frame_shape]: the newest frames of x_0 to x_k
     age: np.ndarray  # [N, k + 1] uint8, as in `TimeStep`
     action: np.ndarray  # [N, k] int32 or [N, k, d] float32
     reward: np.ndarray  # [N, k] float32
@@ -142,18 +220,18 @@ class Unroll(NamedTuple):
     ) -> "Unroll":
         """The unroll of the rows, and of what environments of `spec` returned before row 0."""
 
-        def by_environment(arrays: Iterable[np.ndarray]) -> np.ndarray:
-            return np.stack(list(arrays), axis=1)
+        def by_environment(*arrays: np.ndarray) -> np.ndarray:
+            return np.stack(arrays, axis=1)
 
         actions, statistics, answers = zip(*rows, strict=True)
         shown = (first, *answers)
         returned = ("reward", "discount", "mask", "last")
         return cls(
-            observation=by_environment(spec.newest_frame(step.observation) for step in shown),
-            age=by_environment(step.age for step in shown),
-            action=by_environment(actions),
-            behaviour=by_environment(statistics),
-            **{name: by_environment(getattr(step, name) for step in answers) for name in returned},
+            observation=map_leaves(by_environment, *(spec.newest_frame(step.observation) for step in shown)),
+            age=by_environment(*(step.age for step in shown)),
+            action=by_environment(*actions),
+            behaviour=by_environment(*statistics),
+            **{name: by_environment(*(getattr(step, name) for step in answers)) for name in returned},
             state=state,
             next_state=next_state,
         )
@@ -161,7 +239,9 @@ class Unroll(NamedTuple):
     @classmethod
     def joined(cls, unrolls: Sequence["Unroll"]) -> "Unroll":
         """The unrolls of several actors as one, their environments in this order."""
-        return unrolls[0] if len(unrolls) == 1 else cls(*map(np.concatenate, zip(*unrolls, strict=True)))
+        if len(unrolls) == 1:
+            return unrolls[0]
+        return cls(*(map_leaves(lambda *parts: np.concatenate(parts), *each) for each in zip(*unrolls, strict=True)))
 
 
 class RecurrentContext(NamedTuple):

@@ -11,7 +11,7 @@ from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
-from acer_tf.types import Trajectory
+from acer_tf.types import Trajectory, map_leaves
 
 
 class AcerContinuous(Agent[ContinuousNetwork]):
@@ -30,7 +30,8 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.seed % 2**31, update]), 2)
-        average = self.average.read(trajectory.observation[:, :-1])[0] if h.trust_region else None
+        acted = map_leaves(lambda leaf: leaf[:, :-1], trajectory.observation)
+        average = self.average.read(acted)[0] if h.trust_region else None
         with tf.GradientTape() as tape:
             mean, values, state = self.network.read(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]

@@ -11,7 +11,7 @@ from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
-from acer_tf.types import Trajectory
+from acer_tf.types import Trajectory, map_leaves
 
 
 class ActorCritic(Agent[ContinuousNetwork]):
@@ -23,8 +23,8 @@ class ActorCritic(Agent[ContinuousNetwork]):
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
-        trust_region = self.settings.trust_region
-        average = self.average.read(trajectory.observation[:, :-1])[0] if trust_region else None
+        acted = map_leaves(lambda leaf: leaf[:, :-1], trajectory.observation)
+        average = self.average.read(acted)[0] if self.settings.trust_region else None
         with tf.GradientTape() as tape:
             mean, values, _ = self.network.read(trajectory.observation)
             phi, value = mean[:, :-1], values[:, :-1]

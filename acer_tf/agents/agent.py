@@ -19,7 +19,7 @@ from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
 from acer_tf.replay.priorities import annealed
 from acer_tf.settings import Settings
-from acer_tf.types import Batch, Trajectory, Unroll
+from acer_tf.types import Batch, PerLeaf, Trajectory, Unroll
 
 
 def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
@@ -64,7 +64,7 @@ class Agent(Generic[N]):
         self._progress = tf.Variable(0.0, trainable=False, name="progress")  # the share of the run that is done
         self._rewards = RewardNormalization(settings.gamma) if settings.normalize_rewards else None
         normalization = network.normalization
-        self._normalize = None if normalization is None else Compiled(normalization.update, "xla")
+        self._normalize = None if normalization is None else Compiled(network.update_normalization, "xla")
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Agent(Generic[N]):
         return make_optimizer(settings)
 
     def act(
-        self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
+        self, observation: PerLeaf, seed: np.ndarray, state: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(a_t ~ f(·|φ(x_t)), [N] int32 or [N, d] float32; φ(x_t) [N, A or d] float32; the next state [N, U]).
 
@@ -125,8 +125,8 @@ class Agent(Generic[N]):
         if self._rewards is not None:
             self._rewards.update(unroll)
 
-    def update_normalization(self, observation: np.ndarray) -> None:
-        """Updates the statistics of a network that normalises its observations, by new ones [N, k, D]."""
+    def update_normalization(self, observation: PerLeaf) -> None:
+        """Updates the statistics of a network that normalises its observations, by new ones [N, k, *frame_shape]."""
         if self._normalize is not None:
             self._normalize(observation)
 
@@ -151,7 +151,7 @@ class Agent(Generic[N]):
         for name, variable in variables.items():
             variable.assign(arrays[name])
 
-    def choose(self, observation: tf.Tensor, seed: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def choose(self, observation: PerLeaf, seed: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Does what `act` does, on tensors."""
         policy, next_state = self.network.distribution(observation, state)
         return policy.sample(seed), policy.statistics, next_state

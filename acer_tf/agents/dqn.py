@@ -12,7 +12,7 @@ from acer_tf.agents.agent import Agent
 from acer_tf.agents.loss import ParameterGradients, UnmaskedRows
 from acer_tf.networks.discrete import Network
 from acer_tf.settings import Settings
-from acer_tf.types import Trajectory
+from acer_tf.types import Trajectory, map_leaves
 
 
 class Dqn(Agent[Network]):
@@ -44,7 +44,7 @@ class Dqn(Agent[Network]):
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
-        now, following = planes[:, :1], planes[:, 1:]
+        now, following = map_leaves(lambda leaf: leaf[:, :1], planes), map_leaves(lambda leaf: leaf[:, 1:], planes)
         next_values = self.target.windows(following)[1][:, 0]
         next_choice = self.network.windows(following)[1][:, 0] if h.double_q else next_values
         with tf.GradientTape() as tape:

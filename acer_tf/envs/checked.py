@@ -4,11 +4,12 @@ import numbers
 import os
 import reprlib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Dict, Tuple
 from gymnasium.vector import SyncVectorEnv
 
 from acer_tf.errors import EnvironmentFailure
@@ -82,8 +83,18 @@ class CheckedVector(SyncVectorEnv):
             found += " (old gym's: its done is now terminated, or truncated where a time limit ends an episode)"
         self._fail(method, f"{method}() must return ({', '.join(_FORMS[method])}): {found}")
 
-    def _observations_of(self, method: str, found: Sequence[Any]) -> np.ndarray:
-        space: Any = self.single_observation_space
+    def _observations_of(self, method: str, found: Sequence[Any]) -> Any:
+        return self._batch(method, self.single_observation_space, found)
+
+    def _batch(self, method: str, space: Any, found: Sequence[Any]) -> Any:
+        """N observations, or parts of them, as gymnasium batches those of their space."""
+        if isinstance(space, Dict | Tuple):
+            keys = space.spaces.keys() if isinstance(space, Dict) else range(len(space.spaces))
+            for each in found:
+                of_kind = isinstance(each, Mapping if isinstance(space, Dict) else tuple | list)
+                if not of_kind or len(each) != len(keys) or (isinstance(space, Dict) and each.keys() != keys):
+                    self._fail(method, f"it returned an observation of {_described(each)}, but its space is {space}")
+            return {key: self._batch(method, space.spaces[key], [each[key] for each in found]) for key in keys}
 
         def fits(array: np.ndarray, shape: tuple[int, ...]) -> bool:
             return array.shape == shape and np.can_cast(array.dtype, space.dtype, "same_kind")

@@ -1,12 +1,16 @@
 """What an environment's gymnasium spaces say of it; those that agents cannot learn in are refused with a way out.
 
+    observation space ── observed() ──► a `Leaf`, or several by name ── Leaf.read() ──► the arrays that agents see
+
 Each way out is a line that wraps an environment `env`, and that works as it is written after `import gymnasium` and
 `import numpy as np`.
 """
 
 import contextlib
+import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+import operator
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,10 +18,61 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten_space
 
 from acer_tf.errors import InvalidEnvironment
-from acer_tf.types import EnvironmentSpec
+from acer_tf.types import EnvironmentSpec, PerLeaf, input_name, map_leaves
 
 MOST_LEVELS = 65_535  # of a pixel; a larger bound, such as the largest number of a dtype, stands for none
-MOST_COMBINATIONS = 1_000  # of a composite action's parts, each an action of its own
+MOST_CATEGORIES = 65_535  # of one leaf
+MOST_COMBINATIONS = 4_096  # of a composite action's parts, each an action of its own
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """A part of observations that agents see as one array: as it is, or of categories, one-hot."""
+
+    space: Any  # a Box, MultiBinary, Discrete or MultiDiscrete
+    path: tuple[Any, ...]  # the keys of Dicts and places in Tuples that lead to it
+
+    @functools.cached_property
+    def categories(self) -> np.ndarray:
+        """The sizes of the parts of a one-hot vector; empty for other leaves."""
+        return np.atleast_1d(getattr(self.space, "n" if isinstance(self.space, Discrete) else "nvec", ())).ravel()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if isinstance(self.space, Box | MultiBinary):
+            return self.space.shape
+        return (int(sum(self.categories.tolist())),)
+
+    @property
+    def dtype(self) -> str:
+        if isinstance(self.space, Box):
+            return str(self.space.dtype) if self.space.dtype in (np.uint8, np.bool_) else "float32"
+        return "uint8"
+
+    @property
+    def scale(self) -> float | None:
+        return _scale(self.space) if isinstance(self.space, Box) else 1.0
+
+    def read(self, observation: Any) -> np.ndarray:
+        """[N, *shape] of N observations, given as gymnasium batches them; ValueError if one is not in the space."""
+        values = functools.reduce(operator.getitem, self.path, observation)
+        if isinstance(self.space, Box):
+            return values
+        values = np.asarray(values)
+        if isinstance(self.space, MultiBinary):
+            inside = (values == 0) | (values == 1)
+        else:
+            values = (values - self.space.start).reshape(len(values), -1)
+            inside = (values >= 0) & (values < self.categories)
+        if not inside.all():
+            row = np.flatnonzero(~inside.reshape(len(values), -1).all(axis=1))[0]
+            found = np.asarray(functools.reduce(operator.getitem, self.path, observation))[row].tolist()
+            raise ValueError(f"an observation of {found}, but its space is {self.space}")
+        if isinstance(self.space, MultiBinary):
+            return values
+        one_hot = np.zeros((len(values), *self.shape), np.uint8)
+        np.put_along_axis(one_hot, values + self.categories.cumsum() - self.categories, 1, axis=1)
+        return one_hot
 
 
 def spec_of(
@@ -28,22 +83,66 @@ def spec_of(
     Raises:
         InvalidEnvironment: agents cannot act in `actions`, or not see `observations`.
     """
-    if not isinstance(observations, Box) or 0 in observations.shape:
-        raise _refusal(env_id, "observation", observations, _observations_way(observations))
-    dtype = str(observations.dtype) if observations.dtype in (np.uint8, np.bool_) else "float32"
+    leaves = observed(env_id, observations)
     about: dict[str, Any] = dict(
-        observation_shape=observations.shape,
-        observation_dtype=dtype,
+        observation_shape=map_leaves(lambda leaf: leaf.shape, leaves),
+        observation_dtype=map_leaves(lambda leaf: leaf.dtype, leaves),
         stack=stack,
         frames_per_step=frames_per_step,
-        observation_scale=_scale(observations),
+        observation_scale=map_leaves(lambda leaf: leaf.scale, leaves),
     )
     if isinstance(actions, Discrete):
         return EnvironmentSpec(**about, num_actions=int(actions.n), action_start=int(actions.start))
+    if 0 < (count := math.prod(_sizes(actions).ravel().tolist())) <= MOST_COMBINATIONS:
+        start = getattr(actions, "start", np.zeros(()))
+        sizes, first = _nested(_sizes(actions).tolist()), _nested(start.tolist()) if start.any() else 0
+        return EnvironmentSpec(**about, num_actions=count, action_start=first, action_sizes=sizes)
     if not (isinstance(actions, Box) and _is_bounded_vector(actions)):
         raise _refusal(env_id, "action", actions, _actions_way(actions))
     low, high = tuple(actions.low.tolist()), tuple(actions.high.tolist())
     return EnvironmentSpec(**about, num_actions=0, action_low=low, action_high=high)
+
+
+def observed(env_id: str, space: Any) -> PerLeaf:
+    """The `Leaf`s of an observation space by name, in alphabetical order; of a single one, the leaf itself.
+
+    A leaf's name joins the keys that lead to it by "/". Parts without elements are left out.
+
+    Raises:
+        InvalidEnvironment: agents cannot see such observations.
+    """
+    leaves = [Leaf(part, path) for path, part in _paths(space)]
+    if not all(isinstance(leaf.space, Box | MultiBinary | Discrete | MultiDiscrete) for leaf in leaves):
+        raise _refusal(env_id, "observation", space, _observations_way(space))
+    leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
+    if not leaves:
+        raise _refusal(env_id, "observation", space, _NOTHING)
+    if any(sum(leaf.categories.tolist()) > MOST_CATEGORIES for leaf in leaves):
+        raise _refusal(env_id, "observation", space, _TOO_MANY)
+    named = {"/".join(map(str, leaf.path)): leaf for leaf in leaves}
+    if len(set(map(input_name, named))) < len(leaves):
+        clear = "parts must have names that differ in letters and digits of ASCII: rename them"
+        raise _refusal(env_id, "observation", space, f"{clear}, or join them, with {_FLAT}")
+    return dict(sorted(named.items())) if len(named) > 1 else leaves[0]
+
+
+def _paths(space: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+    """The spaces that a Dict or Tuple, or those in it, consist of, each with the keys that lead to it."""
+    if not isinstance(space, Dict | Tuple):
+        return [(path, space)]
+    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    return [found for key, part in parts for found in _paths(part, (*path, key))]
+
+
+def _sizes(space: Any) -> np.ndarray:
+    """The numbers of values of the entries of a composite action; 0 for another one."""
+    if isinstance(space, MultiBinary):
+        return np.full(space.shape, 2 if math.prod(space.shape) else 0)
+    return space.nvec if isinstance(space, MultiDiscrete) else np.zeros(1, np.int64)
+
+
+def _nested(value: Any) -> Any:
+    return tuple(map(_nested, value)) if isinstance(value, list) else value
 
 
 def _refusal(env_id: str, kind: str, space: Any, way: str) -> InvalidEnvironment:
@@ -76,24 +175,29 @@ def _is_bounded_vector(space: Box) -> bool:
     return _real(space) and len(space.shape) == 1 and 0 not in space.shape and _bounded(space)
 
 
+_FLAT = "gymnasium.wrappers.FlattenObservation(env)"
+_FUNCTION = (
+    "with a FUNCTION of yours that turns an observation into an array of a fixed SHAPE, and gymnasium.wrappers."
+    "TransformObservation(env, FUNCTION, gymnasium.spaces.Box(-np.inf, np.inf, SHAPE))"
+)
+_NOTHING = (
+    "it must have at least one element: if there is nothing to see, show a constant, with gymnasium.wrappers."
+    "TransformObservation(env, lambda x: np.zeros(1, np.float32), gymnasium.spaces.Box(0, 1, (1,)))"
+)
+_TOO_MANY = f"at most {MOST_CATEGORIES:,} categories are shown one-hot: show more as numbers, {_FUNCTION}"
+
+
 def _observations_way(space: Any) -> str:
     """Why observations of `space` are refused, and what makes them a Box."""
     if not isinstance(space, Space):
         return "must be one of gymnasium's: set the environment's observation_space to a gymnasium.spaces.Box"
-    if isinstance(space, Box):
-        constant = "lambda x: np.zeros(1, np.float32), gymnasium.spaces.Box(0, 1, (1,))"
-        return (
-            f"a Box must have at least one element: if there is nothing to see, show a constant, with "
-            f"gymnasium.wrappers.TransformObservation(env, {constant})"
-        )
+    known = Box | MultiBinary | Discrete | MultiDiscrete
+    kinds = sorted({type(part).__name__ for _, part in _paths(space) if not isinstance(part, known)})
+    reason = f"{' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} not supported: make it a Box, "
     with contextlib.suppress(AttributeError, NotImplementedError, ValueError):  # parts that gymnasium cannot flatten
         if isinstance(flatten_space(space), Box):
-            return "only a Box is supported: make it one, with gymnasium.wrappers.FlattenObservation(env)"
-    return (
-        "only a Box is supported: make it one, with a FUNCTION of yours that turns an observation into an array of a "
-        "fixed SHAPE, and gymnasium.wrappers.TransformObservation(env, FUNCTION, gymnasium.spaces.Box(-np.inf, np.inf, "
-        "SHAPE))"
-    )
+            return f"{reason}with {_FLAT}"
+    return reason + _FUNCTION
 
 
 def _actions_way(space: Any) -> str:
@@ -102,17 +206,10 @@ def _actions_way(space: Any) -> str:
         return "must be one of gymnasium's: set the environment's action_space to a gymnasium.spaces.Discrete or Box"
     if isinstance(space, Box):
         return _box_way(space)
-    reason = "only a Discrete or a Box one is supported"
+    reason = "only a Discrete, MultiDiscrete, MultiBinary or Box one is supported"
     if isinstance(space, MultiDiscrete | MultiBinary):
-        start, sizes = 0, [2] * math.prod(space.shape)
-        if isinstance(space, MultiDiscrete):
-            start, sizes = space.start.tolist(), space.nvec.ravel().tolist()
-        if math.prod(sizes) <= MOST_COMBINATIONS:
-            action = f"np.array(np.unravel_index(a, {sizes}))"
-            action += f".reshape({space.shape})" if len(space.shape) != 1 else ""
-            action += f" + {start}" if np.any(start) else ""
-            return f"{reason}: number the combinations, with {_acting(action, f'Discrete({math.prod(sizes)})')}"
-    if (parts := _parts(space)) and all(map(_real, parts)):
+        reason = f"at most {MOST_COMBINATIONS:,} combinations of its parts can be told apart"
+    if (parts := [part for _, part in _paths(space)]) and all(map(_real, parts)):
         flat = "gymnasium.spaces.flatten_space(env.action_space)"
         return (
             f"{reason}: join its vectors, with gymnasium.wrappers.TransformAction(env, lambda a, "
@@ -150,10 +247,3 @@ def _box_way(space: Box) -> str:
 def _acting(action: str, space: str) -> str:
     """The wrapper that turns actions `a` of `space` into `action`."""
     return f"gymnasium.wrappers.TransformAction(env, lambda a: {action}, gymnasium.spaces.{space})"
-
-
-def _parts(space: Any) -> Sequence[Any]:
-    """The spaces that a Tuple or Dict, or those in it, consist of."""
-    if not isinstance(space, Tuple | Dict):
-        return [space]
-    return [part for one in (space.values() if isinstance(space, Dict) else space) for part in _parts(one)]

@@ -1,6 +1,7 @@
 """One vector environment for all families: converts gymnasium's results to `TimeStep`s."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -9,9 +10,9 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from acer_tf.envs.mujoco_rendering import RenderProcess, View
-from acer_tf.envs.spaces import spec_of
+from acer_tf.envs.spaces import Leaf, observed, spec_of
 from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
-from acer_tf.types import TimeStep
+from acer_tf.types import TimeStep, map_leaves
 
 MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to
 # Packages that environments import, and the extra that installs each. gymnasium's own have other versions than ours.
@@ -66,7 +67,7 @@ class VectorEnvironment:
         has_time_limit: bool = True,
         picture: Callable[[], View | Any] | None = None,
     ) -> None:
-        """Wraps `env`, whose spaces must be a Box of observations, and a Discrete or a bounded Box of actions.
+        """Wraps `env`, of spaces that `envs.spaces.spec_of` accepts.
 
         Args:
             env_id: its name in errors.
@@ -89,6 +90,7 @@ class VectorEnvironment:
         self.spec = spec_of(env_id, observations, actions, stack=stack, frames_per_step=frames_per_step)
         self.num_envs, self.steps_per_second, self.has_time_limit = env.num_envs, steps_per_second, has_time_limit
         self._env_id, self._env, self._seeds, self._actions = env_id, env, seeds, cast(Any, actions)
+        self._leaves = observed(env_id, observations)
         self._picture, self._renderer = picture, cast(RenderProcess | None, None)
         self._life_loss_ends_return = life_loss_ends_return
         self._last: Any = None  # before the first reset
@@ -167,13 +169,20 @@ class VectorEnvironment:
         self._age = np.where(mask, np.minimum(self._age + 1, self.spec.stack - 1), 0).astype(np.uint8)
         self._last = mask & (terminated | truncated)
         return TimeStep(
-            observation=self._finite(method, "an observation", observation, self.spec.observation_dtype),
+            observation=map_leaves(functools.partial(self._seen, method, observation), self._leaves),
             age=self._age,
             reward=self._finite(method, "a reward", np.where(mask, reward, 0), "float32"),
             discount=np.where(mask & ended, 0, 1).astype(np.float32),
             mask=mask,
             last=self._last,
         )
+
+    def _seen(self, method: str, observation: Any, leaf: Leaf) -> np.ndarray:
+        try:
+            values = leaf.read(observation)
+        except ValueError as error:
+            raise EnvironmentFailure(f"{self._env_id} failed in {method}(): it returned {error}") from error
+        return self._finite(method, "an observation", values, leaf.dtype)
 
     def _finite(self, method: str, name: str, given: Any, dtype: str) -> np.ndarray:
         """`given` in `dtype`, whose values must be finite there."""
@@ -201,4 +210,5 @@ class VectorEnvironment:
         # An invalid action would kill a worker of ALE's vector environment, which then waits for it forever.
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"expected actions in [0, {self.spec.num_actions}), got {action}")
-        return action.astype(np.int64) + self.spec.action_start
+        native = self.spec.native_action(action.astype(np.int64), np.int64)
+        return native.astype(self._actions.dtype) if self.spec.action_sizes else native

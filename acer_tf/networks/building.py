@@ -1,17 +1,18 @@
 """The parts that the networks are built with: one initialization rule, one precision and one sequence of seeds."""
 
+import copy
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization
+from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, vectors
 from acer_tf.networks.torsos import ARCHITECTURES, PATCH, USUAL_DENSE, Dense, Torso, architecture_of, torso_of
-from acer_tf.types import EnvironmentSpec
+from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of, map_leaves
 
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
@@ -50,15 +51,25 @@ class PolicyNetwork(keras.Model):
         copy.set_weights(self.get_weights())
         return copy
 
-    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Any, tf.Tensor]:
+    def distribution(self, observation: PerLeaf, state: tf.Tensor) -> tuple[Any, tf.Tensor]:
         """(f(·|φ(x)), the next state [N, U]) of observations [N, *observation_shape] and the state [N, U]."""
         raise NotImplementedError
 
+    def update_normalization(self, observation: PerLeaf) -> None:
+        """Updates the statistics by which observations are normalised by new ones [..., *frame_shape]."""
+        assert self.normalization is not None
+        self.normalization.update(vectors(observation, self.spec.frame_shape))
 
-def part(name: str, like: Tensor, build: Callable[[Tensor], Any]) -> keras.Model:
-    """The model `name` of what `build` makes of an input of the same shape and dtype as `like`."""
-    inputs = keras.Input(like.shape[1:], dtype=like.dtype, name=f"{name}_input")
-    return keras.Model(inputs, build(inputs), name=name)
+
+def part(name: str, like: PerLeaf, build: Callable[[PerLeaf], Any]) -> keras.Model:
+    """The model `name` of what `build` makes of an input whose leaves have the shapes and dtypes of those of `like`."""
+    inputs = map_leaves(lambda leaf: keras.Input(leaf.shape[1:], dtype=leaf.dtype), like)
+    return keras.Model(inputs_of(inputs), build(inputs), name=name)
+
+
+def inputs_of(leaves: PerLeaf) -> Any:
+    """The inputs of a Keras model that has one for each leaf: a name such as "goal/at" could not be one's name."""
+    return leaves_of(leaves) if isinstance(leaves, dict) else leaves
 
 
 def joined(rows: tf.Tensor) -> tf.Tensor:
@@ -89,26 +100,44 @@ class Layers:
     fan_in)`: otherwise the weights do not follow from the run's seed.
     """
 
+    _prefix = ""  # of the layers' names
+
     def __init__(
         self,
         initialization: Initialization,
         precision: Precision,
         seed: int,
-        scale: float | None = None,
+        scale: PerLeaf = None,
         dense: Dense = USUAL_DENSE,
     ) -> None:
         self._initialization = initialization
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
-        self._scale, self._dense = scale or 1.0, dense
+        self._scale, self._dense = map_leaves(lambda one: one or 1.0, scale), dense
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
-    def scaled(self, x: Tensor) -> Tensor:
-        """Observations divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
-        return keras.layers.Rescaling(1 / self._scale, dtype=self.dtype_policy)(x)
+    def of_leaf(self, name: str) -> "Layers":
+        """These layers for the observation's leaf `name`, with names of their own."""
+        of_leaf = copy.copy(self)
+        of_leaf._scale, of_leaf._prefix = self._scale[name], f"leaf{sorted(self._scale).index(name)}_"
+        return of_leaf
 
-    def flat(self, x: Tensor) -> Tensor:
-        return keras.layers.Flatten("channels_last", dtype=self.dtype_policy)(x)
+    def scaled(self, x: PerLeaf) -> PerLeaf:
+        """Observations divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
+
+        def divided(leaf: Tensor, scale: float) -> Tensor:
+            return keras.layers.Rescaling(1 / scale, dtype=self.dtype_policy)(leaf)
+
+        return map_leaves(divided, x, self._scale)
+
+    def flat(self, x: PerLeaf) -> Tensor:
+        """[N, D]: all numbers of x [N, ...], leaf after leaf."""
+        flatten = keras.layers.Flatten("channels_last", dtype=self.dtype_policy)
+        return self.joined([flatten(leaf) for leaf in leaves_of(x)])
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """[N, ΣD] of parts [N, D]."""
+        return keras.layers.Concatenate(dtype=self.dtype_policy)(parts) if len(parts) > 1 else parts[0]
 
     def dense(self, x: Tensor) -> Tensor:
         """The dense layers that `--dense_units` and its companions describe, named dense1, dense2, ..."""
@@ -124,8 +153,8 @@ class Layers:
 
     def hidden(self, units: int, activation: str, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A dense layer."""
-        initial = self.initializers(np.sqrt(2.0), x.shape[-1])
-        return keras.layers.Dense(units, activation, bias, **initial, dtype=self.dtype_policy, name=name)(x)
+        options = self.initializers(np.sqrt(2.0), x.shape[-1]) | {"name": self._prefix + name}
+        return keras.layers.Dense(units, activation, bias, **options, dtype=self.dtype_policy)(x)
 
     def head(self, units: int, gain: float, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A linear layer in float32."""
@@ -150,7 +179,7 @@ class Layers:
     ) -> keras.layers.Layer:
         initial = self.initializers(np.sqrt(2.0), size * size * channels)
         given = {"activation": "relu", "data_format": "channels_last", "dtype": self.dtype_policy, **options}
-        return kind(filters, size, stride, name=name, **initial, **given)
+        return kind(filters, size, stride, name=self._prefix + name, **initial, **given)
 
     def lstm(self, units: int, features: Tensor) -> Lstm:
         """An LSTM in float32, since rounding would accumulate over the rows.

@@ -1,14 +1,16 @@
 """The network of continuous actions: a Gaussian's mean, V and a critic of actions."""
 
+import math
 from typing import Literal
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, Tensor, joined, readable_torso
-from acer_tf.networks.layers import RunningNormalization, registered
-from acer_tf.types import EnvironmentSpec
+from acer_tf.networks.layers import RunningNormalization, registered, vectors
+from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of
 
 Critic = Literal["dueling", "separate", "none"]
 UNITS = 256
@@ -57,12 +59,11 @@ class ContinuousNetwork(PolicyNetwork):
         options = dict(initialization=initialization, precision=precision, seed=seed)
         super().__init__(spec, self.architecture, options | parts)
         layers = Layers(initialization, precision, seed)
-        observation = keras.Input(spec.frame_shape, dtype="float32", name="observation")
-        x = keras.layers.Flatten("channels_last", dtype="float32")(observation)
+        x = observation = keras.Input((spec.observation_size,), dtype="float32", name="observation")
         if normalization is not None:
             x = normalization(x)
-        elif spec.observation_scale is not None:
-            x = keras.layers.Rescaling(1 / spec.observation_scale, dtype="float32")(x)
+        elif any(leaves_of(spec.observation_scale)):
+            x = keras.layers.Rescaling(_factors(spec), dtype="float32")(x)
         features = of_policy = layers.hidden(UNITS, "tanh", "dense2", layers.hidden(UNITS, "tanh", "dense1", x))
         if not shared_torso:
             of_policy = layers.hidden(UNITS, "tanh", "policy2", layers.hidden(UNITS, "tanh", "policy1", x))
@@ -73,28 +74,31 @@ class ContinuousNetwork(PolicyNetwork):
         self.critic: keras.Model | None = None if critic == "none" else _critic(layers, critic, read, spec.action_size)
         self.normalization, self.policy_std = normalization, policy_std
 
-    def call(self, observation: tf.Tensor, actions: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
+    def call(self, observation: PerLeaf, actions: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
         """(mean [N, d], V [N]) of observations [N, *observation_shape]; for actions [N, m, d] also A or Q [N, m]."""
-        mean, value, state = self.of_state(observation)
+        mean, value, state = self.of_state(vectors(observation, self.spec.frame_shape))
         return (mean, value) if actions is None or self.critic is None else (mean, value, self.critic((state, actions)))
 
-    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
+    def distribution(self, observation: PerLeaf, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
         return Gaussian(self.read(observation)[0], self.policy_std), state
 
-    def read(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def read(self, observation: PerLeaf) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(mean [..., d], V [...], the critic's input [..., F]) of observations [..., *observation_shape]."""
-        shape = tf.shape(observation)
-        lead = shape[: observation.shape.rank - len(self.spec.frame_shape)]
-        flat = tf.reshape(observation, [-1, *self.spec.frame_shape])
-        return tuple(
-            tf.reshape(output, tf.concat([lead, tf.shape(output)[1:]], axis=0)) for output in self.of_state(flat)
-        )
+        x = vectors(observation, self.spec.frame_shape)
+        lead, outputs = tf.shape(x)[:-1], self.of_state(tf.reshape(x, [-1, self.spec.observation_size]))
+        return tuple(tf.reshape(output, tf.concat([lead, tf.shape(output)[1:]], axis=0)) for output in outputs)
 
     def of_actions(self, state: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """A(x, a) or Q(x, a) [B, T, m] of the critic's inputs [B, T, F] from `read` and actions [B, T, m, d]."""
         batch, rows = tf.shape(state)[0], tf.shape(state)[1]
         assert self.critic is not None
         return tf.reshape(self.critic((joined(state), joined(actions))), [batch, rows, actions.shape[2]])
+
+
+def _factors(spec: EnvironmentSpec) -> np.ndarray:
+    """[D]: what the numbers of an observation are multiplied by, leaf after leaf."""
+    scaled = zip(leaves_of(spec.frame_shape), leaves_of(spec.observation_scale), strict=True)
+    return np.concatenate([np.full(math.prod(shape), 1 / (scale or 1.0)) for shape, scale in scaled])
 
 
 def _critic(layers: Layers, critic: Critic, read: Tensor, action_size: int) -> keras.Model:

@@ -8,10 +8,19 @@ import keras
 import tensorflow as tf
 
 from acer_tf.distributions import Categorical
-from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, joined, part, readable_torso
+from acer_tf.networks.building import (
+    Initialization,
+    Layers,
+    PolicyNetwork,
+    Precision,
+    inputs_of,
+    joined,
+    part,
+    readable_torso,
+)
 from acer_tf.networks.layers import EpsilonGreedy, Planes, SharedBias, registered
 from acer_tf.networks.torsos import LSTM_UNITS, USUAL_DENSE, Dense, architecture_of
-from acer_tf.types import EnvironmentSpec, RecurrentContext
+from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 Policy = Literal["softmax", "epsilon_greedy"]
 
@@ -64,8 +73,10 @@ class Network(PolicyNetwork):
         )
         super().__init__(spec, architecture, options | heads)
         layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense))
+        seen = spec.observation_shape, spec.observation_dtype
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
-        planes = self.preprocessing(keras.Input(spec.observation_shape, dtype=spec.observation_dtype))
+        inputs = map_leaves(lambda shape, dtype: keras.Input(shape, dtype=dtype), *seen)
+        planes = map_leaves(self.preprocessing, inputs)
         self.torso = part("torso", planes, partial(torso.build, layers))
         features, self.lstm = self.torso.output, None
         self.state_size = architecture_of(architecture).state_size
@@ -77,37 +88,38 @@ class Network(PolicyNetwork):
         self.exploration: EpsilonGreedy | None = self.heads.get_layer("exploration") if greedy else None
         self.evaluation_epsilon = evaluation_epsilon
 
-    def call(self, observation: tf.Tensor, state: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def call(self, observation: PerLeaf, state: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(probabilities [N, A], Q [N, A], the next state [N, U]), float32, of observations [N, *observation_shape].
 
         `state` [N, U] was returned for the previous observation; None stands for zeros, with which an episode begins.
         """
         if state is None:
-            state = tf.zeros([tf.shape(observation)[0], self.state_size])
-        features = self.torso(self.preprocessing(observation))
+            state = tf.zeros([tf.shape(leaves_of(observation)[0])[0], self.state_size])
+        features = self.torso(inputs_of(map_leaves(self.preprocessing, observation)))
         if self.lstm is not None:
             hidden, state = self.lstm(features[:, None], state)
             features = hidden[:, 0]
         return (*self.heads(features), state)
 
-    def distribution(self, observation: tf.Tensor, state: tf.Tensor) -> tuple[Categorical, tf.Tensor]:
+    def distribution(self, observation: PerLeaf, state: tf.Tensor) -> tuple[Categorical, tf.Tensor]:
         probabilities, _, state = self(observation, state)
         return Categorical(probabilities), state
 
-    def planes(self, frames: tf.Tensor, age: tf.Tensor) -> tf.Tensor:
+    def planes(self, frames: PerLeaf, age: tf.Tensor) -> PerLeaf:
         """[B, R, *plane], as `torso` reads them; see `Planes.of_frames` for the arguments."""
-        return self.preprocessing.of_frames(frames, age)
+        return map_leaves(lambda leaf: self.preprocessing.of_frames(leaf, age), frames)
 
-    def windows(self, planes: tf.Tensor, memory: RecurrentContext | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def windows(self, planes: PerLeaf, memory: RecurrentContext | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """(probabilities [B, R, A], Q [B, R, A]), float32, of planes [B, R, *plane] and their rows' memory."""
         features, _ = self._read(planes, memory)
         probabilities, q = self.heads(features)
-        shape = [tf.shape(planes)[0], tf.shape(planes)[1], self.spec.num_actions]
+        lead = tf.shape(leaves_of(planes)[0])
+        shape = [lead[0], lead[1], self.spec.num_actions]
         return tf.reshape(probabilities, shape), tf.reshape(q, shape)
 
     def burn_in(
-        self, planes: tf.Tensor, memory: RecurrentContext | None, rows: int
-    ) -> tuple[tf.Tensor, RecurrentContext | None]:
+        self, planes: PerLeaf, memory: RecurrentContext | None, rows: int
+    ) -> tuple[PerLeaf, RecurrentContext | None]:
         """Arguments of `windows` for the last `rows` rows, after this network has read the W before them with memory.
 
         Takes planes [B, W+rows, *plane] and the memory of all rows; None if the network is not recurrent.
@@ -116,12 +128,14 @@ class Network(PolicyNetwork):
             return planes, None
         state, before = memory.state, memory.carry.shape[1] - rows
         if before:
-            _, state = self._read(planes[:, :before], RecurrentContext(state, memory.carry[:, :before]))
-        return planes[:, before:], RecurrentContext(state, memory.carry[:, before:])
+            first = map_leaves(lambda leaf: leaf[:, :before], planes)
+            _, state = self._read(first, RecurrentContext(state, memory.carry[:, :before]))
+        read = map_leaves(lambda leaf: leaf[:, before:], planes)
+        return read, RecurrentContext(state, memory.carry[:, before:])
 
-    def _read(self, planes: tf.Tensor, memory: RecurrentContext | None) -> tuple[tf.Tensor, tf.Tensor | None]:
+    def _read(self, planes: PerLeaf, memory: RecurrentContext | None) -> tuple[tf.Tensor, tf.Tensor | None]:
         """(the heads' input [B · R, F], the state [B, U] after the last row)."""
-        features = self.torso(joined(planes))
+        features = self.torso(inputs_of(map_leaves(joined, planes)))
         if self.lstm is None or memory is None:
             return features, None
         features = tf.reshape(features, [-1, memory.carry.shape[1], features.shape[-1]])

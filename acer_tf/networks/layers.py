@@ -1,5 +1,6 @@
 """The layers that Keras does not have, registered with it, so that models with them can be saved, loaded and cloned."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from acer_tf.networks.torsos import PATCH
+from acer_tf.types import PerLeaf, leaves_of
 
 registered = keras.saving.register_keras_serializable(package="acer_tf")
 
@@ -76,6 +78,17 @@ def _stacks(frames: tf.Tensor, age: tf.Tensor, stack: int) -> tf.Tensor:
         for back in range(stack - 1, -1, -1)
     ]
     return tf.concat(planes, axis=-1)
+
+
+def vectors(observation: PerLeaf, shape: PerLeaf) -> tf.Tensor:
+    """Observations [..., *shape] as float32 vectors [..., D], leaf after leaf."""
+
+    def flat(leaf: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+        lead = tf.shape(leaf)[: leaf.shape.rank - len(shape)]
+        return tf.cast(tf.reshape(leaf, tf.concat([lead, [math.prod(shape)]], axis=0)), tf.float32)
+
+    parts = [flat(*each) for each in zip(leaves_of(observation), leaves_of(shape), strict=True)]
+    return tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
 
 
 @registered

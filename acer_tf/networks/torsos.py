@@ -38,8 +38,9 @@ class Torso:
     """Turns observations into features.
 
     Attributes:
-        build: from `building.Layers` and planes [N, *plane] (a Keras tensor) to features [N, F]. Planes are
-            observations with frames stacked along the last axis, not yet scaled: see `Layers.scaled`.
+        build: from `building.Layers` and planes [N, *plane] (a Keras tensor, or a dictionary of those of the leaves) to
+            features [N, F]. Planes are observations with frames stacked along the last axis, not yet scaled: see
+            `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
         images: whether it reads arrays of three axes as images, height × width × channels.
         continuous: whether it is the default with continuous actions; `ContinuousNetwork` has its own sizes.
@@ -78,7 +79,7 @@ def _nature(layers: Layers, x: Any) -> Any:
 
 
 def _nature_reads(spec: EnvironmentSpec) -> bool:
-    shape = spec.frame_shape
+    shape = _array_shape(spec)
     fits = len(shape) == 2 and min(shape) >= 36 and all(side % PATCH == 0 for side in shape)
     return fits and spec.observation_dtype == "uint8"
 
@@ -89,8 +90,11 @@ def _image(layers: Layers, x: Any) -> Any:
 
 
 def _image_reads(spec: EnvironmentSpec) -> bool:
-    shape = spec.frame_shape
-    return spec.stack == 1 and len(shape) in (2, 3) and min(shape[:2]) >= 36
+    return spec.stack == 1 and _is_large(_array_shape(spec))
+
+
+def _is_large(shape: tuple[int, ...]) -> bool:
+    return len(shape) in (2, 3) and min(shape[:2]) >= 36
 
 
 def _small(layers: Layers, x: Any) -> Any:
@@ -99,7 +103,35 @@ def _small(layers: Layers, x: Any) -> Any:
 
 
 def _small_reads(spec: EnvironmentSpec) -> bool:
-    return spec.stack == 1 and len(spec.frame_shape) == 3 and min(spec.frame_shape[:2]) >= 3
+    return spec.stack == 1 and _is_small(_array_shape(spec))
+
+
+def _is_small(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 3 and min(shape[:2]) >= 3
+
+
+def _array_shape(spec: EnvironmentSpec) -> tuple[int, ...]:
+    """The shape of a frame, where observations are arrays; else ()."""
+    return () if isinstance(spec.frame_shape, dict) else spec.frame_shape
+
+
+def _combined(layers: Layers, x: dict[str, Any]) -> Any:
+    parts, vectors = [], []
+    for name, leaf in x.items():
+        of_leaf, shape = layers.of_leaf(name), leaf.shape[1:]
+        if _is_large(shape) or _is_small(shape):
+            parts.append((_image if _is_large(shape) else _small)(of_leaf, leaf))
+        else:
+            vectors.append(of_leaf.flat(of_leaf.scaled(leaf)))
+    if vectors:
+        parts.append(layers.dense(layers.joined(vectors)))
+    # The heads are linear: without this layer, what is best could not depend on two leaves together.
+    return layers.hidden(128, "relu", "joint", layers.joined(parts))
+
+
+def _combined_reads(spec: EnvironmentSpec) -> bool:
+    shapes = spec.frame_shape.values() if isinstance(spec.frame_shape, dict) else ()
+    return any(_is_large(shape) or _is_small(shape) for shape in shapes)
 
 
 def _mlp(layers: Layers, x: Any) -> Any:
@@ -114,7 +146,10 @@ TORSOS: dict[str, Torso] = {
     "image": Torso(_image, _image_reads, images=True, acting="serial", updates="parallel"),
     # Young & Tian 2019: small images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
     "small": Torso(_small, _small_reads, images=True, acting="serial"),
-    # Flattened observations, and dense layers: two of 64 tanh units unless settings say otherwise.
+    # Several leaves: images through the layers of "image" or "small", all others through those of "mlp", and one layer
+    # of 128 units over them all.
+    "combined": Torso(_combined, _combined_reads, acting="serial", updates="parallel"),
+    # Flattened observations, all leaves joined, and dense layers: two of 64 tanh units unless settings say otherwise.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),
 }
 
@@ -161,10 +196,18 @@ def require_image_axes(network: str, spec: EnvironmentSpec) -> None:
 
     Either a convolution would read other axes so, or `network` is "auto", which would be "mlp" without a word.
     """
-    shape = spec.frame_shape
+    if not isinstance(spec.frame_shape, dict):
+        return _require_image_axes(network, spec)
+    for name in spec.frame_shape:
+        _require_image_axes(network, spec.of_leaf(name), name)
+
+
+def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> None:
+    shape, what = spec.frame_shape, f"observations {leaf!r}" if leaf else "observations"
     if spec.stack > 1 or len(shape) < 3:
         return
-    torsos = TORSOS.values() if network == "auto" else [torso_of(network)]
+    any_torso = network == "auto" or architecture_of(network).torso == "combined"
+    torsos = TORSOS.values() if any_torso else [torso_of(network)]
     plane, others = _plane(shape)
     if any(torso.images and _takes(torso, spec) for torso in torsos):
         if not _channels_first(shape, spec):
@@ -173,7 +216,7 @@ def require_image_axes(network: str, spec: EnvironmentSpec) -> None:
         return
     flat = "--network=mlp reads them as vectors"
     if spec.continuous:
-        raise ValueError(f"observations of shape {shape} are images; with continuous actions only {flat}")
+        raise ValueError(f"{what} of shape {shape} are images; with continuous actions only {flat}")
 
     def turned() -> tuple[int, ...]:
         return (*(shape[axis] for axis in plane), math.prod(shape[axis] for axis in others))
@@ -181,13 +224,16 @@ def require_image_axes(network: str, spec: EnvironmentSpec) -> None:
     if _channels_first(turned(), spec):  # many channels: with the longer side first, nothing looks so
         plane = plane[::-1]
     if min(turned()[:2]) < 3:
-        raise ValueError(f"observations of shape {shape} are images, too small for a convolution: {flat}")
+        raise ValueError(f"{what} of shape {shape} are images, too small for a convolution: {flat}")
     turn = f"x.transpose{(*plane, *others)}" + (f".reshape{turned()}" if len(shape) > 3 else "")
     low, high, dtype = (f"env.observation_space.{name}" for name in ("low", "high", "dtype"))
+    wrapper = (
+        f", with gymnasium.wrappers.TransformObservation(env, turn := lambda x: {turn}, gymnasium.spaces.Box("
+        f"turn({low}), turn({high}), dtype={dtype}))"
+    )
     raise ValueError(
-        f"observations of shape {shape} look like images, but are not height × width × channels, as convolutions read "
-        f"them; if they are right, {flat}; else make them {turned()}, with gymnasium.wrappers.TransformObservation("
-        f"env, turn := lambda x: {turn}, gymnasium.spaces.Box(turn({low}), turn({high}), dtype={dtype}))"
+        f"{what} of shape {shape} look like images, but are not height × width × channels, as convolutions read "
+        f"them; if they are right, {flat}; else make them {turned()}{'' if leaf else wrapper}"
     )
 
 

@@ -23,6 +23,7 @@ from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
+from acer_tf.types import PerLeaf, leaves_of, map_leaves
 
 # The files that an export makes; all else in the folder is its owner's.
 _OWN = (POLICY_METADATA, "saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
@@ -160,7 +161,10 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
 
     def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
-        return answer(*(tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)))
+        checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
+        leaves = iter(checked)
+        observation = map_leaves(lambda _: next(leaves), network.spec.observation_shape)
+        return answer(observation, *leaves)
 
     archive = keras.export.ExportArchive()  # stores the variables that its endpoints read, each once
     archive.add_endpoint(SIGNATURE, act, signature)
@@ -171,16 +175,19 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
 
 
 def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
-    start, last = network.spec.action_start, network.spec.num_actions - 1
-    dtype = tf.int32 if abs(start) + last < 2**31 else tf.int64
+    spec, last = network.spec, network.spec.num_actions - 1
+    dtype = tf.int32 if np.abs(spec.action_start).max() + last < 2**31 else tf.int64
     if network.exploration is not None:
         network.exploration.epsilon.assign(network.evaluation_epsilon)
 
-    def act(observation: tf.Tensor, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+    def native(number: tf.Tensor) -> tf.Tensor:
+        return spec.native_action(tf.cast(number, dtype), dtype.as_numpy_dtype)
+
+    def act(observation: PerLeaf, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         if state is not None:
             # Otherwise one state, or one observation, would silently be broadcast.
             tf.debugging.assert_equal(
-                tf.shape(observation)[0], tf.shape(state)[0], "expected as many states as observations"
+                tf.shape(leaves_of(observation)[0])[0], tf.shape(state)[0], "expected as many states as observations"
             )
         probabilities, q, next_state = network(observation, state)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
@@ -190,8 +197,8 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
         )
         answers = {
             # Of probabilities that are not numbers it draws A, which is no action.
-            "action": start + tf.cast(tf.minimum(action[:, 0], last), dtype),
-            "greedy_action": start + tf.argmax(probabilities, axis=-1, output_type=dtype),
+            "action": native(tf.minimum(action[:, 0], last)),
+            "greedy_action": native(tf.argmax(probabilities, axis=-1, output_type=dtype)),
             "probabilities": probabilities,
             "q": q,
         }
@@ -217,7 +224,7 @@ def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor
         # Again afterwards, since rounding may leave the bounds.
         return tf.clip_by_value(half * 2.0, low, high)
 
-    def act(observation: tf.Tensor) -> dict[str, tf.Tensor]:
+    def act(observation: PerLeaf) -> dict[str, tf.Tensor]:
         mean, value, _ = network.read(observation)
         std = tf.fill(tf.shape(mean), tf.constant(network.policy_std, tf.float32))
         # Seeds 0 as in `_discrete`.

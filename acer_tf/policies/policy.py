@@ -3,9 +3,11 @@
     <directory>/saved_model.pb, variables/, ...   a SavedModel, which `tf.saved_model.load` runs without acer_tf
     <directory>/metadata.json                     its environment, the preprocessing, and its origin
 
-The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, and returns
-    for discrete actions: `action` [N] int32 (sampled) and `greedy_action` [N] int32, both as the environment numbers
-        them (int64 if its numbers need it); `probabilities` [N, A] float32, `q` [N, A] float32;
+The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, or, where observations
+have leaves, each as `observation_NAME` (with "_" for what is no letter or digit in the leaf's name); and returns
+    for discrete actions: `action` [N] int32 (sampled) and `greedy_action` [N] int32, both the environment's own (int64
+        if its numbers need it; [N, ...] if its actions are arrays); `probabilities` [N, A] float32, `q` [N, A] float32,
+        where number a is the combination `np.unravel_index(a, action_sizes)`, plus `action_start`, if they are arrays;
     for continuous actions: `action` [N, d] float32 (sampled) and `greedy_action` [N, d] float32, both clipped and
         scaled to the environment's bounds; `mean` [N, d] and `std` [N, d] float32, for bounds of [-1, 1]; `value` [N]
         float32.
@@ -27,7 +29,7 @@ import tensorflow as tf
 
 from acer_tf.errors import PolicyError
 from acer_tf.files import POLICY_METADATA, missing_parts, read_json
-from acer_tf.types import EnvironmentSpec
+from acer_tf.types import EnvironmentSpec, PerLeaf, by_field, input_name, map_leaves
 
 FORMAT = 2  # the metadata's format; another is not read
 SIGNATURE = "serving_default"
@@ -43,9 +45,10 @@ _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 class Policy:
     """An exported policy f(·|φ(x)) with its critic.
 
-    Methods take observations [N, *observation_shape] as the environment returns them, for any N, and raise ValueError
-    for another shape, a dtype of another kind (float64 is rounded to float32), or a number that is not finite in
-    float32. A recurrent policy needs `answer`, with the state from the previous answer.
+    Methods take observations [N, *observation_shape] for any N, as the environment returns them (categories one-hot),
+    or a dictionary of them by the names of the leaves. They raise ValueError for another shape, a dtype of another kind
+    (float64 is rounded to float32), or a number that is not finite in float32. A recurrent policy needs `answer`, with
+    the state from the previous answer.
 
     Attributes:
         metadata: the content of metadata.json.
@@ -60,7 +63,7 @@ class Policy:
         self.state_size = int(metadata["state_size"])
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self.signature = saved_model.signatures[SIGNATURE]
-        want = input_signature(self.spec, self.state_size)
+        want = sorted(input_signature(self.spec, self.state_size), key=lambda tensor: tensor.name)
         have = sorted(self.signature.structured_input_signature[1].values(), key=lambda tensor: tensor.name)
         if have != want:
             took, said = (", ".join(map(str, tensors)) for tensors in (have, want))
@@ -68,10 +71,11 @@ class Policy:
         if self.state_size and INITIAL_STATE not in saved_model.signatures:
             raise PolicyError(f"{POLICY_METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
 
-    def __call__(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
+    def __call__(self, observation: PerLeaf, greedy: bool = False) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
 
-        [N] int32 (int64 if the environment's numbers need it), or [N, d] float32 within the environment's bounds.
+        [N] int32 (int64 if the environment's numbers need it; [N, ...] if they are arrays), or [N, d] float32 within
+        the environment's bounds.
         Raises PolicyError if an answer of the policy is not finite.
         """
         answer = self.answer(observation)
@@ -80,11 +84,11 @@ class Policy:
                 raise PolicyError(f"the policy's {name} is not finite")
         return answer["greedy_action" if greedy else "action"]
 
-    def probabilities(self, observation: np.ndarray) -> np.ndarray:
+    def probabilities(self, observation: PerLeaf) -> np.ndarray:
         """f(·|φ(x)) [N, A] float32, for discrete actions; raises KeyError for continuous ones."""
         return self.answer(observation)["probabilities"]
 
-    def q(self, observation: np.ndarray) -> np.ndarray:
+    def q(self, observation: PerLeaf) -> np.ndarray:
         """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards).
 
         Raises KeyError for continuous actions.
@@ -97,23 +101,29 @@ class Policy:
             return np.zeros((count, 0), np.float32)
         return self._saved_model.signatures[INITIAL_STATE](count=tf.constant(count, tf.int32))["state"].numpy()
 
-    def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    def answer(self, observation: PerLeaf, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """All outputs of the signature, by name; see the module.
 
         Args:
-            observation: [N, *observation_shape].
+            observation: [N, *observation_shape], of each leaf.
             state: [N, U] from `initial_state` or the previous answer; ignored if the policy is not recurrent.
 
         Raises:
             ValueError: see the class; or a recurrent policy's state is missing, has another shape, or is not finite.
         """
-        observation = np.asarray(observation)
-        shape = self.spec.observation_shape
-        if observation.shape[1:] != shape or observation.ndim == 0:
-            raise ValueError(f"expected observations of shape {('N', *shape)}, got {observation.shape}")
-        inputs = {"observation": _tensor("observations", observation, self.spec.observation_dtype)}
+        wanted, given = _fields(self.spec), by_field({"observation": observation})
+        if given.keys() != wanted.keys():
+            raise ValueError(f"expected {', '.join(wanted)}, got {', '.join(given)}")
+        inputs = {}
+        for field, (shape, dtype) in wanted.items():
+            values, what = np.asarray(given[field]), field.replace("observation", "observations", 1)
+            if values.shape[1:] != shape or values.ndim == 0:
+                raise ValueError(f"expected {what} of shape {('N', *shape)}, got {values.shape}")
+            inputs[_input(field)] = _tensor(what, values, dtype)
+        if len(counts := {len(value) for value in inputs.values()}) > 1:
+            raise ValueError(f"expected equally many observations of each name, got {sorted(counts)}")
         if self.state_size:
-            shape = (len(observation), self.state_size)
+            shape = (*counts, self.state_size)
             if state is None or np.shape(state) != shape:
                 got = "none" if state is None else f"shape {np.shape(state)}"
                 raise ValueError(
@@ -157,9 +167,20 @@ def load_policy(directory: str | Path) -> Policy:
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
     """The inputs of a policy's function: observations [N, *observation_shape], and states [N, U] float32 if U > 0."""
-    observation = tf.TensorSpec([None, *spec.observation_shape], spec.observation_dtype, name="observation")
+    seen = [tf.TensorSpec([None, *shape], dtype, _input(field)) for field, (shape, dtype) in _fields(spec).items()]
     state = tf.TensorSpec([None, state_size], tf.float32, name="state")
-    return [observation, state] if state_size else [observation]  # sorted by name
+    return [*seen, state] if state_size else seen
+
+
+def _fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The shape and dtype of an observation, or of each of its leaves."""
+    return by_field({"observation": map_leaves(lambda *about: about, spec.observation_shape, spec.observation_dtype)})
+
+
+def _input(field: str) -> str:
+    """The input for the observation, or the one for its leaf, in the field."""
+    name, leaf, entry = field.partition("/")
+    return input_name(entry) if leaf else name
 
 
 def _tensor(name: str, values: np.ndarray, dtype: str) -> tf.Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 from acer_tf.errors import Mismatch
 from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, decode, encode, read_chunk, write_chunk
 from acer_tf.replay.storage import zeros
-from acer_tf.types import EnvironmentSpec, Unroll
+from acer_tf.types import EnvironmentSpec, PerLeaf, Unroll, by_field, map_leaves
 
 SHOWN = ("observation", "age")  # the fields that the pending row has already
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
@@ -101,7 +101,7 @@ class Ring:
         """Acted rows stored now per environment."""
         return min(self.rows - self._lost, self._capacity)
 
-    def reset(self, observation: np.ndarray, age: np.ndarray) -> None:
+    def reset(self, observation: PerLeaf, age: np.ndarray) -> None:
         """Makes the first observations of environments that were reset the pending row.
 
         If a row is pending already, as after `restore`, it becomes a masked row (discount 1, reward 0), so that the
@@ -113,7 +113,8 @@ class Ring:
             for name, value in masked.items():
                 self._ring[name][:, self.rows % self._slots] = value
             self.rows += 1
-        self._write({"observation": observation[:, None], "age": age[:, None]}, self.rows)
+        first = {"observation": map_leaves(lambda leaf: leaf[:, None], observation), "age": age[:, None]}
+        self._write(by_field(first), self.rows)
         self.started = True
 
     def append(self, unroll: Unroll) -> None:
@@ -129,8 +130,9 @@ class Ring:
             raise RuntimeError("the replay has no pending row: call reset() first")
         if self._keeps_segments:
             self._segments.begin(self.rows, self.rows - self.stored, unroll.state)
-        self._write({name: getattr(unroll, name) for name in self._ring if name not in SHOWN}, self.rows)
-        self._write({name: getattr(unroll, name)[:, 1:] for name in SHOWN}, self.rows + 1)
+        values = by_field(unroll._asdict())
+        self._write({name: values[name] for name in self._ring if not is_shown(name)}, self.rows)
+        self._write({name: values[name][:, 1:] for name in self._ring if is_shown(name)}, self.rows + 1)
         self.rows += unroll.reward.shape[1]
 
     def save(self, folder: Path) -> dict[str, np.ndarray]:
@@ -224,9 +226,10 @@ class Ring:
 
 
 def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype per environment and row, under the names of `Trajectory` and `Unroll`."""
+    """Shape and dtype per environment and row, under the names that `by_field` gives those of `Trajectory`."""
+    observation = map_leaves(lambda shape, dtype: (shape, np.dtype(dtype)), spec.frame_shape, spec.observation_dtype)
     return {
-        "observation": (spec.frame_shape, np.dtype(spec.observation_dtype)),
+        **by_field({"observation": observation}),
         "age": ((), np.dtype(np.uint8)),
         "action": (spec.action_shape, np.dtype(spec.action_dtype)),
         "reward": ((), np.dtype(np.float32)),
@@ -243,7 +246,17 @@ def row_bytes(spec: EnvironmentSpec) -> int:
 
 def rows_held(name: str, first: int, last: int) -> np.ndarray:
     """The rows of a field in the chunk [first, last): observations and ages also have the bootstrap row `last`."""
-    return np.arange(first, last + (name in SHOWN))
+    return np.arange(first, last + is_shown(name))
+
+
+def is_shown(field: str) -> bool:
+    """Whether the pending row has the field already."""
+    return of_which(field) in SHOWN
+
+
+def of_which(field: str) -> str:
+    """The name in `Trajectory` of a field, or of what it is a leaf of."""
+    return field.partition("/")[0]
 
 
 def _segments_in(capacity: int, unroll_length: int) -> int:

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from acer_tf.replay.chunks import decode, encode
-from acer_tf.replay.ring import SHOWN, Ring, fields
+from acer_tf.replay.ring import Ring, fields, is_shown, of_which
 from acer_tf.replay.storage import prefetch
-from acer_tf.types import Batch, EnvironmentSpec, RecurrentContext, Trajectory
+from acer_tf.types import Batch, EnvironmentSpec, RecurrentContext, Trajectory, of_fields
 
 
 class TrajectoryReplay(Ring):
@@ -105,10 +105,12 @@ class TrajectoryReplay(Ring):
         lead = (updates, trajectories)
         seen = self._burn_in + self._unroll_length + 1
         lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
-        arrays = {
-            name: np.zeros((*lead, lengths.get(name, self._unroll_length), *shape), dtype)
-            for name, (shape, dtype) in fields(self.spec).items()
-        }
+        arrays = of_fields(
+            {
+                name: np.zeros((*lead, lengths.get(of_which(name), self._unroll_length), *shape), dtype)
+                for name, (shape, dtype) in fields(self.spec).items()
+            }
+        )
         memory = RecurrentContext(np.zeros((*lead, self.state_size), np.float32), np.zeros((*lead, seen), bool))
         return Batch(Trajectory(**arrays, memory=memory if self.state_size else None), np.zeros(lead, np.float32))
 
@@ -145,19 +147,17 @@ class TrajectoryReplay(Ring):
         seen = starts[..., None] + np.arange(burn_in + self._unroll_length)
         rows = seen[..., burn_in:]
         frames = starts[..., None] + np.arange(1 - self.spec.stack, burn_in + self._unroll_length + 1)
-        if self._file is not None:
-            first = frames[..., 0] % self._slots
-            prefetch(self._ring["observation"], which.ravel(), first.ravel(), frames.shape[-1])
-        observation = self._gather("observation", frames, which)
-        # The slots of rows that are not stored differ between a replay and its restored copy.
-        observation[frames < self.rows - self.stored] = 0
+        values = {name: self._gather(name, rows, which) for name in self._ring if not is_shown(name)}
+        for name in (name for name in self._ring if of_which(name) == "observation"):
+            if self._file is not None:
+                first = frames[..., 0] % self._slots
+                prefetch(self._ring[name], which.ravel(), first.ravel(), frames.shape[-1])
+            values[name] = self._gather(name, frames, which)
+            # The slots of rows that are not stored differ between a replay and its restored copy.
+            values[name][frames < self.rows - self.stored] = 0
         memory = None
         if self.state_size:
             carry = np.concatenate([np.ones_like(seen[..., :1], bool), self._gather("mask", seen, which)], axis=-1)
             memory = RecurrentContext(self._segments.states(starts, which), carry)
-        return Trajectory(
-            observation=observation,
-            age=self._gather("age", frames[..., self.spec.stack - 1 :], which),
-            **{name: self._gather(name, rows, which) for name in self._ring if name not in SHOWN},
-            memory=memory,
-        )
+        values["age"] = self._gather("age", frames[..., self.spec.stack - 1 :], which)
+        return Trajectory(**of_fields(values), memory=memory)

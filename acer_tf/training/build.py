@@ -182,8 +182,7 @@ def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> in
 def actor_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
     """Bytes of memory that the process of one actor on Ray takes, as a rule at most."""
     environments = settings.num_envs // settings.groups
-    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    unrolls = 3 * environments * (settings.unroll_length + 1) * observation
+    unrolls = 3 * environments * (settings.unroll_length + 1) * spec.observation_bytes
     each = max(resources.ENVIRONMENT_BYTES, settings.family.bytes_each)
     return resources.ACTOR_BYTES + environments * each + unrolls
 
@@ -194,7 +193,7 @@ def process_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
     Environments of `settings.actors` do not count, as they may be on other machines.
     """
     windows = settings.trajectories_per_update or settings.num_envs
-    row = 8 * (math.prod(spec.observation_shape) + _UNITS)  # float32, with gradients
+    row = 8 * (spec.observation_size + _UNITS)  # float32, with gradients
     others = 0 if settings.actors else max(0, settings.num_envs - _USUAL_ENVS)
     batch = max(0, windows - _USUAL_ENVS) * settings.window_length * row
     return resources.PROCESS_BYTES + others * settings.family.bytes_each + batch

@@ -7,7 +7,7 @@ import numpy as np
 
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training.actor import Actors, Request
-from acer_tf.types import Unroll
+from acer_tf.types import Unroll, map_leaves
 
 RECENT_EPISODES = 100  # the episodes in the running mean return
 
@@ -40,7 +40,7 @@ class Collector:
             self._actors.begin(Request(rows, first_row, steps, steps))
         unroll = self._actors.take()
         if not self._reset:
-            self._replay.reset(unroll.observation[:, 0], unroll.age[:, 0])
+            self._replay.reset(map_leaves(lambda leaf: leaf[:, 0], unroll.observation), unroll.age[:, 0])
             self._reset = True
         self._replay.append(unroll)
         self._rows = first_row + rows

@@ -18,7 +18,7 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
 from acer_tf.training.build import derive_seed
 from acer_tf.training.collector import Collector
-from acer_tf.types import Batch
+from acer_tf.types import Batch, map_leaves
 
 MOST_TRAJECTORIES = 512  # the most in one call of `learn`: 90 MB for Atari
 
@@ -53,7 +53,7 @@ class Loop:
         self.agent.observe_rewards(unroll)
         for kinds, batch in self._batches():
             self.replay.update_priorities(batch, self._learn(kinds, batch))
-        self.agent.update_normalization(unroll.observation[:, :-1])
+        self.agent.update_normalization(map_leaves(lambda leaf: leaf[:, :-1], unroll.observation))
         # Again, so that nothing is due at a checkpoint: a restored agent does not know what was.
         self.agent.schedule(self.collector.steps)
 
