@@ -34,8 +34,8 @@ def inside(folder, monkeypatch):
 
 
 def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
-    names = {"my_envs.py", "my_lake.py", "my_networks.py", "my_residual.py", "my_rules.py", "my_optimizers.py"}
-    assert set(FILES) == names
+    kinds = ("envs", "parcels", "lake", "networks", "residual", "rules", "optimizers")
+    assert set(FILES) == {f"my_{kind}.py" for kind in kinds}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
 
@@ -57,6 +57,7 @@ def test_the_commands_run_one_after_another(folder):
     for done in answers_of([command[3:] for command in commands()], folder, PYTHONPATH=str(ROOT)):
         assert done.status == 0, done.err[-2000:]
     assert last_return(folder / "runs/corridor") > -1, "the shortest path returns 0.4, a random walk about -4"
+    assert last_return(folder / "runs/parcels") > 0.6, "the shortest path returns 0.9, a random walk about -1"
     assert last_return(folder / "runs/vtrace") > 100, "a random policy returns 22"
 
 

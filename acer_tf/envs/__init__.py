@@ -132,7 +132,7 @@ def make(
     Args:
         env_id: "atari/<Game>" (one of `ATARI_GAMES`), "minatar/<game>" (one of `MINATAR_GAMES`), "control/<task>" (one
             of `CONTROL_TASKS`: those of the paper), "dm_control/<domain>-<task>-v0" (DeepMind Control Suite), or a
-            gymnasium id with a Discrete or bounded Box action space and a Box observation space ("CartPole-v1").
+            gymnasium id ("CartPole-v1") with spaces that `envs.spaces.spec_of` accepts.
         num_envs: N.
         seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
             after n steps passes them with the seed, and so gets new episodes.

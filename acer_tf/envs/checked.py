@@ -89,12 +89,12 @@ class CheckedVector(SyncVectorEnv):
     def _batch(self, method: str, space: Any, found: Sequence[Any]) -> Any:
         """N observations, or parts of them, as gymnasium batches those of their space."""
         if isinstance(space, Dict | Tuple):
-            keys = space.spaces.keys() if isinstance(space, Dict) else range(len(space.spaces))
+            parts: Any = space.spaces if isinstance(space, Dict) else dict(enumerate(space.spaces))
             for each in found:
                 of_kind = isinstance(each, Mapping if isinstance(space, Dict) else tuple | list)
-                if not of_kind or len(each) != len(keys) or (isinstance(space, Dict) and each.keys() != keys):
+                if not of_kind or set(each if isinstance(space, Dict) else range(len(each))) != parts.keys():
                     self._fail(method, f"it returned an observation of {_described(each)}, but its space is {space}")
-            return {key: self._batch(method, space.spaces[key], [each[key] for each in found]) for key in keys}
+            return {key: self._batch(method, part, [each[key] for each in found]) for key, part in parts.items()}
 
         def fits(array: np.ndarray, shape: tuple[int, ...]) -> bool:
             return array.shape == shape and np.can_cast(array.dtype, space.dtype, "same_kind")

@@ -1,4 +1,4 @@
-"""Any gymnasium environment with a Box of observations, and discrete or bounded continuous actions."""
+"""Any gymnasium environment with observations of a fixed form, and discrete or bounded continuous actions."""
 
 import functools
 import importlib.util

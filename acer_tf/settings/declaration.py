@@ -111,8 +111,8 @@ WINDOWS = Condition(
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 DENSE = Condition(
-    "discrete actions and --network=mlp or mlp_lstm",
-    lambda s, spec: not spec.continuous and architecture_of(s.network).torso == "mlp",
+    "discrete actions and --network=mlp or combined, or these with _lstm",
+    lambda s, spec: not spec.continuous and architecture_of(s.network).torso in ("mlp", "combined"),
 )
 RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)

@@ -1,4 +1,4 @@
-"""Spaces that are refused, and the way out that each refusal names: it is executed as it is written."""
+"""What agents see and do of each space; and those that are refused, with ways out that are executed as written."""
 
 import re
 import warnings
@@ -9,8 +9,9 @@ import pytest
 from gymnasium import spaces
 
 from acer_tf import envs
-from acer_tf.envs.spaces import spec_of
-from acer_tf.errors import InvalidEnvironment
+from acer_tf.envs.spaces import MOST_COMBINATIONS, observed, spec_of
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
+from acer_tf.types import leaves_of, map_leaves
 
 MOVES, SEEN = spaces.Discrete(3), spaces.Box(-1, 1, (2,))
 
@@ -59,9 +60,14 @@ def lived(env):
             rng.uniform(-1, 1, (1, spec.action_size)) if spec.continuous else rng.integers(spec.num_actions, size=1)
         )
         step = vector.step(action)
-        assert np.isfinite(step.observation).all() and step.observation.shape == (1, *spec.observation_shape)
+        for leaf, shape, dtype in zip(*map(leaves_of, (step.observation, *seen_by(spec))), strict=True):
+            assert np.isfinite(leaf).all() and leaf.shape == (1, *shape) and leaf.dtype == dtype
     vector.close()
     return vector
+
+
+def seen_by(spec):
+    return spec.observation_shape, spec.observation_dtype
 
 
 def factory_of(env):
@@ -72,16 +78,98 @@ def factory_of(env):
 
 
 ARM = spaces.Box(-1, 1, (3,))
-OBSERVATIONS = {
-    "discrete": spaces.Discrete(5, start=2),
-    "multi_discrete": spaces.MultiDiscrete([3, 2]),
+EMPTY = spaces.Box(0, 1, (0, 2))
+SMALL_IMAGE = spaces.Box(0, 10, (4, 5, 3), np.uint8)
+SEEN_SPACES = {
+    "box": ARM,
+    "float64": spaces.Box(-np.inf, np.inf, (2, 3), np.float64),
+    "image": SMALL_IMAGE,
+    "bool": spaces.Box(0, 1, (4,), np.bool_),
+    "int8": spaces.Box(-3, 3, (2,), np.int8),
+    "scalar": spaces.Box(-1, 1, ()),
+    "discrete": spaces.Discrete(5, start=-2),
+    "one": spaces.Discrete(1),
+    "far": spaces.Discrete(3, start=2**40),
+    "multi_discrete": spaces.MultiDiscrete([3, 2], start=[1, -4]),
+    "matrix": spaces.MultiDiscrete([[3, 1], [2, 4]], start=[[0, 7], [-1, 2]]),
     "multi_binary": spaces.MultiBinary([2, 2]),
+    "tuple": spaces.Tuple([spaces.Discrete(3, start=1), ARM]),
+    "goal": spaces.Dict(observation=ARM, achieved_goal=SEEN, desired_goal=SEEN),
+    "nested": spaces.Dict(
+        place=SMALL_IMAGE,
+        parts=spaces.Tuple([ARM, spaces.Dict(bits=spaces.MultiBinary(3), kind=spaces.MultiDiscrete([2, 3]))]),
+    ),
+    "with nothing": spaces.Dict(a=EMPTY, b=spaces.Dict(), c=ARM, d=spaces.Discrete(2)),
+}
+
+
+@pytest.mark.parametrize("kind", SEEN_SPACES)
+def test_observations_are_those_that_gymnasium_flattens(kind):
+    class Remembering(World):
+        def step(self, action):
+            self.shown, *others = super().step(action)
+            return self.shown, *others
+
+    space = SEEN_SPACES[kind]
+    vector = envs.make("World-v0", 3, 0, factory=lambda: Remembering(space))
+    vector.reset()
+    step, leaves = vector.step(np.zeros(3, np.int64)), observed("", space)
+    for row, env in enumerate(vector._env.envs):
+        wanted = map_leaves(lambda leaf, env=env: flattened(leaf, env.shown), leaves)
+        found = map_leaves(lambda leaf, row=row: leaf[row].ravel(), step.observation)
+        map_leaves(np.testing.assert_array_equal, found, wanted)
+    assert vector.spec.observation_size == spaces.flatdim(space) == sum(map(len, leaves_of(found)))
+    vector.close()
+
+
+def flattened(leaf, observation):
+    for key in leaf.path:
+        observation = observation[key]
+    return spaces.flatten(leaf.space, observation).astype(leaf.dtype)
+
+
+def test_leaves_have_the_names_and_the_dtypes_of_their_parts():
+    spec = spec_of("", SEEN_SPACES["nested"], MOVES)
+    assert spec.observation_shape == {"parts/0": (3,), "parts/1/bits": (3,), "parts/1/kind": (5,), "place": (4, 5, 3)}
+    assert list(spec.observation_dtype.values()) == ["float32", "uint8", "uint8", "uint8"]
+    assert spec.observation_scale == {"parts/0": None, "parts/1/bits": 1.0, "parts/1/kind": 1.0, "place": 10.0}
+    assert spec.of_leaf("place") == spec_of("", SMALL_IMAGE, MOVES)
+    # One leaf is an array, and what has no elements is none.
+    assert spec_of("", spaces.Dict(a=ARM, b=EMPTY), MOVES) == spec_of("", ARM, MOVES)
+
+
+@pytest.mark.parametrize(
+    ("space", "answer", "message"),
+    [
+        (spaces.Discrete(4), 4, r"an observation of 4, .*Discrete\(4\)"),
+        (spaces.Discrete(4), 1.5, "an observation of .*1.5"),
+        (spaces.MultiDiscrete([2, 3], start=[1, 1]), np.array([0, 1]), r"an observation of \[0, 1\], "),
+        (spaces.MultiBinary(2), np.array([0, 2], np.int8), r"an observation of \[0, 2\], "),
+        (spaces.Tuple([MOVES, ARM]), (1,), r"an observation of shape \(1,\)"),
+        (spaces.Dict(a=ARM, b=MOVES), {"a": ARM.sample()}, "an observation of type dict"),
+        (spaces.Dict(a=ARM, b=MOVES), {"a": ARM.sample(), "c": 1}, "an observation of type dict"),
+        (spaces.Dict(a=ARM, b=MOVES), {"a": np.zeros(2), "b": 1}, r"an observation of shape \(2,\)"),
+        (spaces.Dict(a=ARM, b=MOVES), {"a": np.full(3, np.nan), "b": 1}, "an observation of nan"),
+        (spaces.Dict(a=ARM, b=MOVES), 3, "an observation of type int, 3"),
+    ],
+)
+def test_an_observation_outside_its_space_is_an_error(space, answer, message):
+    class Broken(World):
+        def reset(self, *, seed=None, options=None):
+            return answer, {}
+
+    vector = envs.make("Broken-v0", 1, 0, factory=lambda: Broken(space))
+    with pytest.raises(EnvironmentFailure, match=rf"Broken-v0 failed in reset\(\): it returned {message}"):
+        vector.reset()
+
+
+OBSERVATIONS = {
     "text": spaces.Text(6),
-    "tuple": spaces.Tuple([spaces.Discrete(3), ARM]),
     "dict": spaces.Dict(place=spaces.Box(0, 255, (4, 4, 3), np.uint8), parts=spaces.Tuple([ARM, spaces.Text(3)])),
     "one_of": spaces.OneOf([spaces.Discrete(3), ARM]),
-    "empty": spaces.Box(0, 1, (0, 2)),
-    "empty_dict": spaces.Dict(nothing=spaces.Box(0, 1, (0,))),
+    "empty": EMPTY,
+    "empty_dict": spaces.Dict(nothing=EMPTY),
+    "like names": spaces.Dict({"a b": ARM, "a/b": ARM}),
 }
 
 
@@ -89,7 +177,7 @@ OBSERVATIONS = {
 def test_observations_that_are_refused_are_taken_after_the_wrapper_that_is_named(kind):
     env, lines = let_in(World(OBSERVATIONS[kind]))
     assert lived(env).spec.observation_dtype in ("float32", "uint8")
-    assert ("FlattenObservation(env)" in lines[0]) == (kind != "empty")
+    assert ("FlattenObservation(env)" in lines[0]) == ("empty" not in kind)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +186,7 @@ def test_observations_that_are_refused_are_taken_after_the_wrapper_that_is_named
         (spaces.Sequence(spaces.Discrete(3)), lambda x: np.float32([len(x)]), (1,)),
         (spaces.Graph(ARM, spaces.Discrete(2)), lambda x: x.nodes.sum(axis=0), (3,)),
         (spaces.Dict(a=ARM, b=spaces.Sequence(ARM)), lambda x: x["a"], (3,)),
+        (spaces.Discrete(10**9), lambda x: np.float32([x]) / 1e9, (1,)),
         (spaces.OneOf([MOVES, OBSERVATIONS["empty"]]), lambda x: np.float32([x[0]]), (1,)),
         (spaces.OneOf([MOVES, spaces.Graph(ARM, None)]), lambda x: np.float32([x[0]]), (1,)),
     ],
@@ -115,18 +204,29 @@ def test_observations_of_no_fixed_size_need_a_function(space, function, shape):
         (spaces.MultiDiscrete([5]), 5),
         (spaces.MultiBinary(3), 8),
         (spaces.MultiBinary([2, 1]), 4),
-        (spaces.Box(-1, 1, (0,)), 1),
-        (spaces.Box(0, 1, (2, 0), np.float64), 1),
+        (spaces.MultiDiscrete([16, 16, 16], start=[0, 2**40, -5]), MOST_COMBINATIONS),
     ],
 )
 def test_composite_actions_are_numbered(space, count):
-    env, lines = let_in(World(actions=space))
-    assert len(lines) == 1 and spec_of("", SEEN, env.action_space).num_actions == count
-    env.reset()
+    vector = envs.make("World-v0", 1, 0, factory=lambda: World(actions=space))  # takes nothing outside its space
+    assert vector.spec.num_actions == count
+    vector.reset()
     for action in range(count):
-        env.step(np.int64(action))
-    assert len({str(taken) for taken in env.unwrapped.taken}) == count
-    lived(env)
+        vector._env.envs[0].step(vector._native(np.array([action]))[0])
+    taken = vector._env.envs[0].unwrapped.taken
+    assert len({one.tobytes() for one in taken}) == count
+    # Numbered with the last entry first.
+    sizes = np.full(space.shape, 2) if isinstance(space, spaces.MultiBinary) else space.nvec
+    start = getattr(space, "start", 0)
+    for number in (0, count // 2, count - 1):
+        wanted = np.reshape(np.unravel_index(number, sizes.ravel()), sizes.shape) + start
+        np.testing.assert_array_equal(taken[number], wanted)
+
+
+@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (0,)), spaces.Box(0, 1, (2, 0), np.float64)])
+def test_an_action_without_components_is_the_only_one(space):
+    env, lines = let_in(World(actions=space))
+    assert len(lines) == 1 and lived(env).spec.num_actions == 1
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,7 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
         "action_start": 0,
         "action_high": [],
         "observation_scale": 255.0,
+        "action_sizes": [],
     }
     assert load_policy(exported["CartPole-v1"]).metadata["atari_preset_values"] is None
 
