@@ -203,7 +203,8 @@ def require_image_axes(network: str, spec: EnvironmentSpec) -> None:
 
 
 def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> None:
-    shape, where = spec.frame_shape, f", called {leaf!r}," if leaf else ""
+    shape = spec.frame_shape
+    seen = f"{shape}, called {leaf!r}," if leaf else str(shape)
     if spec.stack > 1 or len(shape) < 3:
         return
     any_torso = network == "auto" or architecture_of(network).torso == "combined"
@@ -216,7 +217,7 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
         return
     flat = "--network=mlp reads them as vectors"
     if spec.continuous:
-        raise ValueError(f"observations of shape {shape}{where} are images; with continuous actions only {flat}")
+        raise ValueError(f"observations of shape {seen} are images; with continuous actions only {flat}")
 
     def turned() -> tuple[int, ...]:
         return (*(shape[axis] for axis in plane), math.prod(shape[axis] for axis in others))
@@ -224,7 +225,7 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
     if _channels_first(turned(), spec):  # many channels: with the longer side first, nothing looks so
         plane = plane[::-1]
     if min(turned()[:2]) < 3:
-        raise ValueError(f"observations of shape {shape}{where} are images, too small for a convolution: {flat}")
+        raise ValueError(f"observations of shape {seen} are images, too small for a convolution: {flat}")
     turn = f"x.transpose{(*plane, *others)}" + (f".reshape{turned()}" if len(shape) > 3 else "")
     low, high, dtype = (f"env.observation_space.{name}" for name in ("low", "high", "dtype"))
     wrapper = (
@@ -232,7 +233,7 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
         f"turn({low}), turn({high}), dtype={dtype}))"
     )
     raise ValueError(
-        f"observations of shape {shape}{where} look like images, but are not height × width × channels, as "
+        f"observations of shape {seen} look like images, but are not height × width × channels, as "
         f"convolutions read them; if they are right, {flat}; else make them {turned()}{'' if leaf else wrapper}"
     )
 
