@@ -109,6 +109,9 @@ EXTRAS_REQUIRE = {
     ],
 }
 
+# The search of hyper-parameters, with its tables and figures.
+EXTRAS_REQUIRE["tune"] = [*EXTRAS_REQUIRE["reproduction"], "optuna>=4.9,<5"]
+
 setup(
     name="acer_tf",
     version=version(),
@@ -130,6 +133,7 @@ setup(
     },
     cmdclass={"build_py": BuildWithCommit, "sdist": SourcesWithCommit},
     zip_safe=False,
+    entry_points={"console_scripts": ["acer_tf = acer_tf.__main__:console"]},
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS_REQUIRE,
     classifiers=[

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from acer_tf.runs.signals import STOPPED, USUAL, interrupt, signal_of, stop_behind
 
-_REPRODUCTION = ("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy")  # packages of that extra
+# The extra that brings a package.
+_EXTRAS = dict.fromkeys(("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy"), "reproduction")
+_EXTRAS["optuna"] = "tune"
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 
 
@@ -85,9 +87,9 @@ def _run(argv: list[str]) -> int:
             return run([name, *argv[2:]])
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
-            if package not in _REPRODUCTION:
+            if package not in _EXTRAS:
                 raise
-            install = f"{name} needs {package}, which is not installed: pip install 'acer_tf[reproduction]'"
+            install = f"{name} needs {package}, which is not installed: pip install 'acer_tf[{_EXTRAS[package]}]'"
             print(f"error: {install}", file=sys.stderr)
             return 2
     if name in ("help", "-h", "-help", "--help"):
@@ -113,5 +115,10 @@ def script(file: str) -> None:
     sys.exit(main(["", Path(file).stem, *sys.argv[1:]]))
 
 
-if __name__ == "__main__":
+def console() -> None:
+    """The command `acer_tf` of an installed package, which is `python -m acer_tf`."""
     sys.exit(main(sys.argv))
+
+
+if __name__ == "__main__":
+    console()

@@ -28,6 +28,11 @@ def test_a_command_without_its_packages_names_the_extra(tmp_path):
             assert answer.err.startswith(f"error: {command} needs ") and "acer_tf[reproduction]" in answer.err
 
 
+def test_a_search_without_optuna_names_its_extra(tmp_path):
+    (answer,) = answers_of([["tune", "--help"]], tmp_path, first='sys.modules["optuna"] = None')
+    assert answer.status == 2 and "acer_tf[tune]" in answer.err
+
+
 def help_with(**options):
     return subprocess.Popen([sys.executable, "-m", "acer_tf", "train", "--help"], stderr=subprocess.PIPE, **options)
 

@@ -83,7 +83,14 @@ def test_its_metadata_names_every_python_that_is_tested_and_every_extra(installe
     classifiers = {line.rpartition(" :: ")[2] for line in head if line.startswith("Classifier: Programming Language")}
     assert classifiers == {"Only", *tested}
     extras = {line.partition(": ")[2] for line in head if line.startswith("Provides-Extra")}
-    assert extras == {"control", "minatar", "classic", "formats", "ray", "slurm", "reproduction", "dev"}
+    assert extras == {"control", "minatar", "classic", "formats", "ray", "slurm", "reproduction", "tune", "dev"}
+
+
+def test_its_program_is_the_package(installed):
+    code = "from importlib.metadata import entry_points as e; import sys; sys.argv = ['acer_tf', 'nonsense']; "
+    code += "(program,) = e(group='console_scripts', name='acer_tf'); program.load()()"
+    done = installed.python("-c", code)
+    assert done.returncode == 2 and "unknown command 'nonsense'" in done.stderr
 
 
 def test_importing_it_loads_no_tensorflow(installed):

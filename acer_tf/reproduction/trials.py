@@ -1,0 +1,174 @@
+"""Runs the trials of a search of hyper-parameters: see tuning.py."""
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from optuna.trial import Trial, TrialState
+
+from acer_tf.errors import CurveError, SettingsError
+from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.curves import RunCurve, final_return, read_run, score_at
+from acer_tf.reproduction.sweep.folder import CellFolder
+from acer_tf.reproduction.sweep.launcher import LocalLauncher
+from acer_tf.reproduction.sweep.runner import Place
+from acer_tf.reproduction.tuning import Tuning, name_of
+from acer_tf.runs.folder import Lock
+from acer_tf.runs.signals import StopRequest
+
+REPORTS = 20  # interim returns of a whole run
+_WINDOW = 0.1  # the share of a run's steps whose episodes count
+_POLL_SECONDS = 0.2
+_LOOK_SECONDS = 2.0  # between looks for a trial to run
+
+
+class RunOptions(NamedTuple):
+    """How the runs of trials are started; see `sweep.run_sweep`."""
+
+    program: tuple[str, ...]
+    cwd: Path
+    memory: int  # bytes that one needs
+    stall_minutes: float
+    checkpoint_minutes: float
+
+
+class _Run:
+    """A trial that this process runs."""
+
+    def __init__(self, trial: Trial, lock: Lock, place: Place) -> None:
+        self.trial, self.place, self.pruned, self._lock = trial, place, False, lock
+        self._reported = {*trial.storage.get_trial(trial._trial_id).intermediate_values}
+        self._seen = 0.0
+
+    def report(self) -> None:
+        """Reports interim returns, and asks the run to stop if those of other trials are better."""
+        path = self.place.folder.run_dir / "progress.csv"
+        with contextlib.suppress(OSError, CurveError):
+            if (seen := path.stat().st_mtime) == self._seen:
+                return
+            self._seen = seen
+            run = read_run(path.parent)
+            total = self.place.cell.total_steps
+            scores = score_at(run, total * np.arange(1, REPORTS + 1) / REPORTS, _WINDOW * total)
+            new = [n for n, score in enumerate(scores, 1) if np.isfinite(score) and n not in self._reported]
+            for number in new:
+                self.trial.report(float(scores[number - 1]), number)
+            self._reported.update(new)
+            if new and new[-1] < REPORTS and self.place.attempt and not self.pruned and self.trial.should_prune():
+                self.pruned = True
+                self.place.attempt.stop()
+
+    def tell(self, study: optuna.Study) -> str:
+        """Records how the trial ended; returns it in words."""
+        value = math.nan
+        if self.place.over == "finished":
+            value = value_of(read_run(self.place.folder.run_dir))
+        if math.isfinite(value):
+            study.tell(self.trial, value)
+            said = f"{value:,.2f}"
+        elif self.pruned and self.place.over != "failed":
+            study.tell(self.trial, state=TrialState.PRUNED)
+            said = f"pruned after {self.place.folder.latest()[0]:,} steps"
+        else:
+            reason = self.place.reason or "no episode has ended"
+            self.trial.set_user_attr("reason", reason)
+            study.tell(self.trial, state=TrialState.FAIL)
+            said = f"failed: {reason}"
+        self._lock.release()
+        return f"trial {self.trial.number}: {said}  ({values_of(self.trial.params)})"
+
+    def leave(self) -> None:
+        """Leaves the trial to the next process that looks for work."""
+        self._lock.release()
+
+
+def value_of(run: RunCurve) -> float:
+    """The value of a trial: the mean return of the last tenth of its run."""
+    return final_return(run, _WINDOW)
+
+
+def values_of(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in params.items())
+
+
+def shown(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def search(
+    tuning: Tuning, launcher: LocalLauncher, options: RunOptions, stop: StopRequest, say: Callable[[str], None]
+) -> None:
+    """Runs trials until there are as many as there are to be, or `stop` is asked for: then they can be continued.
+
+    Raises:
+        SweepError: the first trials have all failed.
+    """
+    running: dict[str, _Run] = {}
+    stopping, looked = False, -math.inf
+    try:
+        while True:
+            if stop.signal_number is not None and not stopping:
+                stopping = True
+                launcher.stop()
+            if not stopping and (not running or time.monotonic() - looked > _LOOK_SECONDS):
+                looked = time.monotonic()
+                _fill(tuning, launcher, options, running)
+            if not (any(run.place.attempt for run in running.values()) if stopping else running):
+                return
+            for name, end in launcher.poll():
+                run = running[name]
+                run.place.attempt = None
+                run.place.end(end, stopping or run.pruned)
+            for name, run in list(running.items()):
+                run.report()
+                if run.place.over or (run.pruned and not run.place.attempt):
+                    say(run.tell(tuning.study))
+                    del running[name]
+                    tuning.require_some_success()
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for run in running.values():
+            run.leave()
+
+
+def _fill(tuning: Tuning, launcher: LocalLauncher, options: RunOptions, running: dict[str, _Run]) -> None:
+    """Starts as many trials as there is room for: those that failed again, then others."""
+    command = *options.program, f"--threads={launcher.threads}", f"--checkpoint_minutes={options.checkpoint_minutes:g}"
+    limits = {"failed": 1, "lost": 1}
+    waiting = [run for run in running.values() if not run.place.attempt]
+    while launcher.room(0):
+        if waiting:
+            waiting.pop().place.start()
+            continue
+        if (taken := tuning.take(running)) is None:
+            return
+        trial, lock = taken
+        name = name_of(trial.number)
+        try:
+            cell = dataclasses.replace(Cell.asked(name, tuning.settings_of(trial)), name=name)
+        except SettingsError as error:  # values that do not go together
+            trial.set_user_attr("reason", str(error))
+            tuning.study.tell(trial, state=TrialState.FAIL)
+            lock.release()
+            tuning.require_some_success()
+            continue
+        folder = CellFolder(tuning.folder.absolute(), cell)
+        place = Place(
+            folder,
+            options.memory,
+            launcher,
+            (*command, "--repair=restart"),
+            options.cwd,
+            limits,
+            60.0 * options.stall_minutes,
+        )
+        running[name] = _Run(trial, lock, place)
+        place.look()
+        if not place.over:
+            place.start()

@@ -1,0 +1,265 @@
+"""Searches hyper-parameters with Optuna: each trial is a run in a folder, as the cells of a sweep are.
+
+<tune_dir>/tune.json         the settings that all trials share, and what is searched
+<tune_dir>/journal.log       Optuna's journal: trials, their values and states
+<tune_dir>/cells/trial-<n>/  see sweep.folder; its lock is held by the process that runs the trial
+<tune_dir>/evaluation/       the sweep of the best settings on other seeds
+
+Several processes, on one machine or on several that share the folder, take trials in turn. One whose process died is
+continued by the next that looks for work.
+"""
+
+import dataclasses
+import fcntl
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from acer_tf.errors import RunFolderError, SettingsError, SweepError
+from acer_tf.files import read_json
+from acer_tf.runs.folder import Lock
+from acer_tf.runs.records import write_json
+from acer_tf.settings import Settings, setting_types
+from acer_tf.settings.declaration import Search, declarations
+from acer_tf.settings.record import jsonable, settings_document
+from acer_tf.training.resolve import missing_for
+from acer_tf.types import EnvironmentSpec
+
+FORMAT = 1
+_RANDOM = 10  # trials before Optuna's sampler begins to model
+_UNPRUNED = 5  # the same for its pruner; and the first reports of each trial, by which nothing is pruned
+_USEFUL = (TrialState.COMPLETE, TrialState.PRUNED)
+_FAILURES = 3  # trials that fail before any ends well stop the search: the reason is not in what it tries
+
+Space = Mapping[str, Search]
+
+
+def search_space(settings: Settings, spec: EnvironmentSpec, given: Mapping[str, Any], asked: Space) -> Space:
+    """What is searched: `asked`, or if that is empty all settings that are declared so and have an effect.
+
+    Args:
+        settings: the resolved settings that trials share.
+        spec: the environment's.
+        given: the settings that the user fixed.
+        asked: the settings that the user names, and what to try.
+
+    Raises:
+        SettingsError: a setting is fixed and searched, would have no effect, or may not have one of the values.
+    """
+    for name, tried in asked.items():
+        if name in given or name in settings.rule.fixed:
+            raise SettingsError(f"--search={name}: is fixed by {'--' + name if name in given else '--agent'}; not both")
+        if missing := missing_for(name, settings, spec):
+            raise SettingsError(f"--search={name}: has no effect in these runs: it needs {' and '.join(missing)}")
+        for value in tried.ends:
+            dataclasses.replace(settings, **{name: value})  # raises for one that is not possible
+    declared = {name: d.search for name, d in declarations(Settings).items() if d.search is not None}
+    fixed = {*given, *settings.rule.fixed}
+    free = {n: s for n, s in declared.items() if n not in fixed and not missing_for(n, settings, spec)}
+    if not (asked or free):
+        raise SettingsError("nothing is left to search: leave out a flag, or name settings by --search")
+    return asked or free
+
+
+class Tuning:
+    """A search in a folder; several processes may work in it at the same time.
+
+    Args:
+        folder: created if it does not exist.
+        settings: what the trials share; not resolved.
+        space: what is searched.
+        trials: how many there are to be, those of other processes included.
+
+    Raises:
+        SweepError: the folder holds something else, or another search; nothing was changed.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, space: Space, trials: int) -> None:
+        self.folder, self.settings, self.space, self.trials = folder, settings, space, trials
+        self._distributions = {name: _distribution(name, tried) for name, tried in space.items()}
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        document = {"settings": settings_document(settings), "search": {n: s._asdict() for n, s in space.items()}}
+        self._require_same(document)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._turn = _FileLock(folder / "turn.lock")
+            with self._turn:
+                self._require_same(document)
+                if not (folder / "tune.json").exists():
+                    write_json(folder / "tune.json", {"format": FORMAT, **document})
+                self.study = self._open()
+        except OSError as error:
+            raise SweepError(f"--tune_dir={folder} cannot be used: {error}") from error
+
+    def _require_same(self, document: Mapping[str, Any]) -> None:
+        path = self.folder / "tune.json"
+        try:
+            known = dict(read_json(path))
+            if known.pop("format") != FORMAT:
+                raise ValueError(f"its format is not {FORMAT}")
+            for part, mine in document.items():
+                # Compared as JSON has them.
+                for name in {**known[part], **mine}:
+                    there, here = known[part].get(name, "(none)"), _plain(mine).get(name, "(none)")
+                    if there != here:
+                        raise SweepError(
+                            f"--tune_dir={self.folder} holds another search ({name}: {there} there, {here} here): "
+                            "choose another folder"
+                        )
+        except FileNotFoundError:
+            names = sorted(path.name for path in self.folder.iterdir()) if self.folder.is_dir() else []
+            if others := [name for name in names if not name.startswith(("turn.lock", "tune.json."))]:
+                raise SweepError(
+                    f"--tune_dir={self.folder} has a {others[0]} but no tune.json: it holds no search; choose another"
+                ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, SweepError):
+                raise
+            raise SweepError(f"{path} cannot be read ({error}): restore it, or choose another --tune_dir") from error
+
+    def _open(self) -> optuna.Study:
+        """The study in the journal, whose first trial is what was asked for."""
+        path = self.folder / "journal.log"
+        if path.exists():  # a machine that stopped may have left half a line
+            content = path.read_bytes()
+            if len(content) != (whole := content.rfind(b"\n") + 1):
+                with path.open("r+b") as file:
+                    file.truncate(whole)
+        lock: Any = _FileLock(self.folder / "journal.lock")
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED, n_warmup_steps=_UNPRUNED)
+        try:
+            study = optuna.create_study(
+                storage=JournalStorage(JournalFileBackend(str(path), lock_obj=lock)),
+                study_name="tune",
+                direction="maximize",
+                load_if_exists=True,
+                pruner=pruner,
+            )
+            if not study.get_trials(deepcopy=False):
+                usual = {name: getattr(self.settings, name) for name in self.space}
+                study.enqueue_trial({n: v for n, v in usual.items() if self._distributions[n]._contains(v)})
+        except (ValueError, KeyError, TypeError) as error:
+            raise SweepError(f"{path} cannot be read ({error}): restore it, or choose another --tune_dir") from error
+        return study
+
+    def counts(self) -> Mapping[TrialState, int]:
+        """The number of trials by state; an unfinished one without all its values does not count."""
+        states = [trial.state for trial in self._known()]
+        return {state: states.count(state) for state in TrialState}
+
+    def _known(self) -> list[FrozenTrial]:
+        trials = self.study.get_trials(deepcopy=False)
+        return [t for t in trials if t.state != TrialState.WAITING and t.params.keys() == self.space.keys()]
+
+    def take(self, held: Mapping[str, object]) -> "tuple[Trial, Lock] | None":
+        """A trial to run, which no other process runs, and its lock; None if there is none left."""
+        with self._turn:
+            for trial in self.study.get_trials(deepcopy=False):
+                if trial.state != TrialState.RUNNING or name_of(trial.number) in held:
+                    continue
+                if (lock := self._lock(trial.number)) is None:
+                    continue
+                if self.study.get_trials(deepcopy=False)[trial.number].state != TrialState.RUNNING:
+                    lock.release()  # its process has just finished it
+                elif trial.params.keys() != self.space.keys():  # it died before it had all values
+                    self.study.tell(trial.number, state=TrialState.FAIL)
+                    lock.release()
+                else:
+                    return Trial(self.study, trial._trial_id), lock
+            if (count := len(self._known())) >= self.trials:
+                return None
+            # Anew for each trial: a process that comes later must not draw what another drew.
+            seed = int(np.random.SeedSequence([self.settings.seed, count]).generate_state(1)[0])
+            self.study.sampler = optuna.samplers.TPESampler(
+                seed=seed, n_startup_trials=_RANDOM, multivariate=True, constant_liar=True
+            )
+            asked = self.study.ask(self._distributions)
+            lock = self._lock(asked.number)
+            assert lock is not None  # it is this process's turn
+            return asked, lock
+
+    def _lock(self, number: int) -> Lock | None:
+        try:
+            return Lock(self.folder / "cells" / name_of(number), "tune_dir")
+        except RunFolderError as error:
+            if isinstance(error.__cause__, BlockingIOError | FileNotFoundError):
+                return None
+            raise
+
+    def settings_of(self, trial: Trial | FrozenTrial, **more: Any) -> Settings:
+        """The settings of a trial; SettingsError if its values do not go together."""
+        return dataclasses.replace(self.settings, **trial.params, **more)
+
+    def ranked(self) -> list[FrozenTrial]:
+        """The trials: complete ones, the best first, then others."""
+        return sorted(self._known(), key=lambda t: (t.state != TrialState.COMPLETE, -(t.value or 0.0), t.number))
+
+    def best(self) -> FrozenTrial | None:
+        """The complete trial of the highest value; None without any."""
+        first = next(iter(self.ranked()), None)
+        return first if first is not None and first.state == TrialState.COMPLETE else None
+
+    def require_some_success(self) -> None:
+        """Raises SweepError if several trials have failed and none has ended well: what is tried is not the reason."""
+        trials = self._known()
+        failed = [t for t in trials if t.state == TrialState.FAIL]
+        if len(failed) >= _FAILURES and not any(t.state in _USEFUL for t in trials):
+            reason = failed[-1].user_attrs.get("reason", "")
+            raise SweepError(f"the first {len(failed)} trials failed, the last so: {reason}")
+
+
+def name_of(number: int) -> str:
+    """The name of a trial's folder."""
+    return f"trial-{number:04}"
+
+
+def _distribution(name: str, tried: Search) -> BaseDistribution:
+    if tried.values:
+        return CategoricalDistribution(tried.values)
+    if setting_types()[name] is int:
+        return IntDistribution(int(tried.low), int(tried.high), log=tried.log)
+    return FloatDistribution(tried.low, tried.high, log=tried.log)
+
+
+def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is after JSON, which has no tuples."""
+    return {
+        name: {n: list(v) if isinstance(v, tuple) else v for n, v in value.items()}
+        if isinstance(value, Mapping)
+        else value
+        for name, value in jsonable(document).items()
+    }
+
+
+class _FileLock:
+    """A lock of a file, also for Optuna's journal, that the kernel frees when its holder dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> bool:
+        file = self._path.open("a")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

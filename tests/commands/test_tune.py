@@ -1,0 +1,219 @@
+"""The search of hyper-parameters, on runs that are stand-ins, and on a world of one step."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+
+from acer_tf.commands import tune
+from acer_tf.errors import SweepError
+from acer_tf.reproduction.evidence import read_evidence
+from acer_tf.reproduction.tuning import Tuning, search_space
+from acer_tf.settings import make_settings
+from acer_tf.settings.declaration import Search, declarations
+from acer_tf.settings.settings import Settings
+from acer_tf.training.resolve import resolve
+from acer_tf.types import EnvironmentSpec
+
+TRIAL = str(Path(__file__).with_name("trial.py"))
+ROOT = Path(__file__).parents[2]
+CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
+PENDULUM = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
+RATE = {"learning_rate": Search(1e-5, 1e-1, log=True)}
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(tune, "PROGRAM", (sys.executable, TRIAL))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags):
+        usual = ["--env=CartPole-v1", "--total_steps=1000", "--tune_dir=search", "--search=learning_rate=1e-5:1e-1:log"]
+        return tune.main(["tune", *usual, *flags])
+
+    return run
+
+
+def journal():
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend("search/journal.log"))
+    return optuna.load_study(study_name="tune", storage=storage).trials
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_see(searched, capsys):
+    assert searched("--trials=12", "--processes=2", "--evaluation_seeds=2", "--learning_rate_final=0") == 0
+    trials = journal()
+    assert len(trials) == 12
+    given = make_settings(env="CartPole-v1").learning_rate
+    assert trials[0].params == {"learning_rate": given}, "the first trial is what was given"
+    complete = [t for t in trials if t.state == optuna.trial.TrialState.COMPLETE]
+    best = max(complete, key=lambda t: t.value)
+    assert best.value > trials[0].value == pytest.approx(100 - 20 * 0.477, abs=0.01)
+    out = capsys.readouterr().out
+    assert "python -m acer_tf train --env=CartPole-v1" in out
+    assert f"--learning_rate={best.params['learning_rate']}" in out
+    output = Path("my_results/tune_CartPole_v1")
+    rows = list(csv.DictReader((output / "trials.csv").open()))
+    assert len(rows) == 12 and rows[0]["trial"] == str(best.number)
+    evidence = read_evidence(output)
+    seeds = {cell.seed for cell in evidence.cells}
+    assert seeds == {1, 2}, "those of the search are 0"
+    compared = list(csv.DictReader((output / "table.csv").open()))
+    assert compared[0]["setting"] == f"best: trial {best.number}" and compared[0]["seeds"] == "2 of 2"
+    assert set(evidence.figures) == {"figure", "importance"}
+    assert (output / "importance.png").exists() and (output.parent / "index.html").exists()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_interim_returns_below_the_median_stop_a_trial(searched, monkeypatch):
+    monkeypatch.setenv("SLOW", "0.02")
+    assert searched("--trials=14", "--processes=2", "--evaluation_seeds=1") == 0
+    pruned = [t for t in journal() if t.state == optuna.trial.TrialState.PRUNED]
+    assert pruned
+    for trial in pruned:
+        lines = Path(f"search/cells/trial-{trial.number:04}/run/progress.csv").read_text().splitlines()
+        assert len(lines) < 50, "it was stopped, not only called pruned"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_trials(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SLOW": "0.05"}
+    code = f"import sys; from acer_tf.commands import tune; tune.PROGRAM = (sys.executable, {TRIAL!r}); "
+    code += "sys.exit(tune.main(['tune', *sys.argv[1:]]))"
+    flags = ["--env=CartPole-v1", "--total_steps=1000", "--tune_dir=search", "--search=learning_rate=1e-5:1e-1:log"]
+    command = [sys.executable, "-c", code, *flags, "--trials=6", "--evaluation_seeds=1"]
+
+    def start():
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes)
+
+    first = start()
+    rows = tmp_path / "search/cells/trial-0000/run/rows"
+    deadline = time.monotonic() + 120
+    while not (rows.exists() and rows.read_text().isdigit() and int(rows.read_text()) > 5):
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.05)
+    first.kill()
+    first.communicate()
+    (tmp_path / "search/journal.log").open("a").write('{"op_code": 4, "worker')  # and the machine stopped in a line
+    two = [start(), start()]
+    answers = [(process.communicate(timeout=300), process.returncode) for process in two]
+    assert [status for _, status in answers] == [0, 0], answers
+    os.chdir(tmp_path)
+    trials = journal()
+    assert len(trials) == 6 and {t.state.name for t in trials} <= {"COMPLETE", "PRUNED"}
+    first_run = (tmp_path / "search/cells/trial-0000/run/progress.csv").read_text().splitlines()
+    assert len(first_run) == 51, "continued where it was, not begun again"
+    said = [out for (out, _), _ in answers]
+    taken = [{line.split(":")[0] for line in out.splitlines() if line.startswith("trial ")} for out in said]
+    assert not taken[0] & taken[1] and len(taken[0] | taken[1]) == 6
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_trials_that_fail_are_recorded_and_a_search_without_any_success_stops(searched, monkeypatch, capsys):
+    monkeypatch.setenv("FAIL", "1e-6")
+    assert searched("--trials=9") == 1
+    err = capsys.readouterr().err
+    assert "the first 3 trials failed" in err and "it diverged" in err
+    assert [t.state.name for t in journal()] == ["FAIL"] * 3
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_stopped_search_leaves_its_trials_to_the_next(searched, monkeypatch, capsys):
+    monkeypatch.setenv("SLOW", "0.2")
+    ended = [0]
+
+    def stop(request):
+        request.signal_number = signal.SIGINT
+        return request
+
+    monkeypatch.setattr(tune.StopRequest, "__enter__", stop)
+    assert searched("--trials=2") == 128 + signal.SIGINT
+    assert not ended[0] and "continues" in capsys.readouterr().out
+
+
+def test_what_is_searched_has_an_effect_and_is_not_given():
+    settings = make_settings(env="CartPole-v1")
+    space = search_space(resolve(settings, CARTPOLE), CARTPOLE, {"gamma": 0.9}, {})
+    assert {"learning_rate", "entropy_weight", "replay_ratio"} <= set(space)
+    assert not {"gamma", "policy_std", "target_period"} & set(space)
+    a3c = make_settings(env="CartPole-v1", agent="a3c")
+    assert not {"replay_ratio", "trust_region_delta"} & set(search_space(resolve(a3c, CARTPOLE), CARTPOLE, {}, {}))
+    continuous = make_settings(env="Pendulum-v1", agent="acer_continuous")
+    assert "policy_std" in search_space(resolve(continuous, PENDULUM), PENDULUM, {}, {})
+
+
+def test_all_declared_values_are_allowed():
+    declared = {name: d.search for name, d in declarations(Settings).items() if d.search}
+    assert len(declared) >= 8
+    for name, tried in declared.items():
+        for value in tried.ends:
+            assert declarations(Settings)[name].range.holds(value), name
+            make_settings(**{"env": "CartPole-v1", name: value})
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        (["--search=nonsense"], "--search=nonsense"),
+        (["--search=seed=1,2"], "--search=seed"),
+        (["--search=burn_in"], "--search=burn_in"),
+        (["--search=gamma=2:3"], "--gamma=2"),
+        (["--search=gamma=0.9:0.5"], "--search=gamma=0.9:0.5"),
+        (["--search=gamma=a"], "--search=gamma=a"),
+        (["--search=gamma=0:0.9:log"], "--search=gamma=0:0.9:log"),
+        (["--search=target_period=5,6"], "--search=target_period"),
+        (["--search=gamma", "--gamma=0.9"], "--search=gamma"),
+        (["--agent=a3c", "--search=replay_ratio=1,2"], "--search=replay_ratio"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_in_a_line(tmp_path, monkeypatch, capsys, flags, wanted):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--env=CartPole-v1", "--total_steps=100", "--tune_dir=search", *flags]
+    assert tune.main(["tune", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and wanted in err and not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_something_else_and_another_search_are_refused(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=100)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").touch()
+    with pytest.raises(SweepError, match="notes.txt"):
+        Tuning(other, settings, RATE, 3)
+    Tuning(tmp_path / "search", settings, RATE, 3)
+    Tuning(tmp_path / "search", settings, RATE, 9)  # more trials may be asked for later
+    before = (tmp_path / "search" / "tune.json").read_text()
+    with pytest.raises(SweepError, match="gamma: 0.99 there, 0.5 here"):
+        Tuning(tmp_path / "search", make_settings(env="CartPole-v1", total_steps=100, gamma=0.5), RATE, 3)
+    with pytest.raises(SweepError, match="gamma"):
+        Tuning(tmp_path / "search", settings, {**RATE, "gamma": Search(values=(0.9, 0.99))}, 3)
+    assert (tmp_path / "search" / "tune.json").read_text() == before
+    (tmp_path / "search" / "tune.json").write_text("{")
+    with pytest.raises(SweepError, match="tune.json cannot be read"):
+        Tuning(tmp_path / "search", settings, RATE, 3)
+
+
+def test_a_trial_that_another_process_holds_is_not_taken(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=100)
+    here, there = (Tuning(tmp_path / "search", settings, RATE, 2) for _ in range(2))
+    (first, lock), (second, _) = here.take({}), there.take({})
+    assert (first.number, second.number) == (0, 1)
+    assert there.take({"trial-0001": None}) is None
+    lock.release()  # as if its process had died
+    again, _ = there.take({"trial-0001": None})
+    assert again.number == 0 and again.params == first.params
+    assert json.loads((tmp_path / "search" / "tune.json").read_text())["search"]["learning_rate"]["log"] is True
