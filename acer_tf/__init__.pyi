@@ -5,8 +5,10 @@ from acer_tf.errors import ClusterLost as ClusterLost
 from acer_tf.errors import EnvironmentFailure as EnvironmentFailure
 from acer_tf.errors import Interrupted as Interrupted
 from acer_tf.errors import InvalidEnvironment as InvalidEnvironment
+from acer_tf.errors import Mismatch as Mismatch
 from acer_tf.errors import NonFiniteError as NonFiniteError
 from acer_tf.errors import PolicyError as PolicyError
+from acer_tf.errors import PolicyFolderError as PolicyFolderError
 from acer_tf.errors import RecordError as RecordError
 from acer_tf.errors import RunFolderError as RunFolderError
 from acer_tf.errors import SettingsError as SettingsError

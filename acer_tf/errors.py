@@ -57,8 +57,11 @@ class ClusterLost(AcerError, ConnectionError):
 # fmt: on
 
 
-class Interrupted(AcerError):
-    """A signal, such as Ctrl-C's, stopped the run after a checkpoint; the same command continues it."""
+class Interrupted(KeyboardInterrupt):
+    """A signal, such as Ctrl-C's, stopped the run after a checkpoint; the same command continues it.
+
+    It is no `AcerError`, and no `Exception`: what handles failures, as around a loop of runs, does not take it for one.
+    """
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)

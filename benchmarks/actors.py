@@ -66,7 +66,7 @@ def rate(actors: int, rows: int) -> float:
     )
     with tempfile.TemporaryDirectory() as folder:
 
-        def note(row: dict[str, Any]) -> None:
+        def note(row: dict[str, Any], policy: Any) -> None:
             seen.append((time.monotonic(), row["steps"]))
             print(f"{actors} actors: {row['steps']:,} steps, {row['steps_per_second']} steps/s", flush=True)
 

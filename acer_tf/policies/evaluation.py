@@ -77,6 +77,7 @@ def evaluate(
     video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
     env: str | envs.EnvFactory | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> EvaluationResult:
     """Runs whole episodes in the environment that the policy's metadata names, and returns their raw scores.
 
@@ -102,6 +103,7 @@ def evaluate(
             The episodes are the same without it.
         report: receives a line of progress every 10 seconds.
         env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
+        check: called before each step; what it raises ends the evaluation.
 
     Raises:
         SettingsError: a number out of range, environments that do not fit into memory, or a video file that cannot be
@@ -151,7 +153,7 @@ def evaluate(
         hint = ""
         if max_episode_steps is None and not world.has_time_limit:
             hint = f"no episode has ended, and {env_id} has no time limit: --max_episode_steps would set one"
-        returns, steps = zip(*_play(policy, world, quota, random, recorder, report, hint), strict=True)
+        returns, steps = zip(*_play(policy, world, quota, random, recorder, report, hint, check), strict=True)
     frames = tuple(count * policy.spec.frames_per_step for count in steps)
     return EvaluationResult(env_id, greedy, seed, num_envs, returns, steps, frames, max_episode_steps)
 
@@ -164,6 +166,7 @@ def _play(
     recorder: "Video | None",
     report: Callable[[str], None] | None,
     hint: str,
+    check: Callable[[], None],
 ) -> Iterator[tuple[float, int]]:
     """Returns and lengths of the first `quota[i]` episodes of every environment i; greedy if `random` is None.
 
@@ -175,6 +178,7 @@ def _play(
     step, first_state = world.reset(), policy.initial_state(len(quota))
     state = first_state
     while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
+        check()
         recording = recorder if not scored[0] else None
         if recording is not None:
             recording.add(world.render())

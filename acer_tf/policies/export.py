@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import logging
 import os
 import shutil
 import socket
@@ -86,12 +87,13 @@ def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str,
 
 
 def _export(network: PolicyNetwork, metadata: Mapping[str, Any], directory: Path, work: Path) -> None:
-    document = _document(network, metadata)
+    document = policy_document(network, metadata)
     new = work / "new"
     try:
         new.mkdir()
         (new / POLICY_METADATA).write_text(document, encoding="utf-8")
-        _archive(network).write_out(str(new), verbose=False)
+        with _silent_tensorflow():
+            _archive(network).write_out(str(new), verbose=False)
     except tf.errors.OpError as error:
         raise OSError(f"policy not written to {directory}: {error.message}") from error
     for path in (*new.rglob("*"), new):
@@ -129,7 +131,20 @@ def _clear(work: Path, directory: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _document(network: PolicyNetwork, metadata: Mapping[str, Any]) -> str:
+@contextlib.contextmanager
+def _silent_tensorflow() -> Iterator[None]:
+    """In an interactive Python, TensorFlow prints a notice for each SavedModel that it writes."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def policy_document(network: PolicyNetwork, metadata: Mapping[str, Any]) -> str:
+    """The metadata.json of a policy as `export_policy` writes it; raises ValueError as that does."""
     if missing := [name for name in GIVEN if name not in metadata]:
         raise ValueError(f"the policy's metadata lacks {missing}")
     preset, values = metadata["atari_preset"], None
@@ -153,11 +168,10 @@ def _document(network: PolicyNetwork, metadata: Mapping[str, Any]) -> str:
         raise ValueError(f"the policy's metadata cannot be written as JSON: {error}") from error
 
 
-def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
-    # A float32 copy, so that it runs the same on machines without fast bfloat16.
-    copy = network.in_float32()
+def serving(copy: PolicyNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]:
+    """The function of a policy that answers by `copy`, a network in float32, and the inputs that it takes."""
     answer = _discrete(copy) if isinstance(copy, Network) else _continuous(copy)
-    signature = input_signature(network.spec, network.state_size)
+    signature = input_signature(copy.spec, copy.state_size)
 
     def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
@@ -166,6 +180,12 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
         observation = map_leaves(lambda _: next(leaves), network.spec.observation_shape)
         return answer(observation, *leaves)
 
+    return act, signature
+
+
+def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
+    # A float32 copy, so that it runs the same on machines without fast bfloat16.
+    act, signature = serving(network.in_float32())
     archive = keras.export.ExportArchive()  # stores the variables that its endpoints read, each once
     archive.add_endpoint(SIGNATURE, act, signature)
     if size := network.state_size:

@@ -201,7 +201,7 @@ def _read_metadata(directory: Path) -> dict[str, Any]:
         raise PolicyError(f"{directory} is not a policy: {what}")
     if missing := missing_parts(directory):
         inside = [path.parent for path in sorted(directory.glob(f"*/{POLICY_METADATA}"))]
-        hint = f"; did you mean {inside[0]}?" if inside else ""
+        hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
         raise PolicyError(f"{directory} is not a policy: it has no {', no '.join(missing)}{hint}")
     path = directory / POLICY_METADATA
     try:

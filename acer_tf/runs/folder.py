@@ -87,7 +87,8 @@ def known_run(run_dir: Path) -> RunRecord | None:
                 raise RunFolderError(f"--run_dir={run_dir} is not a folder")
         place = Path(os.path.realpath(run_dir))
         for parent in place.parents:
-            if place.relative_to(parent).parts[0] in ("checkpoints", "policy") and (parent / "run.json").exists():
+            inside = place.relative_to(parent).parts[0] in ("checkpoints", "policy", "best_policy")
+            if inside and (parent / "run.json").exists():
                 raise RunFolderError(f"--run_dir={run_dir} is inside of the run in {parent}: choose another folder")
         if links := [name for name in _NO_LINKS if (run_dir / name).is_symlink()]:
             raise RunFolderError(
@@ -137,8 +138,16 @@ def changes_in(record: RunRecord, settings: Settings) -> list[str]:
 
 
 def _may_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings that a run which continues may change: it may become longer, not shorter."""
-    return ("log_interval", "total_steps") if old["total_steps"] < new["total_steps"] else ("log_interval",)
+    """The settings that a run which continues may change: it may become longer, not shorter.
+
+    Whether it evaluates is decided at its beginning, as its columns are.
+    """
+    names = ["log_interval"]
+    if old["total_steps"] < new["total_steps"]:
+        names.append("total_steps")
+    if old["evaluate_every"] and new["evaluate_every"]:
+        names += [name for name in new if name.startswith("evaluate_") or name == "stop_at_return"]
+    return tuple(names)
 
 
 def record_in(run_dir: Path) -> RunRecord | None:
@@ -194,7 +203,8 @@ def resume(
     except (DamagedError, RunFolderError):
         if "restart" not in repair:
             raise
-        kept = [set_aside(path).name for path in (curve, folder / "checkpoints") if path.exists()]
+        parts = (curve, folder / "checkpoints", folder / "best_policy")
+        kept = [set_aside(path).name for path in parts if path.exists()]
         return None, [f"begun again at step 0; what there was is kept as {' and '.join(kept)}"]
     if snapshot is None:
         return None, []

@@ -117,7 +117,9 @@ def progress_line(row: Mapping[str, float | int | None], total_steps: int, slowe
     if steps < min(slower_at, total_steps):
         left = f"more than {left}"
     mean_return = "no episode finished yet" if row["mean_return"] is None else f"mean return {row['mean_return']:.2f}"
+    score = row.get("evaluation_return")
+    evaluated = "" if score is None else f", {score:.2f} in evaluation"
     return (
         f"{100 * min(1, steps / total_steps):5.1f} %  {steps:,} steps ({row['frames']:,} frames)  {rate:,.0f} steps/s  "
-        f"{left} left  {mean_return}"
+        f"{left} left  {mean_return}{evaluated}"
     )

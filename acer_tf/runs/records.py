@@ -118,7 +118,7 @@ def amend_record(
 ) -> None:
     """Records in run.json that the run continues at `step` with `settings`; its `notes` say what is not as before."""
     document = read_record(folder).document
-    for name in ("steps", "seconds"):
+    for name in ("steps", "seconds", "stopped_at_return"):
         document.pop(name, None)
     entry = {"step": step, "time": now(), "command": command_line(), **maker, "notes": list(notes)}
     document |= {"settings": jsonable(settings), "finished": False, "history": [*document["history"], entry]}

@@ -8,6 +8,8 @@ import time
 from types import FrameType
 from typing import Any
 
+from acer_tf.errors import Interrupted
+
 # What users, terminals, service managers and batch systems send: Ctrl-C; kill; a closed terminal; Ctrl-\; Slurm's
 # --signal and Grid Engine's -notify; a limit of CPU time (ulimit -t). Python's usual answer to each.
 USUAL: dict[int, Any] = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys(
@@ -24,11 +26,13 @@ class Terminated(BaseException):
         self.number = number
 
 
-STOPPED = (KeyboardInterrupt, Terminated)
+STOPPED = (KeyboardInterrupt, Terminated)  # `Interrupted` is one too
 
 
 def signal_of(stop: BaseException) -> signal.Signals:
     """The signal that raised one of `STOPPED`."""
+    if isinstance(stop, Interrupted):
+        return signal.Signals(stop.signal_number)
     return signal.Signals(stop.number) if isinstance(stop, Terminated) else signal.SIGINT
 
 

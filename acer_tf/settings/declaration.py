@@ -98,6 +98,7 @@ OPTIONAL_NOT_NEGATIVE = Range(lambda x: x is None or NOT_NEGATIVE.holds(x), NOT_
 UNIT_INTERVAL = Range(lambda x: 0 <= x <= 1, "in [0, 1]")
 BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
 
+EVALUATED = Condition("--evaluate_every above 0", lambda s, spec: s.evaluate_every > 0)
 ATARI = Condition("Atari games", lambda s, spec: s.family.atari)
 REAL_ACTIONS = Condition("continuous actions", lambda s, spec: spec.continuous)
 REPLAY = Condition("--replay_ratio above 0", lambda s, spec: s.replay_ratio > 0)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
-from acer_tf.envs import ATARI_PRESETS, Family, family_of
+from acer_tf.envs import ATARI_PRESETS, UNLIMITED, Family, family_of
 from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
 from acer_tf.references import is_reference
@@ -47,6 +47,19 @@ class Settings:
         "if not given, that of the run folder")
     log_interval: int = setting(
         10_000, d.at_least(1), "steps between rows of progress.csv; if not given, that of the run folder")
+
+    evaluate_every: int = setting(
+        0, d.at_least(0), "steps between evaluations of whole episodes, each made where the next row of progress.csv "
+        "is written; best_policy/ keeps the policy with the highest mean return; 0: none")
+    evaluate_episodes: int = setting(30, d.between(1, 1_000_000), "episodes of one evaluation", d.EVALUATED)
+    evaluate_greedy: bool = setting(
+        False, d.TRUTH, "evaluate by the most probable actions instead of sampled ones", d.EVALUATED)
+    evaluate_max_episode_steps: int = setting(
+        0, d.between(0, UNLIMITED), "steps after which an episode of an evaluation is cut; 0: only the environment's "
+        "own limits", d.EVALUATED)
+    stop_at_return: float | None = setting(
+        None, d.Range(lambda x: x is None or abs(x) <= 1e30, "finite (-1e30 to 1e30)"),
+        "end the run after an evaluation of at least this mean return", d.EVALUATED)
 
     atari_preset: str = setting(
         "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI)
@@ -368,6 +381,9 @@ _CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
      "environments"),
     (lambda s: s.num_envs % s.groups == 0,
      "--actors={s.actors}: must divide --num_envs={s.num_envs}, or be 0"),
+    (lambda s: s.evaluate_every == 0 or s.evaluate_every >= s.log_interval,
+     "--evaluate_every={s.evaluate_every}: must be at least --log_interval={s.log_interval}, since an evaluation is "
+     "part of a row of progress.csv, or 0 for none"),
     (lambda s: s.preset in fitting_presets(s.agent),
      "--preset={s.preset}: --agent={s.agent} takes one of {presets}"),
     (lambda s: s.replay_poisson or s.replay_ratio % 1 == 0,

@@ -195,6 +195,7 @@ def process_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
     windows = settings.trajectories_per_update or settings.num_envs
     row = 8 * (spec.observation_size + _UNITS)  # float32, with gradients
     others = 0 if settings.actors else max(0, settings.num_envs - _USUAL_ENVS)
+    others += min(_USUAL_ENVS, settings.evaluate_episodes) if settings.evaluate_every else 0
     batch = max(0, windows - _USUAL_ENVS) * settings.window_length * row
     return resources.PROCESS_BYTES + others * settings.family.bytes_each + batch
 

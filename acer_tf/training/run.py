@@ -14,7 +14,9 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.errors import ClusterLost, Interrupted, NonFiniteError, RunFolderError, SettingsError
+from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.export import exporting
+from acer_tf.policies.policy import Policy
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs import records
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
@@ -36,6 +38,7 @@ from acer_tf.training.build import (
 )
 from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
+from acer_tf.training.evaluations import Evaluations
 from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.loop import Loop
 from acer_tf.training.ray_actors import RayActors, Stopped, connect
@@ -59,7 +62,7 @@ class Job(NamedTuple):
     repair: Collection[str]
     quiet: bool
     env: envs.EnvFactory | None
-    on_row: Callable[[Row], None] | None
+    on_row: Callable[[Row, Policy], None] | None
 
     def say(self, line: str) -> None:
         if not self.quiet:
@@ -151,7 +154,11 @@ def _restore(
     progress = Progress(folder, steps, state["position"], settings_document(settings))
     opened.enter_context(contextlib.closing(progress))
     unsaved = snapshot is None or bool(notes)
-    return _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
+    begun = _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
+    if snapshot is not None:
+        begun.evaluations.restore(state["evaluations"])
+        begun.row_due = state["row_due"]
+    return begun
 
 
 @dataclasses.dataclass
@@ -167,8 +174,12 @@ class _Run:
     maker: dict[str, Any]  # what makes its rows from here on, see `maker_of`
     seconds_before: float  # the work of its earlier processes
     unsaved: bool  # whether it differs from its newest checkpoint
+    row_due: bool = False  # whether the row of progress at the last step is still to be written
 
     def __post_init__(self) -> None:
+        settings, folder, env = self.job.settings, self.job.folder, self.job.env
+        self.policy = CurrentPolicy(self.agent.network, lambda: self.steps, self._metadata)
+        self.evaluations = Evaluations(settings, self.policy, folder, env)
         self._began = time.monotonic() - self.seconds_before
         self._logged = (self.steps, self.seconds_before)
 
@@ -186,10 +197,12 @@ class _Run:
             job.say(f"no replay before the end: {per_environment}, and needs {missing:,} more steps")
         # The first interval with replay throughout tells the rate that will last.
         slower_at = self.steps + missing + settings.log_interval if settings.replay_ratio and missing else 0
+        if self.row_due:  # the run was stopped during its evaluation
+            self._log(stop, slower_at)
         if self.unsaved:
             self.save()
         saved = time.monotonic()
-        while self.steps < settings.total_steps:
+        while self.steps < settings.total_steps and not self.evaluations.reached:
             interval = self.steps // settings.log_interval
             try:
                 self.loop.iterate()
@@ -213,12 +226,16 @@ class _Run:
                 saved = time.monotonic()
 
     def _log(self, stop: StopRequest, slower_at: int) -> None:
-        """Writes a row of progress, and shows it; see `progress_line`."""
+        """Evaluates if it is time, writes a row of progress, and shows it; see `progress_line`."""
+        self.row_due = True
+        if self.evaluations.due(self.steps):
+            self._evaluate(stop)
         row = self._row()
         self.progress.write(row)
+        self.row_due = False
+        if self.job.on_row is not None:
+            self._call(self.job.on_row, row, stop)
         try:
-            if self.job.on_row is not None:
-                self.job.on_row(row)
             self.job.say(progress_line(row, self.job.settings.total_steps, slower_at))
         except Exception as error:
             self.save()
@@ -227,13 +244,53 @@ class _Run:
                 raise Interrupted(stop.signal_number) from error
             raise
 
+    def _evaluate(self, stop: StopRequest) -> None:
+        """Raises Interrupted after a checkpoint, before the row of progress, if asked to stop."""
+
+        def check() -> None:
+            if stop.signal_number is not None:
+                raise Stopped
+
+        try:
+            self.evaluations.evaluate(self.steps, check, lambda line: self.job.say(f"evaluation: {line}"))
+        except Stopped:
+            self.save()
+            assert stop.signal_number is not None
+            raise Interrupted(stop.signal_number) from None
+        except NonFiniteError:
+            raise
+        except Exception:
+            self.save()
+            raise
+
+    def _call(self, on_row: Callable[[Row, Policy], None], row: Row, stop: StopRequest) -> None:
+        """Calls `on_row`. If it raises, a checkpoint and the policy are left, but at once after a second Ctrl-C."""
+        try:
+            on_row(row, self.policy)
+        except BaseException as error:
+            if stop.signal_number is None or isinstance(error, Exception):
+                self.save()
+                self._export()
+            if isinstance(error, OSError) and stop.signal_number is not None:  # as in `_log`
+                raise Interrupted(stop.signal_number) from error
+            raise
+
+    def _export(self) -> Path:
+        policy = self.job.folder / "policy"
+        with exporting(policy) as export:
+            export(self.agent.network, self._metadata())
+        return policy
+
+    def _metadata(self) -> dict[str, Any]:
+        return policy_metadata(self.job.settings, self.steps, self.maker["commit"])
+
     def finish(self) -> Path:
         """Writes the last checkpoint, the policy and the end of the record; returns the policy's folder."""
         self.save(with_replay=False)
-        policy = self.job.folder / "policy"
-        with exporting(policy) as export:
-            export(self.agent.network, policy_metadata(self.job.settings, self.steps, self.maker["commit"]))
+        policy = self._export()
         done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
+        if self.evaluations.reached and self.steps < self.job.settings.total_steps:
+            done["stopped_at_return"] = self.evaluations.mean
         document = records.read_record(self.job.folder).document | done
         write_json(self.job.folder / "run.json", document)
         return policy
@@ -241,6 +298,7 @@ class _Run:
     def save(self, *, with_replay: bool = True) -> None:
         """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
         state = {"actor": self.loop.collector.state(), "loop": self.loop.state(), "seconds": self._seconds()}
+        state |= {"evaluations": self.evaluations.state(), "row_due": self.row_due}
         arrays, state = self.agent.arrays(), state | self.progress.state()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
@@ -263,10 +321,11 @@ class _Run:
             "on_policy_updates": loop.updates["on_policy"],
             "replay_updates": loop.updates["replay"],
             "stored_rows": loop.replay.stored,
+            **self.evaluations.columns(self.steps),
             **{name: diagnostics.get(name) for name in loop.diagnostics},
         }
         # As many digits as float32 has: with Python's 17 the records would be 1.6 times as large.
         return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in row.items()}
 
     def _seconds(self) -> float:
-        return time.monotonic() - self._began
+        return time.monotonic() - self._began - self.evaluations.seconds

@@ -6,14 +6,18 @@
 <run_dir>/tensorboard/    the same as events
 <run_dir>/checkpoints/    see runs.checkpoint
 <run_dir>/policy/         the SavedModel
+<run_dir>/best_policy/    the one with the highest mean return in evaluation, if the run evaluates
 <run_dir>/lock            held by the process that uses the folder
 
 This module imports no TensorFlow: bad input is refused, and what runs is said, before that takes its seconds.
 """
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from acer_tf import envs
 from acer_tf.errors import RunFolderError, SettingsError
@@ -23,6 +27,9 @@ from acer_tf.runs.records import Row
 from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, find_device
 from acer_tf.training.resolve import require_effect, resolve
+
+if TYPE_CHECKING:
+    from acer_tf.policies.policy import Policy
 
 
 def train(
@@ -39,16 +46,16 @@ def train(
     repair: Collection[str] = (),
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
-    on_row: Callable[[Row], None] | None = None,
+    on_row: Callable[[Row, Policy], None] | None = None,
 ) -> Path:
     """Trains for `settings.total_steps`; resumes the run in `run_dir` if it was interrupted, or was shorter.
 
     >>> settings = acer_tf.make_settings(env="CartPole-v1", total_steps=30_000, replay_start=100)
-    >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row: print(row["mean_return"]))
+    >>> policy_dir = acer_tf.train(settings, "runs/cartpole", on_row=lambda row, policy: print(row["mean_return"]))
 
     Args:
-        settings: the run's. A run continues with those that it began with, but for more `total_steps` or another
-            `log_interval`.
+        settings: the run's. A run continues with those that it began with, but for more `total_steps`, another
+            `log_interval`, and, if it evaluates, other `evaluate_...` and `stop_at_return`.
         run_dir: a folder of its own; created if it does not exist.
         checkpoint_minutes: minutes between checkpoints.
         threads: the number for TensorFlow, and for environments (atari/, control/), see `use_threads`; 0 for the
@@ -63,8 +70,10 @@ def train(
         quiet: print no progress lines.
         env: makes one gymnasium environment of the caller's; `settings.env` is then only its name, whose family decides
             the usual preset and reward clip.
-        on_row: called with each row of progress.csv once it is written: Python numbers or None, by column. If it
-            raises, the run stops after a checkpoint that includes the row. A resumed run repeats the rows after its
+        on_row: called with each row of progress.csv once it is written, Python numbers or None by column; and with
+            the run's policy, which acts as that of `load_policy` does, but always with the weights of now, and has a
+            method `export(directory)`. Nothing is made for it until it is used. If `on_row` raises, the run stops after
+            a checkpoint that includes the row, and leaves its policy. A resumed run repeats the rows after its
             checkpoint.
 
     Returns:
@@ -74,14 +83,14 @@ def train(
         InvalidEnvironment, SettingsError: bad input; nothing was started or written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
-        Interrupted: by a signal; a checkpoint was written.
+        Interrupted: by a signal; a checkpoint was written. It is a KeyboardInterrupt, not an Exception.
         EnvironmentFailure: the environment raised, or returned what it must not.
         NonFiniteError: learning diverged; the last checkpoint is from before.
         CheckpointError: a checkpoint could not be written, none could be read, or another version wrote it.
         RecordError: run.json was damaged or removed meanwhile.
         ClusterLost: the Ray cluster is gone, or an actor could not be replaced; a checkpoint was written.
         OSError: another file could not be written (disk full); the last checkpoint is intact.
-        Exception: what `on_row` raised.
+        BaseException: what `on_row` raised.
     """
     threads = operator.index(threads)
     for name, value, least in (
@@ -116,6 +125,8 @@ def train(
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)
     policy = folder / "policy"
     done = record and record.finished and record.settings["total_steps"] >= settings.total_steps
+    if record and (score := record.document.get("stopped_at_return")) is not None:
+        done = done and settings.stop_at_return is not None and score >= settings.stop_at_return
     if done and not missing_parts(policy):
         if not quiet:
             print(f"{folder} holds this run, already finished", flush=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -434,3 +435,11 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: Callable
     with pytest.raises(PolicyFolderError, match=f"{directory}.*{reason}"):
         export_policy(make_network("CartPole-v1"), directory, make_metadata("CartPole-v1"))
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_tensorflow_says_nothing_in_an_interactive_python(tmp_path, caplog):
+    """There its logger shows notices: "Assets written to ..."."""
+    caplog.set_level("INFO", "tensorflow")
+    export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
+    assert [record.message for record in caplog.records if record.name == "tensorflow"] == []
+    assert logging.getLogger("tensorflow").level == logging.INFO

@@ -166,7 +166,7 @@ def stopped_run(scratch: Path, steps: int = END, **over: Any) -> Path:
     It is the small run, with other settings where `over` has them.
     """
 
-    def stop(row: dict[str, Any]) -> None:
+    def stop(row: dict[str, Any], policy: Any) -> None:
         if row["steps"] >= steps:
             raise StopIteration
 

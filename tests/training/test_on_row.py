@@ -28,7 +28,7 @@ def test_it_receives_each_row_right_after_it_is_written(tmp_path):
     """With the real agent, whose diagnostics are Python numbers too."""
     rows, on_disk = [], []
 
-    def on_row(row):
+    def on_row(row, policy):
         rows.append(row)
         on_disk.append(rows_of(tmp_path / "run")[-1])
 
@@ -37,7 +37,7 @@ def test_it_receives_each_row_right_after_it_is_written(tmp_path):
     assert {type(value) for row in rows for value in row.values()} <= {int, float, type(None)}
     fractions = [value for row in rows for value in row.values() if isinstance(value, float)]
     assert fractions == [float(f"{value:.7g}") for value in fractions]  # seven digits, also in the file
-    train(small_settings(), tmp_path / "run", quiet=True, on_row=rows.append)
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row, policy: rows.append(row))
     assert len(rows) == len(on_disk)  # a finished run has no more
 
 
@@ -45,7 +45,7 @@ def test_what_it_raises_stops_the_run_and_no_step_is_lost(tmp_path, monkeypatch)
     use_light_agents(monkeypatch)
     steps = []
 
-    def stop_at_the_third(row):
+    def stop_at_the_third(row, policy):
         steps.append(row["steps"])
         if len(steps) == 3:
             raise Stop
@@ -70,9 +70,9 @@ def test_no_step_is_lost_if_its_line_cannot_be_printed(tmp_path, monkeypatch, st
     steps = []
     with monkeypatch.context() as patch, pytest.raises(expected):
         patch.setattr(run, "progress_line", unread)
-        train(small_settings(), tmp_path / "run", on_row=lambda row: steps.append(row["steps"]))
+        train(small_settings(), tmp_path / "run", on_row=lambda row, policy: steps.append(row["steps"]))
     assert steps == [int(row["steps"]) for row in rows_of(tmp_path / "run")] and len(steps) == 1
-    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row: steps.append(row["steps"]))
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row, policy: steps.append(row["steps"]))
     assert steps == [int(row["steps"]) for row in rows_of(tmp_path / "run")]
     check_progress(tmp_path / "run", small_settings())
 
@@ -86,10 +86,10 @@ def test_rows_after_the_last_checkpoint_are_given_again(tmp_path, monkeypatch):
     steps = []
     with monkeypatch.context() as patch, pytest.raises(Stop):
         use_light_agents(patch, fail_late)
-        train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row: steps.append(row["steps"]))
+        train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row, policy: steps.append(row["steps"]))
     use_light_agents(monkeypatch)
     lost = len(steps)
-    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row: steps.append(row["steps"]))
+    train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row, policy: steps.append(row["steps"]))
     assert lost > 0
     assert steps[lost : 2 * lost] == steps[:lost]
     assert steps[lost:] == [int(row["steps"]) for row in rows_of(tmp_path / "run")]

@@ -62,7 +62,7 @@ def both(values: dict, folder: Path, address: str, interrupt: int = 0) -> list[l
         settings = make_settings(values, actors=2)
         if interrupt:
 
-            def stop(row):
+            def stop(row, policy):
                 if row["steps"] >= interrupt:
                     raise InterruptedError
 
@@ -122,7 +122,7 @@ def test_an_actor_that_hangs_is_replaced(tmp_path: Path, cluster: Cluster):
     settings = small_settings(actors=2, total_steps=600)
     hung: list[psutil.Process] = []
 
-    def row(_):
+    def row(*_):
         if not hung:
             hung.append(remote_actors()[0])
             hung[0].send_signal(signal.SIGSTOP)
@@ -137,7 +137,7 @@ def test_an_actor_that_hangs_is_replaced(tmp_path: Path, cluster: Cluster):
 def test_a_run_that_waits_for_an_actor_can_be_stopped(tmp_path: Path, cluster: Cluster):
     settings = small_settings(actors=2, total_steps=600)
 
-    def row(_):
+    def row(*_):
         remote_actors()[0].send_signal(signal.SIGSTOP)
         threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
 
@@ -162,7 +162,7 @@ def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, clu
     other = cluster.add_node(num_cpus=4)
     rows = []
 
-    def row(values):
+    def row(values, policy):
         rows.append(values["steps"])
         if len(rows) == 1:
             cluster.remove_node(other, allow_graceful=False)
@@ -190,7 +190,7 @@ from tests.training.scripted import small_settings
 
 settings = small_settings(actors=2, total_steps=1_000_000, log_interval=100)
 run_dir, address = pathlib.Path(sys.argv[1]), sys.argv[2]
-sys.exit(run(settings, run_dir, ray_address=address, quiet=True, on_row=lambda row: print(row["steps"], flush=True)))
+sys.exit(run(settings, run_dir, ray_address=address, quiet=True, on_row=lambda row, _: print(row["steps"], flush=True)))
 """
 
 

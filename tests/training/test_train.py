@@ -648,7 +648,7 @@ def test_a_run_in_another_thread_of_the_process(light, tmp_path):
 def test_a_record_that_is_removed_during_the_run_is_a_failure_in_a_line(light, tmp_path, capsys):
     run_dir = tmp_path / "run"
 
-    def remove(row):
+    def remove(row, policy):
         (run_dir / "run.json").unlink(missing_ok=True)
 
     assert script(small_settings(), run_dir, on_row=remove) == 1
@@ -902,7 +902,13 @@ def test_checkpoints_are_written_at_their_period_and_rows_have_the_rate_of_their
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: float(iterations())))  # each takes a second
     monkeypatch.setattr(run._Run, "save", recorded)
     rows = []
-    train(small_settings(), tmp_path / "run", checkpoint_minutes=0.25, quiet=True, on_row=rows.append)
+    train(
+        small_settings(),
+        tmp_path / "run",
+        checkpoint_minutes=0.25,
+        quiet=True,
+        on_row=lambda row, policy: rows.append(row),
+    )
     assert saves == [*range(0, iterations() + 1, 15), iterations()]
     for before, row in itertools.pairwise([{"steps": 0, "seconds": 0.0}, *rows]):
         rate = (row["steps"] - before["steps"]) / (row["seconds"] - before["seconds"])
@@ -914,7 +920,13 @@ def test_a_row_has_the_returns_of_its_interval_and_of_the_recent_episodes(tmp_pa
     light = run.make_agent
     monkeypatch.setattr(run, "make_agent", lambda s, spec: light(s, dataclasses.replace(spec, frames_per_step=4)))
     rows, ended = [], 0
-    train(small_settings(num_envs=1), tmp_path / "run", quiet=True, env=Rising, on_row=rows.append)
+    train(
+        small_settings(num_envs=1),
+        tmp_path / "run",
+        quiet=True,
+        env=Rising,
+        on_row=lambda row, policy: rows.append(row),
+    )
     assert len(rows) == 6
     for row in rows:
         before, ended = ended, row["episodes"]

@@ -1,0 +1,106 @@
+"""Evaluation while training: whole episodes at intervals, in environments of their own; the best policy is kept."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from acer_tf.envs import EnvFactory
+from acer_tf.errors import NonFiniteError, PolicyError
+from acer_tf.files import POLICY_METADATA, missing_parts
+from acer_tf.policies.current import CurrentPolicy
+from acer_tf.policies.export import exporting
+from acer_tf.settings import Settings
+from acer_tf.training.build import derive_seed
+
+USUAL_ENVS = 16  # the most environments of an evaluation, as in the command `evaluate`
+BEST = "best_policy"
+
+
+class Evaluations:
+    """The evaluations of a run, all with the same seed: every policy meets the same environments.
+
+    Args:
+        settings: the run's.
+        policy: the run's at each time.
+        describe: returns the metadata for the export of the policy.
+        folder: of the run; the best policy is `BEST` there, with its score in its metadata.
+        env: the caller's, as in `train`.
+    """
+
+    def __init__(self, settings: Settings, policy: CurrentPolicy, folder: Path, env: EnvFactory | None = None) -> None:
+        self._settings, self._policy, self._env = settings, policy, env
+        self._best = folder / BEST
+        self.steps = 0  # of the run at the last evaluation
+        self.mean: float | None = None  # its mean return
+        self._error: float | None = None
+        self.seconds = 0.0  # that evaluations have taken in this process
+
+    @property
+    def reached(self) -> bool:
+        """Whether the last evaluation ends the run."""
+        wanted = self._settings.stop_at_return
+        return wanted is not None and self.mean is not None and self.mean >= wanted
+
+    def due(self, steps: int) -> bool:
+        """Whether a row of progress at `steps` has an evaluation: the first one after each interval, and the last."""
+        every = self._settings.evaluate_every
+        return every > 0 and (steps // every > self.steps // every or steps >= self._settings.total_steps > self.steps)
+
+    def evaluate(self, steps: int, check: Callable[[], None], report: Callable[[str], None]) -> None:
+        """Evaluates the policy of `steps`, and keeps it if none before was better; `check` and `report` as `evaluate`.
+
+        Raises:
+            NonFiniteError: the policy's answers are not finite.
+            EnvironmentFailure: an environment raised, or returned what it must not.
+            OSError: the policy could not be written (disk full).
+        """
+        from acer_tf.policies.evaluation import evaluate
+
+        h, began = self._settings, time.monotonic()
+        try:
+            result = evaluate(
+                self._policy,
+                episodes=h.evaluate_episodes,
+                greedy=h.evaluate_greedy,
+                seed=derive_seed(h, "evaluation"),
+                num_envs=USUAL_ENVS,
+                max_episode_steps=h.evaluate_max_episode_steps or None,
+                env=self._env or h.env,
+                check=check,
+                report=report,
+            )
+            self.keep_if_best(
+                {name: getattr(result, name) for name in ("mean", "standard_error", "episodes", "num_envs")}
+                | {name: getattr(result, name) for name in ("greedy", "seed", "max_episode_steps")}
+            )
+        except PolicyError as error:
+            raise NonFiniteError(f"{error}, at step {steps:,}") from error
+        finally:
+            self.seconds += time.monotonic() - began
+        self.steps, self.mean, self._error = steps, result.mean, result.standard_error
+
+    def keep_if_best(self, score: dict[str, Any]) -> None:
+        with exporting(self._best) as export:  # which puts back what an interrupted export took away
+            best = None
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # there is none that can be read
+                if not missing_parts(self._best):
+                    best = float(json.loads((self._best / POLICY_METADATA).read_text())["evaluation"]["mean"])
+            if best is None or score["mean"] > best:
+                export(self._policy.network, {**self._policy.describe(), "evaluation": score})
+
+    def columns(self, steps: int) -> dict[str, float | None]:
+        """The cells of a row of progress at `steps`; none in a run without evaluations."""
+        if not self._settings.evaluate_every:
+            return {}
+        now = steps == self.steps
+        return {"evaluation_return": self.mean if now else None, "evaluation_error": self._error if now else None}
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able, for a checkpoint."""
+        return {"steps": self.steps, "mean": self.mean, "error": self._error}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.steps, self.mean, self._error = state["steps"], state["mean"], state["error"]
