@@ -48,7 +48,7 @@ class CurrentPolicy(Policy):
         return self.network.state_size
 
     @property
-    def signature(self) -> Any:  # type: ignore[override]
+    def signature(self) -> Any:
         copy, function = self._served
         if self._copied != (steps := self._steps()):
             copy.set_weights(self.network.get_weights())

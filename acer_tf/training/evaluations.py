@@ -31,7 +31,7 @@ class Evaluations:
     """
 
     def __init__(self, settings: Settings, policy: CurrentPolicy, folder: Path, env: EnvFactory | None = None) -> None:
-        self._settings, self._policy, self._env = settings, policy, env
+        self.settings, self._policy, self._env = settings, policy, env
         self._best = folder / BEST
         self.steps = 0  # of the run at the last evaluation
         self.mean: float | None = None  # its mean return
@@ -41,13 +41,13 @@ class Evaluations:
     @property
     def reached(self) -> bool:
         """Whether the last evaluation ends the run."""
-        wanted = self._settings.stop_at_return
+        wanted = self.settings.stop_at_return
         return wanted is not None and self.mean is not None and self.mean >= wanted
 
     def due(self, steps: int) -> bool:
         """Whether a row of progress at `steps` has an evaluation: the first one after each interval, and the last."""
-        every = self._settings.evaluate_every
-        return every > 0 and (steps // every > self.steps // every or steps >= self._settings.total_steps > self.steps)
+        every = self.settings.evaluate_every
+        return every > 0 and (steps // every > self.steps // every or steps >= self.settings.total_steps > self.steps)
 
     def evaluate(self, steps: int, check: Callable[[], None], report: Callable[[str], None]) -> None:
         """Evaluates the policy of `steps`, and keeps it if none before was better; `check` and `report` as `evaluate`.
@@ -59,7 +59,7 @@ class Evaluations:
         """
         from acer_tf.policies.evaluation import evaluate
 
-        h, began = self._settings, time.monotonic()
+        h, began = self.settings, time.monotonic()
         try:
             result = evaluate(
                 self._policy,
@@ -93,7 +93,7 @@ class Evaluations:
 
     def columns(self, steps: int) -> dict[str, float | None]:
         """The cells of a row of progress at `steps`; none in a run without evaluations."""
-        if not self._settings.evaluate_every:
+        if not self.settings.evaluate_every:
             return {}
         now = steps == self.steps
         return {"evaluation_return": self.mean if now else None, "evaluation_error": self._error if now else None}

@@ -288,7 +288,7 @@ class _Run:
         """Writes the last checkpoint, the policy and the end of the record; returns the policy's folder."""
         self.save(with_replay=False)
         policy = self._export()
-        done = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
+        done: dict[str, Any] = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
         if self.evaluations.reached and self.steps < self.job.settings.total_steps:
             done["stopped_at_return"] = self.evaluations.mean
         document = records.read_record(self.job.folder).document | done

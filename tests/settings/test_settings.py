@@ -26,6 +26,11 @@ BASELINES = {
     "seed": 0,
     "total_steps": 10_000_000,
     "log_interval": 10_000,
+    "evaluate_every": 0,
+    "evaluate_episodes": 30,
+    "evaluate_greedy": False,
+    "evaluate_max_episode_steps": 0,
+    "stop_at_return": None,
     "atari_preset": "acer2016",
     "num_envs": 16,
     "actors": 0,
@@ -434,7 +439,10 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 
 def test_every_setting_is_read_where_runs_are_built():
-    files = [*(TRAINING / f"{name}.py" for name in ("build", "loop", "run", "train")), *AGENTS.glob("*.py")]
+    files = [
+        *(TRAINING / f"{name}.py" for name in ("build", "evaluations", "loop", "run", "train")),
+        *AGENTS.glob("*.py"),
+    ]
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
     # Read through properties of `Settings`.
     for effective, name in {
