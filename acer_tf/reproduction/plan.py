@@ -1,8 +1,14 @@
-"""Estimates a sweep's time, disk and memory on this machine by running one cell of each kind for a while."""
+"""Estimates a sweep's time, disk and memory on this machine by running one cell of each kind for a while.
+
+Each measurement takes half a minute, so a figure has few kinds: what differs between the cells of one is derived. The
+time of replayed updates is proportional to the replay ratio, a trust region and priorities are counted for all cells if
+one has them, and a step of the environment is timed by itself where environments differ.
+"""
 
 import collections
 import contextlib
 import dataclasses
+import functools
 import heapq
 import math
 import os
@@ -17,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from acer_tf import resources
+from acer_tf import envs, resources
 from acer_tf.errors import SweepError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.cells import Cell, flags_of, require_distinct
@@ -27,14 +33,16 @@ from acer_tf.reproduction.sweep.launcher import LocalLauncher, Needs, needs_of
 from acer_tf.runs.checkpoint import KEPT, Checkpoints
 from acer_tf.runs.records import read_progress
 from acer_tf.settings import Settings, setting_types
+from acer_tf.settings.declaration import declarations
 from acer_tf.training import build
 from acer_tf.training.device import find_device
 
 START_SECONDS = 15.0  # a process's imports, compilation and export; roughly, and only matters for short cells
 _ROW_BYTES = 1_700  # a row of progress.csv and its TensorBoard event
 _OTHER_BYTES = 500_000  # the graphs of a policy, run.json and logs
-_ITERATIONS = 5  # before replay begins
-_SECONDS = 8.0  # seconds that are timed; an iteration of the largest network takes one
+_ITERATIONS = 3  # before replay begins
+_SECONDS = 5.0  # seconds that are timed; an iteration of the largest network takes one or two
+_STEPPING_SECONDS = 0.5  # the same for an environment alone
 _STALL_SECONDS = 600.0  # more than a measured process takes to start
 
 
@@ -77,13 +85,13 @@ def plan(
     unfinished = [folder for cell in cells if not (folder := CellFolder(sweep_dir, cell)).finished]
     kinds: dict[Any, list[tuple[CellFolder, Needs]]] = collections.defaultdict(list)
     for folder, needs in zip(unfinished, needs_of(unfinished, find_device()), strict=True):
-        kinds[kind_of(needs.settings)].append((folder, needs))
+        kinds[kind_of(needs.settings, continuous=needs.spec.continuous)].append((folder, needs))
     available = resources.available_memory()
     copies = max(1, min(processes, len(unfinished), available // resources.PROCESS_BYTES))
     together = f"in {copies} processes at once" if copies > 1 else "in one process"
     rest, rates = dict[str, Rest](), []
     for number, kind in enumerate(kinds.values(), 1):
-        model = kind[0][1].settings
+        model = max((needs.settings for _, needs in kind), key=_computation)
         what = (
             f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.network}, "
             f"{model.precision}, replay ratio {model.replay_ratio:g}"
@@ -91,10 +99,14 @@ def plan(
         methods = "; ".join(dict.fromkeys(folder.cell.method for folder, _ in kind))
         print(f"measuring {number} of {len(kinds)}: {methods}: {what} ...", flush=True)
         found = measured(model, threads, copies)
-        rest |= {folder.cell.name: rest_of(folder, needs, found, checkpoint_minutes) for folder, needs in kind}
+        for folder, needs in kind:
+            derived = derived_from(found, model, needs.settings, threads)
+            rest[folder.cell.name] = rest_of(folder, needs, derived, checkpoint_minutes)
         others = len({folder.cell.env for folder, _ in kind}) - 1
-        differ = f"; {_counted(others, 'other game')} may differ by some tens of percent" * (others > 0)
-        rates.append(f"rates: {methods}: measured now {together}: {what}{differ}")
+        alike = len({_computation(needs.settings) for _, needs in kind}) == 1
+        differ = f"; {_counted(others, 'other environment')} may differ by some tens of percent" * (others > 0)
+        less = "; other ratios in proportion, an upper bound without trust region or priorities" * (not alike)
+        rates.append(f"rates: {methods}: measured now {together}: {what}{less}{differ}")
     left = pd.DataFrame(
         {"method": cell.method, "env": cell.env, "total": cell.total_steps, **rest.get(cell.name, Rest())._asdict()}
         for cell in cells
@@ -132,18 +144,58 @@ def plan(
     ]
 
 
-def kind_of(settings: Settings) -> tuple[Any, ...]:
-    """Cells of one kind, by their resolved settings, are taken to run equally fast.
+def kind_of(settings: Settings, *, continuous: bool) -> tuple[Any, ...]:
+    """Cells of one kind, by their resolved settings, share a measurement.
 
-    They differ at most in their seed, length and the name of their preset, in environments of a family whose members
-    take the same time, and in the numbers of the equations, as long as none is 0 or infinite, which leaves a part out.
+    They differ at most in their seed, length and the name of their preset, in the environment within a family, in the
+    numbers of the equations, and in what `derived_from` and the upper bound are for.
     """
-    values = dataclasses.asdict(settings)
-    for name, kind in setting_types().items():
-        if kind is float and name != "replay_ratio":
-            values[name] = values[name] if values[name] in (None, 0, math.inf) else "a number"
-    values["env"] = settings.family if settings.family.alike else settings.env
-    return tuple((values | dict.fromkeys(("seed", "total_steps", "log_interval", "preset"))).values())
+    kinds, declared = setting_types(), declarations(Settings)
+    values = {
+        name: value
+        for name, value in dataclasses.asdict(settings).items()
+        # Not the numbers of equations, nor what DQN alone reads, all of which takes no time.
+        if kinds[name] is not float and declared[name].classes != ("Dqn",)
+    }
+    values |= dict.fromkeys(("seed", "total_steps", "log_interval", "preset", "replay_poisson", "replay_start"))
+    values |= dict.fromkeys(("replay_capacity", "replay_priority", "weights_by_batch", "entropy_in_trust_region"))
+    values |= {"agent": settings.rule.class_for(continuous), "env": settings.family}
+    return tuple(values.values())
+
+
+def _computation(settings: Settings) -> tuple[bool, bool, float]:
+    """What a cell does that others of its kind do not; the measured cell has the largest."""
+    return settings.trust_region, settings.replay_priority != "uniform", settings.replay_ratio
+
+
+def derived_from(found: Measured, model: Settings, settings: Settings, threads: int) -> Measured:
+    """The measurements of cells of the same kind as `model`, which was measured."""
+    more = 0.0
+    if settings.env != model.env and not settings.family.alike:
+        more = stepping(settings.env, settings.num_envs, threads) - stepping(model.env, model.num_envs, threads)
+    updates = found.after - found.before
+    share = settings.replay_ratio / model.replay_ratio if model.replay_ratio else 1.0
+    before = max(found.before + more, found.before / 10)
+    return found._replace(before=before, after=max(before + share * updates, before / 10))
+
+
+@functools.cache
+def stepping(env: str, num_envs: int, threads: int) -> float:
+    """Seconds per step of the environments alone, with random actions."""
+    rng = np.random.default_rng(0)
+    made = envs.make(env, num_envs, 0, threads=threads)
+    try:
+        made.reset()
+        begun, steps = time.monotonic(), 0
+        while (taken := time.monotonic() - begun) < _STEPPING_SECONDS:
+            if made.spec.continuous:
+                made.step(rng.uniform(-1, 1, (num_envs, made.spec.action_size)).astype(np.float32))
+            else:
+                made.step(rng.integers(made.spec.num_actions, size=num_envs).astype(np.int32))
+            steps += num_envs
+        return taken / steps
+    finally:
+        made.close()
 
 
 def measured(settings: Settings, threads: int, copies: int) -> Measured:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import io
 import json
-import math
 import os
 import tempfile
 from unittest import mock
@@ -15,7 +14,19 @@ from acer_tf import envs, resources
 from acer_tf.errors import SweepError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.plan import START_SECONDS, Measured, bytes_in, kind_of, makespan, measured, plan, rest_of
+from acer_tf.reproduction.figure import figures
+from acer_tf.reproduction.plan import (
+    START_SECONDS,
+    Measured,
+    bytes_in,
+    derived_from,
+    kind_of,
+    makespan,
+    measured,
+    plan,
+    rest_of,
+    stepping,
+)
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import needs_of
 from acer_tf.settings import make_settings
@@ -142,7 +153,7 @@ def test_threads_are_those_of_the_launcher(tmp_path):
     assert threads == 2
 
 
-def test_cells_of_equal_speed_share_a_measurement(tmp_path):
+def test_cells_of_one_kind_share_a_measurement_of_the_one_that_does_most(tmp_path):
     cells = [
         cell("ACER, replay 2"),
         cell("ACER, replay 2", seed=1),
@@ -152,22 +163,49 @@ def test_cells_of_equal_speed_share_a_measurement(tmp_path):
         cell("A3C", agent="a3c"),
         cell("ACER, 4 environments", num_envs=4),
         cell("by rank", replay_priority="rank"),
-        cell("by rank", replay_priority="rank", total_steps=900),
     ]
     lines, measurements, said = planned(cells, tmp_path)
     models = [settings for settings, _, _ in measurements]
-    assert [(m.agent, m.num_envs, m.replay_priority, m.replay_ratio, m.total_steps) for m in models] == [
-        ("acer", 2, "uniform", 2.0, 10_000),
-        ("acer", 2, "uniform", 4.0, 10_000),
-        ("trust_a3c", 2, "uniform", 0.0, 10_000),
-        ("a3c", 2, "uniform", 0.0, 10_000),
-        ("acer", 4, "uniform", 2.0, 10_000),
-        ("acer", 2, "rank", 2.0, 10_000),
+    assert [(m.agent, m.num_envs, m.replay_priority, m.replay_ratio) for m in models] == [
+        ("acer", 2, "rank", 2.0),
+        ("acer", 4, "uniform", 2.0),
     ]
     assert all(m.network == "mlp" and m.precision == "float32" for m in models)
     what = "acer on CartPole-v1, 2 environments, network mlp, float32, replay ratio 2"
-    assert said[0] == f"measuring 1 of 6: ACER, replay 2; learning rate: {what} ..."
-    assert f"rates: ACER, replay 2; learning rate: measured now in one process: {what}" in lines
+    assert said[0].startswith(
+        "measuring 1 of 2: ACER, replay 2; learning rate; ACER, replay 4; Trust-A3C; A3C; by rank"
+    )
+    assert said[0].endswith(f": {what} ...")
+    assert f"measured now in one process: {what}; other ratios in proportion, an upper bound" in line(
+        lines, "rates: ACER, replay 2"
+    )
+
+
+def test_time_of_other_ratios_and_environments_is_derived(tmp_path, monkeypatch):
+    """A step takes 10 ms, and with a replay ratio of 2, 20 ms: an update for each step of one ratio 5 ms."""
+    model = cell().train_settings
+    for ratio, after in ((0.0, 0.01), (1.0, 0.015), (4.0, 0.03)):
+        derived = derived_from(FOUND, model, dataclasses.replace(model, replay_ratio=ratio), 1)
+        assert (derived.before, derived.after) == pytest.approx((0.01, after))
+    monkeypatch.setattr("acer_tf.reproduction.plan.stepping", lambda env, num_envs, threads: 0.001 * len(env))
+    other = dataclasses.replace(model, env=model.env + "xxx")
+    assert derived_from(FOUND, model, other, 1)[:2] == pytest.approx((0.013, 0.023))
+    games = [make_settings(env=f"atari/{game}") for game in ("Pong", "BeamRider")]
+    assert derived_from(FOUND, *games, 1) == FOUND, "which all take the same time"
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("figure1_atari57", 2), ("figure1_minatar", 2), ("figure3_continuous", 3), ("openai_baselines", 2)],
+)
+def test_the_plan_of_a_figure_measures_only_a_few_cells(tmp_path, monkeypatch, name, most):
+    """Each takes half a minute."""
+    monkeypatch.setattr("acer_tf.reproduction.plan.stepping", lambda env, num_envs, threads: 0.001)
+    figure = figures()[name]
+    one_seed = [cell for cell in figure.whole.values() if cell.seed == 0]
+    lines, measurements, _ = planned(one_seed, tmp_path)
+    assert 1 <= len(measurements) <= most
+    assert lines[0].startswith(f"{len(one_seed)} cells in ")
 
 
 def test_one_atari_game_is_measured_for_all_and_the_plan_says_so(tmp_path):
@@ -177,7 +215,12 @@ def test_one_atari_game_is_measured_for_all_and_the_plan_says_so(tmp_path):
     assert [settings.env for settings, _, _ in measurements] == ["atari/Pong"]
     source = line(lines, "rates:")
     assert source.startswith("rates: A3C: measured now in 2 processes at once: a3c on atari/Pong, 16 environments, ")
-    assert source.endswith("; 2 other games may differ by some tens of percent")
+    assert source.endswith("; 2 other environments may differ by some tens of percent")
+
+
+def test_environments_are_timed_by_themselves():
+    assert 0 < stepping("CartPole-v1", 2, 1) < 0.01
+    assert 0 < stepping("Pendulum-v1", 2, 1) < 0.01
 
 
 def test_memory_is_that_of_the_largest_cells_together(tmp_path):
@@ -264,37 +307,31 @@ def test_the_precision_is_that_of_the_device_on_which_cells_run(capability, prec
 
 
 def test_what_makes_cells_of_one_kind():
-    def key(**given):
-        return kind_of(make_settings({"env": "CartPole-v1", "preset": "baselines", **given}))
+    def key(continuous=False, **given):
+        return kind_of(make_settings({"env": "CartPole-v1", "preset": "baselines", **given}), continuous=continuous)
 
     usual = key()
     slower = [
-        {"env": "Acrobot-v1"},
-        {"agent": "a3c"},
+        {"agent": "dqn", "preset": "dqn"},
         {"num_envs": 32},
         {"unroll_length": 10},
         {"trajectories_per_update": 4},
-        {"replay_ratio": 2.0},
         {"network": "small_lstm"},
         {"precision": "float32"},
-        {"replay_priority": "rank"},
         {"replay_batch": 8, "replay_priority": "rank"},
         {"actors": 2},
         {"acting_lag": 1},
         {"rmsprop_centered": True},
-        {"trust_region_delta": math.inf},
+        {"on_policy_updates": False},
     ]
     different = [key(**given) for given in slower]
     assert usual not in different and len(set(different)) == len(different)
-    assert key(gamma=0.9, learning_rate=1e-4, trust_region_delta=0.3, seed=3, total_steps=2_000_000) == usual
+    assert key(gamma=0.9, learning_rate=1e-4, seed=3, total_steps=2_000_000) == usual
+    assert key(env="Acrobot-v1") == key(agent="a3c") == key(replay_ratio=2.0) == key(replay_priority="rank") == usual
     games = [key(env=f"atari/{game}") for game in ("Pong", "Breakout")]
     assert games[0] == games[1] != key(env="atari/Pong", atari_preset="machado2018")
-    tasks = [
-        kind_of(make_settings(env=f"control/{task}", agent=agent))
-        for task in ("fish", "cheetah")
-        for agent in ("tis", "a3c", "acer_continuous")
-    ]
-    assert len(set(tasks)) == 6
+    tasks = [key(True, env="control/fish", preset="auto", agent=agent) for agent in ("tis", "a3c", "acer_continuous")]
+    assert len(set(tasks)) == 3
 
 
 @pytest.mark.process

@@ -121,11 +121,13 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
     from acer_tf.training.resolve import require_effect, resolve
 
     spec_of = functools.cache(envs.spec)
+    first: dict[envs.Family, str] = {}  # making each of 57 games would take many seconds, and they need the same
     found = []
     for folder in folders:
         try:
             settings = folder.settings()
-            spec = spec_of(settings.env, atari_preset=settings.atari_preset)
+            env = first.setdefault(settings.family, settings.env) if settings.family.alike else settings.env
+            spec = spec_of(env, atari_preset=settings.atari_preset)
             settings = resolve(settings, spec, device=device)
             require_effect(settings, spec)
         except (InvalidEnvironment, SettingsError) as error:
