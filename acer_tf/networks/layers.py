@@ -84,6 +84,7 @@ def vectors(observation: PerLeaf, shape: PerLeaf) -> tf.Tensor:
     """Observations [..., *shape] as float32 vectors [..., D], leaf after leaf."""
 
     def flat(leaf: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+        leaf = tf.convert_to_tensor(leaf)
         lead = tf.shape(leaf)[: leaf.shape.rank - len(shape)]
         return tf.cast(tf.reshape(leaf, tf.concat([lead, [math.prod(shape)]], axis=0)), tf.float32)
 

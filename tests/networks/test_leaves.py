@@ -1,0 +1,112 @@
+"""Networks of observations with leaves, compared with ordinary layers and with networks of one array."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from acer_tf.networks.continuous import ContinuousNetwork
+from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import default_network, require_image_axes
+from acer_tf.types import EnvironmentSpec
+
+VECTORS: dict[str, tuple[int, ...]] = {"a": (3,), "b/c": (2, 2)}
+BOUNDS = {"action_low": (-1.0,), "action_high": (1.0,)}
+
+
+def spec_of(image: tuple[int, ...] = (), scale: float = 10.0, **actions: Any) -> EnvironmentSpec:
+    shapes = VECTORS | ({"image": image} if image else {})
+    dtypes = {name: "uint8" if name == "image" else "float32" for name in shapes}
+    scales = {name: scale if name == "image" else None for name in shapes}
+    return EnvironmentSpec(shapes, dtypes, 1, **(actions or {"num_actions": 3}), observation_scale=scales)
+
+
+def drawn(spec: EnvironmentSpec, count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.integers(0, 11, (count, *shape)).astype(spec.observation_dtype[name])
+        for name, shape in spec.observation_shape.items()
+    }
+
+
+def joined(observation: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in observation.values()], axis=1)
+
+
+@pytest.mark.parametrize("image", [(7, 5, 2), (40, 36), (36, 40, 3)])
+def test_combined_equals_ordinary_layers(image):
+    network = Network(spec_of(image), architecture="combined")
+    w = {v.path: tf.constant(v.numpy()) for v in network.trainable_variables}
+    observation = drawn(network.spec, 4)
+    x = tf.cast(observation["image"], tf.float32) / 10
+    x = x if len(image) == 3 else x[..., None]
+    layers = [("conv", 1)] if min(image[:2]) < 36 else [("conv1", 4), ("conv2", 2), ("conv3", 1)]
+    for name, stride in layers:
+        x = tf.nn.conv2d(x, w[f"leaf2_{name}/kernel"], stride, "VALID") + w[f"leaf2_{name}/bias"]
+        x = tf.nn.relu(x)
+    x = tf.nn.relu(tf.reshape(x, [4, -1]) @ w["leaf2_dense/kernel"] + w["leaf2_dense/bias"])
+    y = tf.constant(joined({name: observation[name] for name in VECTORS}))
+    for name in ("dense1", "dense2"):
+        y = tf.tanh(y @ w[f"{name}/kernel"] + w[f"{name}/bias"])
+    x = tf.nn.relu(tf.concat([x, y], axis=1) @ w["joint/kernel"] + w["joint/bias"])
+    wanted = x @ w["q/kernel"] + w["q/bias"]
+    np.testing.assert_allclose(network(observation)[1], wanted, rtol=1e-4, atol=1e-4)
+    # By name, in any order; and row by row as in windows.
+    np.testing.assert_array_equal(network(dict(reversed(observation.items())))[1], network(observation)[1])
+    rows = {name: tf.reshape(leaf, (2, 2, *leaf.shape[1:])) for name, leaf in observation.items()}
+    q = network.windows(network.planes(rows, tf.zeros((2, 2), tf.uint8)))[1]
+    np.testing.assert_allclose(tf.reshape(q, (4, 3)), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "mlp_lstm"])
+def test_leaves_are_read_as_the_vector_of_them_all(architecture):
+    parted = Network(spec_of(), architecture=architecture, seed=3)
+    whole = Network(EnvironmentSpec((7,), "float32", 1, 3), architecture=architecture, seed=3)
+    observation = drawn(parted.spec, 4)
+    for found, wanted in zip(parted(observation), whole(joined(observation)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_continuous_networks_read_leaves_as_the_vector_of_them_all(normalize):
+    spec = spec_of((2, 3, 1), num_actions=0, **BOUNDS)
+    parted = ContinuousNetwork(spec, critic="dueling", seed=3, normalize=normalize)
+    whole = ContinuousNetwork(EnvironmentSpec((13,), "float32", 1, 0, **BOUNDS), critic="dueling", seed=3)
+    observation, actions = drawn(spec, 4), np.zeros((4, 2, 1), np.float32)
+    vector = joined(observation)
+    if normalize:
+        parted.update_normalization({name: leaf[:, None] for name, leaf in observation.items()})
+        whole.update_normalization(vector[:, None])
+        np.testing.assert_allclose(parted.normalization.mean, vector.mean(axis=0), rtol=1e-5)
+    else:
+        whole = ContinuousNetwork(whole.spec, critic="dueling", seed=3, normalize=False)
+        vector[:, 7:] *= np.float32(1 / 10)  # the image's scale
+    for found, wanted in zip(parted(observation, actions), whole(vector, actions), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("image", "name"), [((), "mlp"), ((7, 5, 2), "combined"), ((84, 84), "combined"), ((20, 20), "mlp")]
+)
+def test_combined_is_chosen_where_there_is_an_image(image, name):
+    assert default_network(spec_of(image)) == name
+    assert default_network(spec_of(image, num_actions=0, **BOUNDS)) == "mlp"
+
+
+def test_an_image_among_leaves_must_have_its_axes_in_order():
+    for network in ("auto", "combined"):
+        with pytest.raises(ValueError, match="called 'image', look like images, .*--network=mlp"):
+            require_image_axes(network, spec_of((3, 84, 84), 255.0))
+        require_image_axes(network, spec_of((84, 84, 3), 255.0))
+    require_image_axes("mlp", spec_of((3, 84, 84), 255.0))
+
+
+def test_a_network_is_saved_and_loaded(tmp_path):
+    network = Network(spec_of((7, 5, 2)), architecture="combined")
+    network.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "network.keras")
+    assert loaded.spec == network.spec
+    observation = drawn(network.spec, 3)
+    np.testing.assert_array_equal(loaded(observation)[0], network(observation)[0])

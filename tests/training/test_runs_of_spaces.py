@@ -1,0 +1,125 @@
+"""Runs in environments of other spaces equal, number for number, those of the same environments with a Box."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
+from gymnasium.wrappers import TimeLimit
+
+import acer_tf
+from tests.training.scripted import rows_of, timeless
+
+SMALL = {"num_envs": 4, "unroll_length": 5, "replay_start": 10, "replay_capacity": 100, "replay_ratio": 2.0}
+RUN = {**SMALL, "total_steps": 600, "log_interval": 100}
+
+
+class Parted(gymnasium.Wrapper):
+    """Shows a vector in parts, and acts by arrays."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        low, high = env.observation_space.low, env.observation_space.high
+        last = spaces.Tuple([spaces.Box(low[2:], high[2:])])
+        self.observation_space = spaces.Dict(a=spaces.Box(low[:1], high[:1]), b=spaces.Box(low[1:2], high[1:2]), c=last)
+        if isinstance(env.action_space, spaces.Discrete):
+            self.action_space = spaces.MultiDiscrete([[1], [2]], start=[[5], [-1]])
+
+    def reset(self, **options: Any) -> Any:
+        observation, info = self.env.reset(**options)
+        return self._parts(observation), info
+
+    def step(self, action: Any) -> Any:
+        if isinstance(self.env.action_space, spaces.Discrete):
+            assert self.action_space.contains(action)
+            action = action[1, 0] + 1
+        observation, *others = self.env.step(action)
+        return self._parts(observation), *others
+
+    def _parts(self, observation: np.ndarray) -> dict[str, Any]:
+        return {"c": (observation[2:],), "a": observation[:1], "b": observation[1:2]}
+
+
+def cart_pole() -> gymnasium.Env:
+    return TimeLimit(CartPoleEnv(), 60)
+
+
+def parted_cart_pole() -> gymnasium.Env:
+    return Parted(cart_pole())
+
+
+def pendulum() -> gymnasium.Env:
+    return TimeLimit(PendulumEnv(), 50)
+
+
+def parted_pendulum() -> gymnasium.Env:
+    return Parted(pendulum())
+
+
+def rows(
+    make: Callable[[], gymnasium.Env], folder: Path, values: dict[str, Any], interrupt: int = 0, **options: Any
+) -> list[dict[str, str]]:
+    """progress.csv, times aside, of a run that is interrupted after `interrupt` steps, if that is above 0."""
+    settings, run_dir = acer_tf.make_settings(env="World-v0", **{**RUN, **values}), folder / make.__name__
+    if interrupt:
+
+        def stop(row: Any) -> None:
+            if row["steps"] >= interrupt:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            acer_tf.train(settings, run_dir, env=make, quiet=True, threads=1, on_row=stop, **options)
+    acer_tf.train(settings, run_dir, env=make, quiet=True, threads=1, **options)
+    assert int(rows_of(run_dir)[-1]["replay_updates"]) > 5
+    return timeless(run_dir)
+
+
+DISCRETE = {"agent": "acer", "preset": "classic"}
+CONTINUOUS = {"agent": "acer_continuous", "preset": "classic_continuous"}
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "acer": (cart_pole, parted_cart_pole, DISCRETE),
+    "recurrent": (cart_pole, parted_cart_pole, {**DISCRETE, "network": "mlp_lstm", "burn_in": 5}),
+    "dqn": (cart_pole, parted_cart_pole, {"agent": "dqn", "preset": "ddqn_proportional"} | {"target_period": 100}),
+    "continuous": (pendulum, parted_pendulum, CONTINUOUS),
+    "without normalization": (pendulum, parted_pendulum, {**CONTINUOUS, "normalize_observations": False}),
+}
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaves_and_numbered_actions_are_learned_from_as_one_vector_is(kind: str, tmp_path: Path) -> None:
+    whole, parted, values = KINDS[kind]
+    assert rows(whole, tmp_path, values, interrupt=300) == rows(parted, tmp_path, values, interrupt=300)
+    policies = [acer_tf.load_policy(tmp_path / make.__name__ / "policy") for make in (whole, parted)]
+    results = [
+        acer_tf.evaluate(policy, episodes=3, greedy=True, env=make)
+        for policy, make in zip(policies, (whole, parted), strict=True)
+    ]
+    assert results[0].returns == results[1].returns
+
+
+@pytest.mark.training
+def test_leaves_may_lie_in_a_file(tmp_path: Path) -> None:
+    found = [
+        rows(parted_cart_pole, tmp_path / str(file), DISCRETE, replay_file=file) for file in (None, tmp_path / "replay")
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.cluster
+def test_leaves_are_collected_on_ray_as_in_one_process(tmp_path: Path) -> None:
+    values = {**DISCRETE, "actors": 2}
+    here = rows(parted_cart_pole, tmp_path / "here", values)
+    assert here == rows(parted_cart_pole, tmp_path / "there", values, interrupt=300, ray_address="local")
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "Taxi-v3", "Blackjack-v1"])
+def test_gymnasium_s_tasks_of_categories_need_no_flag(env: str, tmp_path: Path) -> None:
+    policy = acer_tf.load_policy(acer_tf.train(acer_tf.make_settings(env=env, total_steps=300), tmp_path, quiet=True))
+    assert policy.metadata["network"] == "mlp"
+    assert acer_tf.evaluate(policy, episodes=3, max_episode_steps=100).episodes == 3
