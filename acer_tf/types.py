@@ -173,14 +173,13 @@ class EnvironmentSpec:
         """The newest frames [N, *frame_shape] of observations [N, *observation_shape]."""
         return observation[:, -1] if self.stack > 1 else observation
 
-    def native_action(self, number: Any, dtype: Any) -> Any:
-        """The environment's own discrete actions [N, ...] of the agent's [N]; both arrays or tensors of `dtype`."""
+    def native_action(self, number: np.ndarray) -> np.ndarray:
+        """[N, ...] int64: the environment's own discrete actions, of the agent's [N] int64."""
         if not self.action_sizes:
             return number + self.action_start
-        sizes = np.array(self.action_sizes, dtype)
-        # Per entry, the combinations of those after it.
-        steps = np.append(sizes.ravel()[:0:-1].cumprod()[::-1], 1).astype(dtype).reshape(sizes.shape)
-        return number[(..., *[None] * sizes.ndim)] // steps % sizes + np.array(self.action_start, dtype)
+        sizes = np.array(self.action_sizes)
+        entries = np.stack(np.unravel_index(number, sizes.ravel()), axis=-1)
+        return entries.reshape(*number.shape, *sizes.shape) + np.array(self.action_start, np.int64)
 
 
 class TimeStep(NamedTuple):

@@ -210,5 +210,5 @@ class VectorEnvironment:
         # An invalid action would kill a worker of ALE's vector environment, which then waits for it forever.
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"expected actions in [0, {self.spec.num_actions}), got {action}")
-        native = self.spec.native_action(action.astype(np.int64), np.int64)
+        native = self.spec.native_action(action.astype(np.int64))
         return native.astype(self._actions.dtype) if self.spec.action_sizes else native

@@ -177,7 +177,7 @@ def serving(copy: PolicyNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], l
         # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
         checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
         leaves = iter(checked)
-        observation = map_leaves(lambda _: next(leaves), network.spec.observation_shape)
+        observation = map_leaves(lambda _: next(leaves), copy.spec.observation_shape)
         return answer(observation, *leaves)
 
     return act, signature
@@ -197,11 +197,14 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
 def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
     spec, last = network.spec, network.spec.num_actions - 1
     dtype = tf.int32 if np.abs(spec.action_start).max() + last < 2**31 else tf.int64
+    arrays = spec.native_action(np.arange(spec.num_actions)) if spec.action_sizes else None
     if network.exploration is not None:
         network.exploration.epsilon.assign(network.evaluation_epsilon)
 
     def native(number: tf.Tensor) -> tf.Tensor:
-        return spec.native_action(tf.cast(number, dtype), dtype.as_numpy_dtype)
+        if arrays is None:
+            return spec.action_start + tf.cast(number, dtype)
+        return tf.gather(tf.constant(arrays, dtype), number)
 
     def act(observation: PerLeaf, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         if state is not None:
