@@ -12,15 +12,27 @@ PROBABILITY_FLOOR = 1e-6
 
 
 class Categorical:
-    """f(·|φ) = φ: a categorical over A actions whose statistics are the probability vectors [..., A], not logits."""
+    """f(·|φ) = φ: a categorical over A actions whose statistics are the probability vectors [..., A], not logits.
 
-    def __init__(self, probabilities: tf.Tensor) -> None:
-        self.statistics = probabilities
+    `legal` [..., A] bool are the valid actions, None for all. The others have probability exactly 0, so that they add
+    nothing to sums over actions; gradients in their φ are 0.
+    """
+
+    def __init__(self, probabilities: tf.Tensor, legal: tf.Tensor | None = None) -> None:
+        self.statistics, self._legal = probabilities, legal
         self._distribution = tfp.distributions.Categorical(probs=probabilities)
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
-        """[...] int32 actions; the same `seed` ([2] int32) draws the same actions."""
-        return self._distribution.sample(seed=seed)
+        """[...] int32 actions; the same `seed` ([2] int32) draws the same actions.
+
+        With masks, they do not depend on how many actions there are that are not valid.
+        """
+        if self._legal is None:
+            return self._distribution.sample(seed=seed)
+        below = tf.cumsum(tf.cast(self.statistics, tf.float64), axis=-1)
+        drawn = tf.random.stateless_uniform(tf.shape(below)[:-1], seed, dtype=tf.float64)[..., None] * below[..., -1:]
+        # The first action whose cumulative probability exceeds the draw: never one of probability 0.
+        return tf.argmax(tf.cast(drawn < below, tf.int32), axis=-1, output_type=tf.int32)
 
     def density(self, action: tf.Tensor) -> tf.Tensor:
         """[...] f(a|φ) of int `action` [...]."""
@@ -36,7 +48,8 @@ class Categorical:
 
     def entropy_gradient(self) -> tf.Tensor:
         """[..., A] ∇_φ H = −(log φ + 1). The constant cancels in a softmax, but not in a projection."""
-        return -(tf.math.log(self._floored()) + 1.0)
+        gradient = -(tf.math.log(self._floored()) + 1.0)
+        return gradient if self._legal is None else tf.where(self._legal, gradient, tf.zeros_like(gradient))
 
     def kl_from(self, average: "Categorical") -> tf.Tensor:
         """[...] KL[f(·|φ_a) ‖ f(·|φ)], with φ_a the statistics of `average`; finite where φ underflowed to 0."""

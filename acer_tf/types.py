@@ -12,6 +12,11 @@ to each of the others. Shapes of observations below are those of each leaf; only
 
 Reset convention (NEXT_STEP): after a_t ends an episode, x_{t+1} is the true final observation. Row t+1 is a *masked*
 row: the environment ignores its action and returns x_{t+2}, the first observation of the next episode.
+
+Action masks belong to observations: `legal` says which actions x_t allows, and is None where the environment gives no
+masks. Every row has at least one. At the final observation of a truncated episode, from which V is bootstrapped, it is
+what the environment gave there, or all actions if that is nothing or none of them; where an episode terminated, and
+nothing is read, it is all actions.
 """
 
 import dataclasses
@@ -84,6 +89,7 @@ class EnvironmentSpec:
         observation_scale: what networks divide observations by, from the bounds of the environment's space: the largest
             number of uint8 observations, and the upper bound of images of other numbers from 0 (not bool), at least 1;
             None if observations are read as they are.
+        action_masks: whether every observation comes with a mask of the actions that are valid there.
     """
 
     observation_shape: PerLeaf  # tuple[int, ...]
@@ -96,6 +102,7 @@ class EnvironmentSpec:
     action_start: Any = 0
     observation_scale: PerLeaf = None  # float | None
     action_sizes: tuple[Any, ...] = ()
+    action_masks: bool = False
 
     def __post_init__(self) -> None:
         if (self.num_actions > 0) == self.continuous or len(self.action_high) != self.action_size:
@@ -194,6 +201,7 @@ class TimeStep(NamedTuple):
     discount: np.ndarray  # [N] float32: 0 where a_t ended the return (terminated, or life lost by preset), else 1
     mask: np.ndarray  # [N] bool: False where the environment ignored a_t
     last: np.ndarray  # [N] bool: x_{t+1} is the final observation of an episode (not of a life): row t+1 will be masked
+    legal: np.ndarray | None = None  # [N, A] bool: the actions that are valid at x_{t+1}
 
 
 Row = tuple[np.ndarray, np.ndarray, TimeStep]  # actions, the policy's statistics φ, what was returned
@@ -212,6 +220,7 @@ class Unroll(NamedTuple):
     last: np.ndarray  # [N, k] bool
     state: np.ndarray  # [N, U] float32: the recurrent state before row 0, zeros where an episode begins
     next_state: np.ndarray  # [N, U] float32: the recurrent state after row k - 1
+    legal: np.ndarray | None = None  # [N, k + 1, A] bool: the actions that are valid at x_0 to x_k
 
     @classmethod
     def of_rows(
@@ -219,7 +228,7 @@ class Unroll(NamedTuple):
     ) -> "Unroll":
         """The unroll of the rows, and of what environments of `spec` returned before row 0."""
 
-        def by_environment(*arrays: np.ndarray) -> np.ndarray:
+        def by_environment(*arrays: Any) -> np.ndarray:
             return np.stack(arrays, axis=1)
 
         actions, statistics, answers = zip(*rows, strict=True)
@@ -233,6 +242,7 @@ class Unroll(NamedTuple):
             **{name: by_environment(*(getattr(step, name) for step in answers)) for name in returned},
             state=state,
             next_state=next_state,
+            legal=by_environment(*(step.legal for step in shown)) if spec.action_masks else None,
         )
 
     @classmethod
@@ -240,7 +250,11 @@ class Unroll(NamedTuple):
         """The unrolls of several actors as one, their environments in this order."""
         if len(unrolls) == 1:
             return unrolls[0]
-        return cls(*(map_leaves(lambda *parts: np.concatenate(parts), *each) for each in zip(*unrolls, strict=True)))
+
+        def joined(*parts: Any) -> Any:
+            return None if parts[0] is None else np.concatenate(parts)
+
+        return cls(*(map_leaves(joined, *each) for each in zip(*unrolls, strict=True)))
 
 
 class RecurrentContext(NamedTuple):
@@ -270,6 +284,7 @@ class Trajectory(NamedTuple):
     mask: Any  # [B, T] bool
     behaviour: Any  # [B, T, A or d] float32: the statistics φ of μ(·|x_t): a probability vector, or a Gaussian's mean
     memory: RecurrentContext | None = None  # R = W+T+1, all rows; None if the network is not recurrent
+    legal: Any = None  # [B, T+1, A] bool: the actions that are valid at x_0 to x_T
 
 
 class Batch(NamedTuple):

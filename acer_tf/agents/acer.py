@@ -20,14 +20,15 @@ class Acer(Agent[Network]):
         Recurrent networks: θ and θ_a both start from the stored state and update it through the burn-in with their own
         weights (Kapturowski et al. 2019); the backward pass ends at x_0.
         """
-        planes = self.network.planes(trajectory.observation, trajectory.age)
+        planes, legal = self.network.planes(trajectory.observation, trajectory.age), trajectory.legal
         rows = trajectory.mask.shape[1] + 1
         average = None
         if self.settings.trust_region:
-            average = self.average.windows(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
+            inputs = self.average.burn_in(planes, trajectory.memory, rows)
+            average = self.average.windows(*inputs, legal=legal)[0][:, :-1]
         inputs = self.network.burn_in(planes, trajectory.memory, rows)
         with tf.GradientTape() as tape:
-            probabilities, q = self.network.windows(*inputs)
+            probabilities, q = self.network.windows(*inputs, legal=legal)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
         gradients = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)
@@ -52,7 +53,7 @@ class Acer(Agent[Network]):
                 None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
-        policy = Categorical(probabilities[:, :-1])
+        policy = Categorical(probabilities[:, :-1], None if trajectory.legal is None else trajectory.legal[:, :-1])
         values = equations.state_value(q, probabilities)
         value, q_all = values[:, :-1], q[:, :-1]
         q_taken = tf.gather(q_all, trajectory.action, batch_dims=2)

@@ -77,14 +77,15 @@ class Agent(Generic[N]):
         return make_optimizer(settings)
 
     def act(
-        self, observation: PerLeaf, seed: np.ndarray, state: np.ndarray
+        self, observation: PerLeaf, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(a_t ~ f(·|φ(x_t)), [N] int32 or [N, d] float32; φ(x_t) [N, A or d] float32; the next state [N, U]).
 
         Takes x_t [N, *observation_shape], a seed [2] int32 that decides the draws, and the state [N, U] from the
-        previous call, or zeros where an episode begins; U is 0 without recurrence.
+        previous call, or zeros where an episode begins; U is 0 without recurrence. `legal` [N, A] bool are the valid
+        actions, None for all.
         """
-        action, statistics, next_state = self._act(observation, seed, state)
+        action, statistics, next_state = self._act(observation, seed, state, legal)
         return action.numpy(), statistics.numpy(), next_state.numpy()
 
     def prepare(self, batch: Batch) -> list[str]:
@@ -151,9 +152,11 @@ class Agent(Generic[N]):
         for name, variable in variables.items():
             variable.assign(arrays[name])
 
-    def choose(self, observation: PerLeaf, seed: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def choose(
+        self, observation: PerLeaf, seed: tf.Tensor, state: tf.Tensor, legal: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, ...]:
         """Does what `act` does, on tensors."""
-        policy, next_state = self.network.distribution(observation, state)
+        policy, next_state = self.network.distribution(observation, state, legal)
         return policy.sample(seed), policy.statistics, next_state
 
     def learning_reward(self, reward: tf.Tensor) -> tf.Tensor:

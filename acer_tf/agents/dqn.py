@@ -5,6 +5,7 @@ The replay chooses the rows and their weights: uniform or prioritized (Schaul et
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from acer_tf import equations
@@ -45,10 +46,14 @@ class Dqn(Agent[Network]):
         h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
         now, following = map_leaves(lambda leaf: leaf[:, :1], planes), map_leaves(lambda leaf: leaf[:, 1:], planes)
-        next_values = self.target.windows(following)[1][:, 0]
-        next_choice = self.network.windows(following)[1][:, 0] if h.double_q else next_values
+        legal = trajectory.legal
+        legal_now, legal_next = (None, None) if legal is None else (legal[:, :1], legal[:, 1:])
+        next_values = self.target.windows(following, legal=legal_next)[1][:, 0]
+        next_choice = self.network.windows(following, legal=legal_next)[1][:, 0] if h.double_q else next_values
+        if legal_next is not None:
+            next_choice = tf.where(legal_next[:, 0], next_choice, tf.constant(-np.inf, next_choice.dtype))
         with tf.GradientTape() as tape:
-            q = tf.gather(self.network.windows(now)[1], trajectory.action, batch_dims=2)
+            q = tf.gather(self.network.windows(now, legal=legal_now)[1], trajectory.action, batch_dims=2)
         reward, discount = self.learning_reward(trajectory.reward[:, 0]), trajectory.discount[:, 0]
         delta = equations.q_learning_error(q[:, 0], reward, discount, next_values, next_choice, gamma=h.gamma)
         clipped = tf.clip_by_value(delta, -h.error_clip, h.error_clip)

@@ -125,6 +125,7 @@ def make(
     threads: int = 1,
     render: bool = False,
     max_episode_steps: int = UNLIMITED,
+    action_masks: bool = True,
     factory: EnvFactory | None = None,
 ) -> VectorEnvironment:
     """A vector of N environments. Call `reset()` first and `close()` last.
@@ -140,6 +141,7 @@ def make(
         threads: how many "atari" and "control" use; other families use one. Results do not depend on it.
         render: makes `VectorEnvironment.render` work; see `require_gl` for MuJoCo.
         max_episode_steps: episodes are truncated after so many steps of the agent, or earlier by limits of their own.
+        action_masks: whether the action masks that a gymnasium environment gives are used, see `masks.reader_of`.
         factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
 
     Raises:
@@ -157,6 +159,8 @@ def make(
     options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}
     if factory is not None:
         options["factory"] = factory
+    if prefix == "gymnasium":
+        options["action_masks"] = action_masks
     if family.atari:
         if isinstance(atari_preset, str):
             if atari_preset not in ATARI_PRESETS:
@@ -174,10 +178,14 @@ def make(
 
 
 def spec(
-    env_id: str, *, atari_preset: str | AtariPreset = "acer2016", factory: EnvFactory | None = None
+    env_id: str,
+    *,
+    atari_preset: str | AtariPreset = "acer2016",
+    action_masks: bool = True,
+    factory: EnvFactory | None = None,
 ) -> EnvironmentSpec:
     """The spec of `env_id`, from one environment that is made and closed; arguments as in `make`."""
-    env = make(env_id, 1, 0, atari_preset=atari_preset, factory=factory)
+    env = make(env_id, 1, 0, atari_preset=atari_preset, action_masks=action_masks, factory=factory)
     env.close()
     return env.spec
 

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Tuple
 from gymnasium.vector import SyncVectorEnv
 
+from acer_tf.envs.masks import KEY, Reader
 from acer_tf.errors import EnvironmentFailure
 
 _FORMS = {"reset": ("observation", "info"), "step": ("observation", "reward", "terminated", "truncated", "info")}
@@ -19,14 +20,18 @@ _WRAPPERS = os.path.dirname(gymnasium.wrappers.__file__), gymnasium.core.__file_
 
 
 class CheckedVector(SyncVectorEnv):
-    """gymnasium's vector environment without infos, which nothing reads and gymnasium cannot always join.
+    """gymnasium's vector environment, whose infos hold action masks alone: gymnasium cannot always join others.
+
+    These are what `mask_of` reads, unless an episode has terminated; there are none without it.
 
     `reset` and `step` raise EnvironmentFailure where an environment answers what gymnasium or its spaces do not allow;
     the message shows it. All answers of a step are checked at once, and one by one only if that fails.
     """
 
-    def __init__(self, env_id: str, make_each: Sequence[Callable[[], gymnasium.Env]]) -> None:
-        self._id = env_id
+    def __init__(
+        self, env_id: str, make_each: Sequence[Callable[[], gymnasium.Env]], mask_of: Reader | None = None
+    ) -> None:
+        self._id, self._mask_of = env_id, mask_of
         super().__init__(make_each)
         self._over = [False] * self.num_envs
 
@@ -34,7 +39,8 @@ class CheckedVector(SyncVectorEnv):
         self._over = [False] * self.num_envs
         seeds = [None] * self.num_envs if seed is None else seed
         answers = [self._begin(env, seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)]
-        return self._observations_of("reset", [answer[0] for answer in answers]), {}
+        observations, infos = [answer[0] for answer in answers], [answer[4] for answer in answers]
+        return self._observations_of("reset", observations), self._masks(observations, infos, self._over)
 
     def step(self, actions: Any) -> Any:
         answers: list[Any] = []
@@ -53,7 +59,14 @@ class CheckedVector(SyncVectorEnv):
                 self._require_form("step", answer)
         ended, cut = self._flags("terminated", terminated), self._flags("truncated", truncated)
         self._over = (ended | cut).tolist()
-        return self._observations_of("step", observations), self._rewards_of(rewards), ended, cut, {}
+        masks = self._masks(observations, infos, ended)
+        return self._observations_of("step", observations), self._rewards_of(rewards), ended, cut, masks
+
+    def _masks(self, observations: Sequence[Any], infos: Sequence[Any], ended: Any) -> dict[str, Any]:
+        if self._mask_of is None:
+            return {}
+        answers = zip(self.envs, observations, infos, ended, strict=True)
+        return {KEY: [None if over else self._mask_of(env, *answer) for env, *answer, over in answers]}
 
     def _begin(self, env: gymnasium.Env, **options: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """The first observation of an episode, in the form of a step's answer."""

@@ -13,6 +13,7 @@ from gymnasium.wrappers import TimeLimit
 
 from acer_tf.envs import ATARI_GAMES, UNLIMITED, EnvFactory, unknown
 from acer_tf.envs.checked import CheckedVector
+from acer_tf.envs.masks import reader_of, seen
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.spaces import spec_of
 from acer_tf.envs.vector import VectorEnvironment, blamed
@@ -43,6 +44,7 @@ def make_gymnasium(
     render: bool,
     max_episode_steps: int,
     factory: EnvFactory | None = None,
+    action_masks: bool = False,
     has_time_limit: bool = False,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
     view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
@@ -50,6 +52,7 @@ def make_gymnasium(
     """`num_envs` copies of a gymnasium environment, all stepped in this process; for errors see `acer_tf.envs.make`.
 
     Args:
+        action_masks: whether masks that they give are used.
         has_time_limit: whether they have one, even if none of gymnasium's wrappers sets it.
         wrap: wraps each environment.
         view: what a picture shows of one environment; None where it renders itself.
@@ -69,7 +72,14 @@ def make_gymnasium(
     make_first = functools.partial(make_one, render)  # the only one that is drawn
     trial = make_first()
     try:
-        spec_of(env_id, getattr(trial, "observation_space", None), getattr(trial, "action_space", None))
+        spaces = getattr(trial, "observation_space", None), getattr(trial, "action_space", None)
+        spec_of(env_id, *spaces)
+        mask_of = None
+        if action_masks:
+            with blamed(env_id, "in reset()", trial=True):
+                mask_of = reader_of(trial)
+            masked = mask_of is not None
+            spec_of(env_id, seen(spaces[0], masked), spaces[1], action_masks=masked)
         if render:
             with blamed(env_id, "when it was rendered", trial=True):
                 if trial.render_mode != "rgb_array":
@@ -87,12 +97,13 @@ def make_gymnasium(
     finally:
         with blamed(env_id, "in close()"):
             trial.close()
-    vector = CheckedVector(env_id, [make_first, *[make_one] * (num_envs - 1)])
+    vector = CheckedVector(env_id, [make_first, *[make_one] * (num_envs - 1)], mask_of)
     first: Any = vector.envs[0]
     return VectorEnvironment(
         env_id,
         vector,
         seeds,
+        action_masks=mask_of is not None,
         steps_per_second=float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None,
         has_time_limit=has_time_limit or _limited(first),
         picture=(lambda: view(first) or first.render()) if render else None,

@@ -76,12 +76,18 @@ class Leaf:
 
 
 def spec_of(
-    env_id: str, observations: Any, actions: Any, *, stack: int = 1, frames_per_step: int = 1
+    env_id: str,
+    observations: Any,
+    actions: Any,
+    *,
+    stack: int = 1,
+    frames_per_step: int = 1,
+    action_masks: bool = False,
 ) -> EnvironmentSpec:
-    """The spec of an environment with these gymnasium spaces; `stack` and `frames_per_step` as in `VectorEnvironment`.
+    """The spec of an environment with these gymnasium spaces; the other arguments are as in `VectorEnvironment`.
 
     Raises:
-        InvalidEnvironment: agents cannot act in `actions`, or not see `observations`.
+        InvalidEnvironment: agents cannot act in `actions`, or not with masks, or not see `observations`.
     """
     leaves = observed(env_id, observations)
     about: dict[str, Any] = dict(
@@ -90,6 +96,7 @@ def spec_of(
         stack=stack,
         frames_per_step=frames_per_step,
         observation_scale=map_leaves(lambda leaf: leaf.scale, leaves),
+        action_masks=action_masks,
     )
     if isinstance(actions, Discrete):
         return EnvironmentSpec(**about, num_actions=int(actions.n), action_start=int(actions.start))
@@ -99,6 +106,8 @@ def spec_of(
         return EnvironmentSpec(**about, num_actions=count, action_start=first, action_sizes=sizes)
     if not (isinstance(actions, Box) and _is_bounded_vector(actions)):
         raise _refusal(env_id, "action", actions, _actions_way(actions))
+    if action_masks:
+        raise _refusal(env_id, "action", actions, "action masks are of discrete ones: give --noaction_masks")
     low, high = tuple(actions.low.tolist()), tuple(actions.high.tolist())
     return EnvironmentSpec(**about, num_actions=0, action_low=low, action_high=high)
 

@@ -3,12 +3,13 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from acer_tf.envs import masks
 from acer_tf.envs.mujoco_rendering import RenderProcess, View
 from acer_tf.envs.spaces import Leaf, observed, spec_of
 from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
@@ -63,6 +64,7 @@ class VectorEnvironment:
         stack: int = 1,
         frames_per_step: int = 1,
         life_loss_ends_return: bool = False,
+        action_masks: bool = False,
         steps_per_second: float | None = None,
         has_time_limit: bool = True,
         picture: Callable[[], View | Any] | None = None,
@@ -76,6 +78,7 @@ class VectorEnvironment:
             stack: S, the leading axis of an observation if it is a stack of frames, zero-filled at a reset.
             frames_per_step: emulator frames in one step.
             life_loss_ends_return: whether the discount is 0 where `info["lives"]` falls to a value above 0.
+            action_masks: whether `info["action_mask"]` has the mask of each environment; see `masks.valid_actions`.
             steps_per_second, has_time_limit: see the attributes.
             picture: a picture [height, width, 3] of environment 0, or the view of it that MuJoCo renders, which needs
                 `require_gl` before; None if these environments are not rendered.
@@ -86,8 +89,9 @@ class VectorEnvironment:
         """
         if env.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
             raise ValueError(f"{env} does not reset in NEXT_STEP mode: {env.metadata.get('autoreset_mode')}")
-        observations, actions = env.single_observation_space, env.single_action_space
-        self.spec = spec_of(env_id, observations, actions, stack=stack, frames_per_step=frames_per_step)
+        observations, actions = masks.seen(env.single_observation_space, action_masks), env.single_action_space
+        about: dict[str, Any] = dict(stack=stack, frames_per_step=frames_per_step, action_masks=action_masks)
+        self.spec = spec_of(env_id, observations, actions, **about)
         self.num_envs, self.steps_per_second, self.has_time_limit = env.num_envs, steps_per_second, has_time_limit
         self._env_id, self._env, self._seeds, self._actions = env_id, env, seeds, cast(Any, actions)
         self._leaves = observed(env_id, observations)
@@ -96,6 +100,7 @@ class VectorEnvironment:
         self._last: Any = None  # before the first reset
         self._age = np.zeros(self.num_envs, np.uint8)
         self._lives = np.zeros(self.num_envs, np.int64)
+        self._length = np.zeros(self.num_envs, np.int64)  # steps of the episodes so far, if there are action masks
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment; the first call seeds them, later ones keep their generators.
@@ -121,7 +126,7 @@ class VectorEnvironment:
             ValueError: `action` has another shape or type, is out of range, or is not finite.
             RuntimeError: `reset` was never called.
             EnvironmentFailure: the environment raised, or returned what gymnasium or its spaces do not allow, NaN or
-                infinity.
+                infinity; or a mask that is none, or forbids every action.
         """
         if self._last is None:
             raise RuntimeError("call reset() before the first step()")
@@ -175,6 +180,7 @@ class VectorEnvironment:
             discount=np.where(mask & ended, 0, 1).astype(np.float32),
             mask=mask,
             last=self._last,
+            legal=self._legal(method, info, mask & terminated, mask) if self.spec.action_masks else None,
         )
 
     def _seen(self, method: str, observation: Any, leaf: Leaf) -> np.ndarray:
@@ -183,6 +189,16 @@ class VectorEnvironment:
         except ValueError as error:
             raise EnvironmentFailure(f"{self._env_id} failed in {method}(): it returned {error}") from error
         return self._finite(method, "an observation", values, leaf.dtype)
+
+    def _legal(self, method: str, info: dict[str, Any], ended: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        self._length = np.where(mask, self._length + 1, 0)
+
+        def fail(number: int, what: str) -> NoReturn:
+            where = f"environment {number}, {self._length[number]} steps after its reset"
+            raise EnvironmentFailure(f"{self._env_id} failed in {method}(): {where}, gave {what}")
+
+        given = info.get(masks.KEY, [None] * self.num_envs)
+        return masks.valid_actions(given, self.spec, ended, self._last, fail)
 
     def _finite(self, method: str, name: str, given: Any, dtype: str) -> np.ndarray:
         """`given` in `dtype`, whose values must be finite there."""

@@ -51,8 +51,13 @@ class PolicyNetwork(keras.Model):
         copy.set_weights(self.get_weights())
         return copy
 
-    def distribution(self, observation: PerLeaf, state: tf.Tensor) -> tuple[Any, tf.Tensor]:
-        """(f(·|φ(x)), the next state [N, U]) of observations [N, *observation_shape] and the state [N, U]."""
+    def distribution(
+        self, observation: PerLeaf, state: tf.Tensor, legal: tf.Tensor | None = None
+    ) -> tuple[Any, tf.Tensor]:
+        """(f(·|φ(x)), the next state [N, U]) of observations [N, *observation_shape] and the state [N, U].
+
+        `legal` [N, A] bool are the valid actions, None for all.
+        """
         raise NotImplementedError
 
     def update_normalization(self, observation: PerLeaf) -> None:

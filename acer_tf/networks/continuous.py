@@ -79,7 +79,9 @@ class ContinuousNetwork(PolicyNetwork):
         mean, value, state = self.of_state(vectors(observation, self.spec.frame_shape))
         return (mean, value) if actions is None or self.critic is None else (mean, value, self.critic((state, actions)))
 
-    def distribution(self, observation: PerLeaf, state: tf.Tensor) -> tuple[Gaussian, tf.Tensor]:
+    def distribution(
+        self, observation: PerLeaf, state: tf.Tensor, legal: tf.Tensor | None = None
+    ) -> tuple[Gaussian, tf.Tensor]:
         return Gaussian(self.read(observation)[0], self.policy_std), state
 
     def read(self, observation: PerLeaf) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -18,7 +18,7 @@ from acer_tf.networks.building import (
     part,
     readable_torso,
 )
-from acer_tf.networks.layers import EpsilonGreedy, Planes, SharedBias, registered
+from acer_tf.networks.layers import EpsilonGreedy, Planes, SharedBias, Valid, registered
 from acer_tf.networks.torsos import LSTM_UNITS, USUAL_DENSE, Dense, architecture_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
@@ -36,6 +36,8 @@ class Network(PolicyNetwork):
         frames [B, F, *frame] ── planes() ──► [B, R, *plane] ── windows() ──► [B, R, A]
 
     Between torso and heads, a recurrent architecture has an LSTM, which reads row by row (A3C-LSTM, Mnih et al. 2016).
+    Where the environment gives action masks, the probabilities are those of a policy over the valid actions, exactly 0
+    for the others; Q(x, ·) is of all actions.
 
     Args:
         spec: the environment's observations and number of actions.
@@ -83,15 +85,21 @@ class Network(PolicyNetwork):
         if self.state_size:
             self.lstm = layers.lstm(LSTM_UNITS, features)
             features = keras.KerasTensor((None, LSTM_UNITS), "float32")
-        self.heads = part("heads", features, partial(_heads, layers, spec.num_actions, policy, shared_bias))
+        read = features
+        if spec.action_masks:
+            read = {"features": features, "legal": keras.KerasTensor((None, spec.num_actions), "bool")}
+        self.heads = part("heads", read, partial(_heads, layers, spec.num_actions, policy, shared_bias))
         greedy = policy == "epsilon_greedy"
         self.exploration: EpsilonGreedy | None = self.heads.get_layer("exploration") if greedy else None
         self.evaluation_epsilon = evaluation_epsilon
 
-    def call(self, observation: PerLeaf, state: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def call(
+        self, observation: PerLeaf, state: tf.Tensor | None = None, legal: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(probabilities [N, A], Q [N, A], the next state [N, U]), float32, of observations [N, *observation_shape].
 
         `state` [N, U] was returned for the previous observation; None stands for zeros, with which an episode begins.
+        `legal` [N, A] bool are the valid actions, None for all; only networks of environments with masks read it.
         """
         if state is None:
             state = tf.zeros([tf.shape(leaves_of(observation)[0])[0], self.state_size])
@@ -99,20 +107,32 @@ class Network(PolicyNetwork):
         if self.lstm is not None:
             hidden, state = self.lstm(features[:, None], state)
             features = hidden[:, 0]
-        return (*self.heads(features), state)
+        if self.spec.action_masks and legal is None:
+            legal = tf.ones([tf.shape(observation)[0], self.spec.num_actions], tf.bool)
+        return (*self._answer(features, legal), state)
 
-    def distribution(self, observation: PerLeaf, state: tf.Tensor) -> tuple[Categorical, tf.Tensor]:
-        probabilities, _, state = self(observation, state)
-        return Categorical(probabilities), state
+    def distribution(
+        self, observation: PerLeaf, state: tf.Tensor, legal: tf.Tensor | None = None
+    ) -> tuple[Categorical, tf.Tensor]:
+        probabilities, _, state = self(observation, state, legal)
+        return Categorical(probabilities, legal), state
 
     def planes(self, frames: PerLeaf, age: tf.Tensor) -> PerLeaf:
         """[B, R, *plane], as `torso` reads them; see `Planes.of_frames` for the arguments."""
         return map_leaves(lambda leaf: self.preprocessing.of_frames(leaf, age), frames)
 
-    def windows(self, planes: PerLeaf, memory: RecurrentContext | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """(probabilities [B, R, A], Q [B, R, A]), float32, of planes [B, R, *plane] and their rows' memory."""
+    def windows(
+        self, planes: PerLeaf, memory: RecurrentContext | None = None, *, legal: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """(probabilities [B, R, A], Q [B, R, A]), float32, of planes [B, R, *plane] and their rows' memory.
+
+        `legal` [B, R, A] bool are the rows' valid actions, as in `Trajectory`: ValueError without them where the
+        environment gives masks, since the policy that acted knew them.
+        """
+        if self.spec.action_masks and legal is None:
+            raise ValueError("the environment gives action masks: call windows(..., legal=trajectory.legal)")
         features, _ = self._read(planes, memory)
-        probabilities, q = self.heads(features)
+        probabilities, q = self._answer(features, None if legal is None else joined(legal))
         lead = tf.shape(leaves_of(planes)[0])
         shape = [lead[0], lead[1], self.spec.num_actions]
         return tf.reshape(probabilities, shape), tf.reshape(q, shape)
@@ -133,6 +153,10 @@ class Network(PolicyNetwork):
         read = map_leaves(lambda leaf: leaf[:, before:], planes)
         return read, RecurrentContext(state, memory.carry[:, before:])
 
+    def _answer(self, features: tf.Tensor, legal: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+        """What the heads make of features [M, F], and of the valid actions [M, A] where there are masks."""
+        return self.heads([features, legal] if self.spec.action_masks else features)
+
     def _read(self, planes: PerLeaf, memory: RecurrentContext | None) -> tuple[tf.Tensor, tf.Tensor | None]:
         """(the heads' input [B · R, F], the state [B, U] after the last row)."""
         features = self.torso(inputs_of(map_leaves(joined, planes)))
@@ -143,16 +167,17 @@ class Network(PolicyNetwork):
         return joined(hidden), state
 
 
-def _heads(
-    layers: Layers, num_actions: int, policy: Policy, shared_bias: bool, features: keras.KerasTensor
-) -> tuple[Any, Any]:
-    """(probabilities, Q)."""
+def _heads(layers: Layers, num_actions: int, policy: Policy, shared_bias: bool, inputs: PerLeaf) -> tuple[Any, Any]:
+    """(probabilities, Q) of features, and of the valid actions where there are masks."""
+    features, *masks = leaves_of(inputs)
     if policy == "softmax":
         logits = layers.head(num_actions, 0.01, "policy", features)
+        if masks:
+            logits = Valid(dtype="float32", name="valid")(logits, *masks)
         probabilities = keras.layers.Softmax(dtype="float32", name="probabilities")(logits)
     q = layers.head(num_actions, 1.0, "q", features, bias=not shared_bias)
     if shared_bias:
         q = SharedBias(dtype="float32", name="q_bias")(q)
     if policy == "epsilon_greedy":
-        probabilities = EpsilonGreedy(dtype="float32", name="exploration")(q)
+        probabilities = EpsilonGreedy(dtype="float32", name="exploration")(q, *masks)
     return probabilities, q

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from acer_tf.networks.torsos import PATCH
@@ -175,18 +176,31 @@ class ProductConvolution(keras.layers.Conv2D):
 
 
 @registered
+class Valid(keras.layers.Layer):
+    """Logits [B, A], where −inf stands for those of actions that are not valid; these get no gradient."""
+
+    def call(self, logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+        return tf.where(legal, logits, tf.constant(-np.inf, logits.dtype))
+
+
+@registered
 class EpsilonGreedy(keras.layers.Layer):
     """The ε-greedy probabilities [B, A] in Q [B, A]; among equal Q the first action is the greedy one.
 
-    `epsilon` is an untrained weight, so that it is saved with the others.
+    `epsilon` is an untrained weight, so that it is saved with the others. `legal` [B, A] are the valid actions, among
+    which both the greedy and the random ones are; None for all.
     """
 
     def build(self, input_shape: Sequence[int]) -> None:
         self.epsilon = self.add_weight(shape=(), initializer="ones", trainable=False, name="epsilon")
 
-    def call(self, q: tf.Tensor) -> tf.Tensor:
+    def call(self, q: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         count = q.shape[-1]
-        return self.epsilon / count + (1.0 - self.epsilon) * tf.one_hot(tf.argmax(q, axis=-1), count)
+        if legal is None:
+            return self.epsilon / count + (1.0 - self.epsilon) * tf.one_hot(tf.argmax(q, axis=-1), count)
+        greedy = tf.one_hot(tf.argmax(tf.where(legal, q, tf.constant(-np.inf, q.dtype)), axis=-1), count)
+        valid = tf.cast(legal, q.dtype)
+        return self.epsilon / tf.reduce_sum(valid, axis=-1, keepdims=True) * valid + (1.0 - self.epsilon) * greedy
 
 
 @registered

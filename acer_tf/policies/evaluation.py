@@ -135,6 +135,7 @@ def evaluate(
         )
     quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
     options: dict[str, Any] = {"threads": resources.available_cores(), "render": video is not None}
+    options["action_masks"] = policy.spec.action_masks
     if max_episode_steps is not None:
         options["max_episode_steps"] = max_episode_steps
     if family_of(env_id).atari:
@@ -182,7 +183,7 @@ def _play(
         recording = recorder if not scored[0] else None
         if recording is not None:
             recording.add(world.render())
-        answer = policy.answer(step.observation, state)
+        answer = policy.answer(step.observation, state, step.legal)
         step = world.step(_choose(answer, random))
         # As in training: the masked row was the last of the old episode.
         state = np.where(step.mask[:, None], answer.get("state", state), first_state)

@@ -23,7 +23,7 @@ from acer_tf.files import POLICY_METADATA, remove_empty, sync
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
-from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature
+from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature, observation_inputs
 from acer_tf.types import PerLeaf, leaves_of, map_leaves
 
 # The files that an export makes; all else in the folder is its owner's.
@@ -175,10 +175,10 @@ def serving(copy: PolicyNetwork) -> tuple[Callable[..., dict[str, tf.Tensor]], l
 
     def act(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         # A caller of the signature may pass any shape, and some kernels end the process on one of another rank.
-        checked = [tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)]
-        leaves = iter(checked)
-        observation = map_leaves(lambda _: next(leaves), copy.spec.observation_shape)
-        return answer(observation, *leaves)
+        values = {want.name: tf.ensure_shape(value, want.shape) for value, want in zip(inputs, signature, strict=True)}
+        names = iter(observation_inputs(copy.spec))
+        observation = map_leaves(lambda _: values.pop(next(names)), copy.spec.observation_shape)
+        return answer(observation, **values)
 
     return act, signature
 
@@ -206,22 +206,28 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
             return spec.action_start + tf.cast(number, dtype)
         return tf.gather(tf.constant(arrays, dtype), number)
 
-    def act(observation: PerLeaf, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        if state is not None:
-            # Otherwise one state, or one observation, would silently be broadcast.
-            tf.debugging.assert_equal(
-                tf.shape(leaves_of(observation)[0])[0], tf.shape(state)[0], "expected as many states as observations"
-            )
-        probabilities, q, next_state = network(observation, state)
+    def act(
+        observation: PerLeaf, state: tf.Tensor | None = None, action_mask: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        count = tf.shape(leaves_of(observation)[0])[0]
+        for name, given in {"states": state, "action masks": action_mask}.items():
+            if given is not None:
+                # Otherwise one state, or one observation, would silently be broadcast.
+                tf.debugging.assert_equal(count, tf.shape(given)[0], f"expected as many {name} as observations")
+        probabilities, q, next_state = network(observation, state, action_mask)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
         # global seed of the training process, and every user would see the same sequence of actions.
         action = tf.raw_ops.Multinomial(
             logits=tf.math.log(probabilities), num_samples=1, seed=0, seed2=0, output_dtype=tf.int32
         )
+        # Of probabilities that are not numbers it draws A, which is no action.
+        action, greedy = tf.minimum(action[:, 0], last), tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        if action_mask is not None:  # nor is what is drawn of them always valid
+            first = tf.argmax(tf.cast(action_mask, tf.int32), axis=-1, output_type=tf.int32)
+            action, greedy = (tf.where(tf.gather(action_mask, a, batch_dims=1), a, first) for a in (action, greedy))
         answers = {
-            # Of probabilities that are not numbers it draws A, which is no action.
-            "action": native(tf.minimum(action[:, 0], last)),
-            "greedy_action": native(tf.argmax(probabilities, axis=-1, output_type=dtype)),
+            "action": native(action),
+            "greedy_action": native(greedy),
             "probabilities": probabilities,
             "q": q,
         }

@@ -4,10 +4,13 @@
     <directory>/metadata.json                     its environment, the preprocessing, and its origin
 
 The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, or, where observations
-have leaves, each as `observation_NAME` (with "_" for what is no letter or digit in the leaf's name); and returns
+have leaves, each as `observation_NAME` (with "_" for what is no letter or digit in the leaf's name); of an environment
+with action masks also `action_mask` [N, A] bool, the valid actions: at least one in each row, all if nothing is known.
+It returns
     for discrete actions: `action` [N] int32 (sampled) and `greedy_action` [N] int32, both the environment's own (int64
-        if its numbers need it; [N, ...] if its actions are arrays); `probabilities` [N, A] float32, `q` [N, A] float32,
-        where number a is the combination `np.unravel_index(a, action_sizes)`, plus `action_start`, if they are arrays;
+        if its numbers need it; [N, ...] if its actions are arrays); `probabilities` [N, A] float32, 0 for those that
+        are not valid, and `q` [N, A] float32 of all; number a is the combination `np.unravel_index(a, action_sizes)`,
+        plus `action_start`, if they are arrays;
     for continuous actions: `action` [N, d] float32 (sampled) and `greedy_action` [N, d] float32, both clipped and
         scaled to the environment's bounds; `mean` [N, d] and `std` [N, d] float32, for bounds of [-1, 1]; `value` [N]
         float32.
@@ -48,7 +51,8 @@ class Policy:
     Methods take observations [N, *observation_shape] for any N, as the environment returns them (categories one-hot),
     or a dictionary of them by the names of the leaves. They raise ValueError for another shape, a dtype of another kind
     (float64 is rounded to float32), or a number that is not finite in float32. A recurrent policy needs `answer`, with
-    the state from the previous answer.
+    the state from the previous answer. Where the environment gave masks in training, they also take an `action_mask`
+    [N, A] of zeros and ones, or booleans, that allows at least one action in each row; None allows all.
 
     Attributes:
         metadata: the content of metadata.json.
@@ -71,22 +75,22 @@ class Policy:
         if self.state_size and INITIAL_STATE not in saved_model.signatures:
             raise PolicyError(f"{POLICY_METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
 
-    def __call__(self, observation: PerLeaf, greedy: bool = False) -> np.ndarray:
+    def __call__(self, observation: PerLeaf, greedy: bool = False, action_mask: np.ndarray | None = None) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).
 
         [N] int32 (int64 if the environment's numbers need it; [N, ...] if they are arrays), or [N, d] float32 within
         the environment's bounds.
         Raises PolicyError if an answer of the policy is not finite.
         """
-        answer = self.answer(observation)
+        answer = self.answer(observation, action_mask=action_mask)
         for name, value in answer.items():
             if not np.isfinite(value).all():
                 raise PolicyError(f"the policy's {name} is not finite")
         return answer["greedy_action" if greedy else "action"]
 
-    def probabilities(self, observation: PerLeaf) -> np.ndarray:
+    def probabilities(self, observation: PerLeaf, action_mask: np.ndarray | None = None) -> np.ndarray:
         """f(·|φ(x)) [N, A] float32, for discrete actions; raises KeyError for continuous ones."""
-        return self.answer(observation)["probabilities"]
+        return self.answer(observation, action_mask=action_mask)["probabilities"]
 
     def q(self, observation: PerLeaf) -> np.ndarray:
         """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards).
@@ -101,15 +105,19 @@ class Policy:
             return np.zeros((count, 0), np.float32)
         return self._saved_model.signatures[INITIAL_STATE](count=tf.constant(count, tf.int32))["state"].numpy()
 
-    def answer(self, observation: PerLeaf, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    def answer(
+        self, observation: PerLeaf, state: np.ndarray | None = None, action_mask: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
         """All outputs of the signature, by name; see the module.
 
         Args:
             observation: [N, *observation_shape], of each leaf.
             state: [N, U] from `initial_state` or the previous answer; ignored if the policy is not recurrent.
+            action_mask: [N, A], see the class.
 
         Raises:
-            ValueError: see the class; or a recurrent policy's state is missing, has another shape, or is not finite.
+            ValueError: see the class; or a recurrent policy's state is missing, has another shape, or is not finite; or
+                a mask has another shape or values, forbids every action, or is given to a policy without masks.
         """
         wanted, given = _fields(self.spec), by_field({"observation": observation})
         if given.keys() != wanted.keys():
@@ -131,7 +139,20 @@ class Policy:
                     "returns the first, `answer` the next one"
                 )
             inputs["state"] = _tensor("states", np.asarray(state), "float32")
+        if self.spec.action_masks or action_mask is not None:
+            inputs["action_mask"] = self._mask(action_mask, *counts)
         return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}
+
+    def _mask(self, given: np.ndarray | None, count: int) -> tf.Tensor:
+        if not self.spec.action_masks:
+            raise ValueError("this policy takes no action_mask: there was none in its training")
+        shape = (count, self.spec.num_actions)
+        mask = np.ones(shape, bool) if given is None else np.asarray(given)
+        if mask.shape != shape or not np.isin(mask, (0, 1)).all() or not mask.any(axis=1).all():
+            raise ValueError(
+                f"expected an action_mask of shape {shape} of zeros and ones, with a one in each row, got {mask!r:.200}"
+            )
+        return tf.constant(mask.astype(bool))
 
 
 def load_policy(directory: str | Path) -> Policy:
@@ -166,10 +187,21 @@ def load_policy(directory: str | Path) -> Policy:
 
 
 def input_signature(spec: EnvironmentSpec, state_size: int) -> list[tf.TensorSpec]:
-    """The inputs of a policy's function: observations [N, *observation_shape], and states [N, U] float32 if U > 0."""
-    seen = [tf.TensorSpec([None, *shape], dtype, _input(field)) for field, (shape, dtype) in _fields(spec).items()]
-    state = tf.TensorSpec([None, state_size], tf.float32, name="state")
-    return [*seen, state] if state_size else seen
+    """The inputs of a policy's function, sorted by name.
+
+    Observations [N, *observation_shape]; valid actions [N, A] bool, if there are masks; states [N, U] float32 if U > 0.
+    """
+    inputs = [tf.TensorSpec([None, *shape], dtype, _input(field)) for field, (shape, dtype) in _fields(spec).items()]
+    if spec.action_masks:
+        inputs.insert(0, tf.TensorSpec([None, spec.num_actions], tf.bool, name="action_mask"))
+    if state_size:
+        inputs.append(tf.TensorSpec([None, state_size], tf.float32, name="state"))
+    return inputs
+
+
+def observation_inputs(spec: EnvironmentSpec) -> list[str]:
+    """The names of the inputs for an observation, in the order of its leaves."""
+    return [_input(field) for field in _fields(spec)]
 
 
 def _fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -16,7 +16,7 @@ from acer_tf.replay.chunks import Chunk, ReplayCorrupt, chunks_from, decode, enc
 from acer_tf.replay.storage import zeros
 from acer_tf.types import EnvironmentSpec, PerLeaf, Unroll, by_field, map_leaves
 
-SHOWN = ("observation", "age")  # the fields that the pending row has already
+SHOWN = ("observation", "age", "legal")  # the fields that the pending row has already
 CHUNK_BYTES = 128 * 2**20  # rows are copied before they are written: this bounds the copy
 
 
@@ -101,20 +101,22 @@ class Ring:
         """Acted rows stored now per environment."""
         return min(self.rows - self._lost, self._capacity)
 
-    def reset(self, observation: PerLeaf, age: np.ndarray) -> None:
+    def reset(self, observation: PerLeaf, age: np.ndarray, legal: np.ndarray | None = None) -> None:
         """Makes the first observations of environments that were reset the pending row.
 
         If a row is pending already, as after `restore`, it becomes a masked row (discount 1, reward 0), so that the
         interruption looks like a truncation. Where the row before it ended an episode, this is the masked row that
-        would have followed anyway. Takes the newest frames [N, *frame_shape] and ages [N] uint8, zeros.
+        would have followed anyway. Takes the newest frames [N, *frame_shape], ages [N] uint8, zeros, and where there
+        are masks the valid actions [N, A] bool.
         """
         if self.started:
             masked = {"action": 0, "reward": 0, "discount": 1, "mask": False, "behaviour": self.spec.masked_statistic}
             for name, value in masked.items():
                 self._ring[name][:, self.rows % self._slots] = value
             self.rows += 1
-        first = {"observation": map_leaves(lambda leaf: leaf[:, None], observation), "age": age[:, None]}
-        self._write(by_field(first), self.rows)
+        first = {"observation": observation, "age": age}
+        first |= {"legal": legal} if self.spec.action_masks else {}
+        self._write({name: value[:, None] for name, value in by_field(first).items()}, self.rows)
         self.started = True
 
     def append(self, unroll: Unroll) -> None:
@@ -207,6 +209,8 @@ class Ring:
     def _write(self, values: Mapping[str, np.ndarray], first: int) -> None:
         """Writes rows [N, K, ...] of some fields from row `first` on."""
         for name, value in values.items():
+            if name == "legal":
+                value = np.packbits(value, axis=-1)
             self._ring[name][:, np.arange(first, first + value.shape[1]) % self._slots] = value
 
     def _gather(self, name: str, rows: np.ndarray, envs: np.ndarray | None = None) -> np.ndarray:
@@ -226,7 +230,10 @@ class Ring:
 
 
 def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype per environment and row, under the names that `by_field` gives those of `Trajectory`."""
+    """Shape and dtype per environment and row, under the names that `by_field` gives those of `Trajectory`.
+
+    Masks of actions are kept as bits.
+    """
     observation = map_leaves(lambda shape, dtype: (shape, np.dtype(dtype)), spec.frame_shape, spec.observation_dtype)
     return {
         **by_field({"observation": observation}),
@@ -236,6 +243,7 @@ def fields(spec: EnvironmentSpec) -> dict[str, tuple[tuple[int, ...], np.dtype]]
         "discount": ((), np.dtype(np.float32)),
         "mask": ((), np.dtype(np.bool_)),
         "behaviour": ((spec.statistics_size,), np.dtype(np.float32)),
+        **({"legal": ((-(-spec.num_actions // 8),), np.dtype(np.uint8))} if spec.action_masks else {}),
     }
 
 
@@ -245,7 +253,7 @@ def row_bytes(spec: EnvironmentSpec) -> int:
 
 
 def rows_held(name: str, first: int, last: int) -> np.ndarray:
-    """The rows of a field in the chunk [first, last): observations and ages also have the bootstrap row `last`."""
+    """The rows of a field in the chunk [first, last): those of `SHOWN` also have the bootstrap row `last`."""
     return np.arange(first, last + is_shown(name))
 
 

@@ -104,13 +104,15 @@ class TrajectoryReplay(Ring):
         """Zeros in the shapes of M = `updates` replayed updates of B = `trajectories`."""
         lead = (updates, trajectories)
         seen = self._burn_in + self._unroll_length + 1
-        lengths = {"observation": self.spec.stack - 1 + seen, "age": seen}
+        lengths = {"observation": self.spec.stack - 1 + seen, "age": seen, "legal": self._unroll_length + 1}
         arrays = of_fields(
             {
                 name: np.zeros((*lead, lengths.get(of_which(name), self._unroll_length), *shape), dtype)
                 for name, (shape, dtype) in fields(self.spec).items()
             }
         )
+        if self.spec.action_masks:
+            arrays["legal"] = self._unpacked(arrays["legal"])
         memory = RecurrentContext(np.zeros((*lead, self.state_size), np.float32), np.zeros((*lead, seen), bool))
         return Batch(Trajectory(**arrays, memory=memory if self.state_size else None), np.zeros(lead, np.float32))
 
@@ -160,4 +162,11 @@ class TrajectoryReplay(Ring):
             carry = np.concatenate([np.ones_like(seen[..., :1], bool), self._gather("mask", seen, which)], axis=-1)
             memory = RecurrentContext(self._segments.states(starts, which), carry)
         values["age"] = self._gather("age", frames[..., self.spec.stack - 1 :], which)
+        if self.spec.action_masks:
+            shown = frames[..., self.spec.stack - 1 + burn_in :]
+            values["legal"] = self._unpacked(self._gather("legal", shown, which))
         return Trajectory(**of_fields(values), memory=memory)
+
+    def _unpacked(self, bits: np.ndarray) -> np.ndarray:
+        """Masks [..., A] bool of the bits [...] that are stored."""
+        return np.unpackbits(bits, axis=-1, count=self.spec.num_actions).view(bool)

@@ -87,5 +87,6 @@ def usual_preset(env: str, agent: str) -> str:
     discrete, continuous = family_of(env).preset
     if not (discrete and continuous):
         return discrete or continuous
-    acts_continuously = spec(env).continuous if rule.discrete and rule.continuous else bool(rule.continuous)
+    both = rule.discrete and rule.continuous
+    acts_continuously = spec(env, action_masks=False).continuous if both else bool(rule.continuous)
     return continuous if acts_continuously else discrete

@@ -63,6 +63,9 @@ class Settings:
 
     atari_preset: str = setting(
         "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI)
+    action_masks: bool = setting(
+        True, d.TRUTH, "whether the masks of valid actions that an environment gives are used; without masks it has no "
+        "effect")
     num_envs: int = setting(16, d.between(1, 100_000), "environments that step together")
     actors: int = setting(
         0, d.between(0, 100_000), "number of actors, a divisor of num_envs; they share the environments evenly and act "

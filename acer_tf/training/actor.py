@@ -9,9 +9,9 @@ from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import NonFiniteError
 from acer_tf.types import Row, TimeStep, Unroll
 
-# (observations [N, ...], int32 seed [2], recurrent states [N, U]) to (actions [N] or [N, d], statistics of the
-# behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
-Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+# (observations [N, ...], int32 seed [2], recurrent states [N, U], valid actions [N, A] or None) to (actions [N] or
+# [N, d], statistics of the behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
+Act = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Request(NamedTuple):
@@ -72,7 +72,7 @@ class Actor:
         for row in range(len(rows), request.rows):
             now = self._now
             seed = np.array([self._seed, request.first_row + row], np.int32)
-            action, behaviour, state = self._act(now.observation, seed, self._state)
+            action, behaviour, state = self._act(now.observation, seed, self._state, now.legal)
             if not (finite := np.isfinite(behaviour)).all():
                 raise NonFiniteError(f"policy is {behaviour[~finite][0]}, at step {steps:,}")
             self._now = step = env.step(action)

@@ -149,8 +149,8 @@ def make_actor(
     `Actor` and `envs.make`, which raises InvalidEnvironment or EnvironmentFailure.
     """
     num_envs, seeds = settings.num_envs // settings.groups, (settings.seed, steps, *((group, 1) if group else (0,)))
-    options: dict[str, Any] = {"atari_preset": settings.atari_preset, "threads": threads, "factory": factory}
-    env = envs.make(settings.env, num_envs, seeds, **options)
+    options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
+    env = envs.make(settings.env, num_envs, seeds, threads=threads, factory=factory, **options)
     seed = derive_seed(settings, f"actions {group}" if group else "actions")
     return Actor(env, act, seed, _recurrent_sizes(settings)["state_size"], truncates)
 

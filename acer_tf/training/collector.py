@@ -40,7 +40,9 @@ class Collector:
             self._actors.begin(Request(rows, first_row, steps, steps))
         unroll = self._actors.take()
         if not self._reset:
-            self._replay.reset(map_leaves(lambda leaf: leaf[:, 0], unroll.observation), unroll.age[:, 0])
+            first = map_leaves(lambda leaf: leaf[:, 0], unroll.observation)
+            legal = None if unroll.legal is None else unroll.legal[:, 0]
+            self._replay.reset(first, unroll.age[:, 0], legal)
             self._reset = True
         self._replay.append(unroll)
         self._rows = first_row + rows

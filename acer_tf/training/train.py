@@ -110,7 +110,8 @@ def train(
     if not str(run_dir):
         raise RunFolderError("--run_dir= must name a folder")
     folder = Path(run_dir)
-    spec = envs.spec(settings.env, atari_preset=settings.atari_preset, factory=env)
+    preset, masks = settings.atari_preset, settings.action_masks
+    spec = envs.spec(settings.env, atari_preset=preset, action_masks=masks, factory=env)
     record = known_run(folder)
     where = find_device(device)
     settings = resolve(settings, spec, record.settings if record else None, where)

@@ -41,7 +41,9 @@ class FakePolicy:
     def initial_state(self, count: int) -> np.ndarray:
         return np.zeros((count, 0), np.float32)
 
-    def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    def answer(
+        self, observation: np.ndarray, state: np.ndarray | None = None, action_mask: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
         self.calls += 1
         return {"probabilities": np.tile(self.shares, (len(observation), 1))}
 

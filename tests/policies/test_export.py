@@ -238,6 +238,7 @@ def test_metadata_says_what_evaluation_needs(exported: dict[str, Path]) -> None:
         "action_high": [],
         "observation_scale": 255.0,
         "action_sizes": [],
+        "action_masks": False,
     }
     assert load_policy(exported["CartPole-v1"]).metadata["atari_preset_values"] is None
 

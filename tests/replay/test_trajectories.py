@@ -61,7 +61,8 @@ SIZES = [  # stack, environments, capacity, T
 def test_equals_the_twin_under_random_operations(
     stack: int, num_envs: int, capacity: int, unroll_length: int, seed: int, segments_only: bool
 ) -> None:
-    spec = spec_of(stack, dtype="uint8" if seed % 2 else "float32")
+    masks = seed == 2
+    spec = spec_of(stack, 11 if masks else 3, dtype="uint8" if seed % 2 else "float32", masks=masks)
     pair = Pair(spec, num_envs, capacity, unroll_length, seed, segments_only=segments_only)
     replay, twin = pair.replay, pair.twin
     choose = np.random.default_rng(seed)
@@ -132,13 +133,14 @@ def test_a_recurrent_networks_windows_equal_the_twins(
 ) -> None:
     """With unrolls, interruptions, restored replays, and random ends of lives and games."""
     sizes = {"num_envs": num_envs, "unroll_length": unroll_length, "state_size": 6, "burn_in": burn_in}
-    capacity = TrajectoryReplay.least_capacity(spec_of(stack), unroll_length, 6, burn_in) + spare
-    pair = Pair(spec_of(stack), capacity=capacity, seed=seed, **sizes)
+    spec = spec_of(stack, masks=bool(seed))
+    capacity = TrajectoryReplay.least_capacity(spec, unroll_length, 6, burn_in) + spare
+    pair = Pair(spec, capacity=capacity, seed=seed, **sizes)
     choose = np.random.default_rng(seed)
     starts: set[int] = set()
     for _ in range(60):
         if choose.random() < 0.15:
-            other = TrajectoryReplay(spec_of(stack), capacity=capacity, seed=99, **sizes)
+            other = TrajectoryReplay(spec, capacity=capacity, seed=99, **sizes)
             other.restore(tmp_path, pair.replay.save(tmp_path))
             pair.replay = other
             pair.reset()
@@ -265,12 +267,15 @@ def test_windows_of_some_environments_are_those_of_all() -> None:
         np.testing.assert_array_equal(np.concatenate(pieces, axis=1), whole[None])
 
 
-def test_shapes_and_dtypes_are_those_of_trajectory() -> None:
-    pair = Pair(spec_of(4, num_actions=5), num_envs=3, capacity=12, unroll_length=6, seed=0)
+@pytest.mark.parametrize("masks", [False, True])
+def test_shapes_and_dtypes_are_those_of_trajectory(masks: bool) -> None:
+    pair = Pair(spec_of(4, num_actions=5, masks=masks), num_envs=3, capacity=12, unroll_length=6, seed=0)
     pair.unroll(9)
     for trajectory in (sample(pair.replay), latest(pair.replay)):
         fields = trajectory._asdict()
         assert fields.pop("memory") is None
+        legal = fields.pop("legal")
+        assert (legal.shape, str(legal.dtype)) == ((3, 7, 5), "bool") if masks else legal is None
         assert {name: (array.shape, str(array.dtype)) for name, array in fields.items()} == {
             "observation": ((3, 3 + 6 + 1, 2, 3), "uint8"),
             "age": ((3, 7), "uint8"),
@@ -280,6 +285,13 @@ def test_shapes_and_dtypes_are_those_of_trajectory() -> None:
             "mask": ((3, 6), "bool"),
             "behaviour": ((3, 6, 5), "float32"),
         }
+
+
+def test_masks_are_stored_as_bits() -> None:
+    sizes = [TrajectoryReplay.required_bytes(spec_of(1, 18, masks=masks), 2, 9) for masks in (False, True)]
+    assert sizes[1] - sizes[0] == 2 * 10 * 3
+    pair = Pair(spec_of(1, 18, masks=True), num_envs=2, capacity=9, unroll_length=3, seed=0)
+    assert sum(array.nbytes for array in pair.replay._ring.values()) == sizes[1]
 
 
 def test_trajectories_are_copies() -> None:

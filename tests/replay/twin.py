@@ -12,9 +12,11 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.types import EnvironmentSpec, RecurrentContext, TimeStep, Trajectory, Unroll
 
 
-def spec_of(stack: int, num_actions: int = 3, frame: tuple[int, ...] = (2, 3), dtype: str = "uint8") -> EnvironmentSpec:
+def spec_of(
+    stack: int, num_actions: int = 3, frame: tuple[int, ...] = (2, 3), dtype: str = "uint8", masks: bool = False
+) -> EnvironmentSpec:
     shape = (stack, *frame) if stack > 1 else frame
-    return EnvironmentSpec(shape, dtype, stack, num_actions)
+    return EnvironmentSpec(shape, dtype, stack, num_actions, action_masks=masks)
 
 
 def stack_frames(observation: np.ndarray, age: np.ndarray, stack: int) -> np.ndarray:
@@ -78,6 +80,7 @@ class World:
             discount=np.where(terminated | life_lost, 0, 1).astype(np.float32),
             mask=~reset,
             last=self.last,
+            legal=self.rng.random((self.num_envs, self.spec.num_actions)) < 0.5 if self.spec.action_masks else None,
         )
 
     def unroll(self, rows: int = 1, state: np.ndarray | None = None) -> Unroll:
@@ -86,10 +89,10 @@ class World:
         unread = steps[0][2]._replace(observation=np.full_like(self.observation, 99), age=np.full_like(self.age, 99))
         return Unroll.of_rows(self.spec, unread, steps, state, state)
 
-    def first(self) -> tuple[np.ndarray, np.ndarray]:
-        """The newest frames and the ages after a reset."""
+    def first(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """The newest frames, the ages and the masks after a reset."""
         step = self.reset()
-        return self.spec.newest_frame(step.observation), step.age
+        return self.spec.newest_frame(step.observation), step.age, step.legal
 
     def act(self) -> tuple[np.ndarray, np.ndarray]:
         action = self.rng.integers(0, self.spec.num_actions, self.num_envs).astype(np.int32)
@@ -103,6 +106,7 @@ class Row:
 
     frame: np.ndarray
     age: int
+    legal: np.ndarray | None
     outcome: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -131,12 +135,12 @@ class Twin:
     def first(self) -> int:
         return max(0, self.rows - self.capacity)
 
-    def reset(self, frame: np.ndarray, age: np.ndarray) -> None:
+    def reset(self, frame: np.ndarray, age: np.ndarray, legal: np.ndarray | None) -> None:
         if self.memory[0]:
             uniform = np.full(self.spec.num_actions, 1 / self.spec.num_actions, np.float32)
             for rows in self.memory:
                 rows[-1].outcome = {"action": 0, "behaviour": uniform, "reward": 0, "discount": 1, "mask": False}
-        self._show(frame, age)
+        self._show(frame, age, legal)
 
     def append(self, unroll: Unroll) -> None:
         self.segments[self.rows] = unroll.state
@@ -144,11 +148,12 @@ class Twin:
             for env, rows in enumerate(self.memory):
                 names = ("action", "behaviour", "reward", "discount", "mask")
                 rows[-1].outcome = {name: getattr(unroll, name)[env, row] for name in names}
-            self._show(unroll.observation[:, row + 1], unroll.age[:, row + 1])
+            legal = None if unroll.legal is None else unroll.legal[:, row + 1]
+            self._show(unroll.observation[:, row + 1], unroll.age[:, row + 1], legal)
 
-    def _show(self, frame: np.ndarray, age: np.ndarray) -> None:
+    def _show(self, frame: np.ndarray, age: np.ndarray, legal: np.ndarray | None) -> None:
         for env, rows in enumerate(self.memory):
-            rows.append(Row(frame[env].copy(), int(age[env])))
+            rows.append(Row(frame[env].copy(), int(age[env]), None if legal is None else legal[env].copy()))
 
     def valid_starts(self, env: int, segments_only: bool = False) -> list[int]:
         rows = self.memory[env]
@@ -179,6 +184,7 @@ class Twin:
             mask=np.array([row.outcome["mask"] for row in acted], bool),
             behaviour=np.array([row.outcome["behaviour"] for row in acted], np.float32),
             memory=self._memory_of(env, start, shown),
+            legal=np.array([row.legal for row in shown[burn_in:]]) if self.spec.action_masks else None,
         )
 
     def _memory_of(self, env: int, start: int, shown: list[Row]) -> RecurrentContext | None:

@@ -72,7 +72,9 @@ class ScriptedEnvironment:
         )
 
 
-def act(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def act(
+    observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Actions of the uniform policy, by the seed alone, without a state."""
     action = np.random.default_rng(seed).integers(0, SPEC.num_actions, len(observation)).astype(np.int32)
     return action, np.full((len(observation), SPEC.num_actions), 1 / SPEC.num_actions, np.float32), state
@@ -119,7 +121,7 @@ class LightAgent:
         self._diagnostics = diagnostics
 
     def act(
-        self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray
+        self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         actions = self.network.spec.num_actions
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)

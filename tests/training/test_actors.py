@@ -21,7 +21,7 @@ def test_the_lag_is_one_iteration():
     """The k-th unroll is collected with the weights after k - 2 iterations' updates, the first two with the first."""
     updates, seen = 0, []
 
-    def policy(observation, seed, state):
+    def policy(observation, seed, state, legal):
         seen.append(updates)
         return act(observation, seed, state)
 
@@ -85,7 +85,7 @@ def test_an_actor_in_the_place_of_another_truncates_its_episodes(end: str):
 
 
 def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_bootstrap():
-    def counting(observation, seed, state):
+    def counting(observation, seed, state, legal):
         action, behaviour, _ = act(observation, seed, state)
         return action, behaviour, state + 1
 
@@ -164,7 +164,7 @@ def test_an_actor_that_fails_again_and_again_is_the_loss_of_the_cluster(raised, 
 def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_place(monkeypatch):
     monkeypatch.setattr(ray_driver.time, "sleep", lambda _: None)
 
-    def counting(observation, seed, state):
+    def counting(observation, seed, state, legal):
         return *act(observation, seed, state)[:2], state + 1
 
     local = [Actor(ScriptedEnvironment([[]]), counting, 0, 1) for _ in range(2)]

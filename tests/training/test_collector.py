@@ -20,7 +20,7 @@ def collector_on(scripts, replay=None, seed=0, first=0.0, policy=act):
 def test_replay_receives_every_row_as_the_environments_answered_it():
     seen = []
 
-    def policy(observation, seed, state):
+    def policy(observation, seed, state, legal):
         action, _, _ = act(observation, seed, state)
         behaviour = np.random.default_rng(seed).dirichlet(np.ones(3), len(observation)).astype(np.float32)
         seen.append((observation, action, behaviour))
@@ -112,7 +112,9 @@ def test_actions_depend_on_the_seed_and_the_row_alone():
     assert same(rows(3, [12]), rows(3, [5, 1, 6]))
     assert not np.array_equal(rows(3, [12]).action, rows(4, [12]).action)
     seeds = []
-    collector = collector_on([[]], seed=7, policy=lambda o, seed, state: (seeds.append(seed), act(o, seed, state))[1])
+    collector = collector_on(
+        [[]], seed=7, policy=lambda o, seed, state, legal: (seeds.append(seed), act(o, seed, state))[1]
+    )
     collector.collect(3)
     collector.collect(2)
     assert [s.tolist() for s in seeds] == [[7, n] for n in range(5)]
@@ -123,7 +125,7 @@ def test_actions_depend_on_the_seed_and_the_row_alone():
 def test_rows_are_numbered_on_when_a_run_resumes_also_with_an_empty_replay(emptied):
     seeds = []
 
-    def policy(observation, seed, state):
+    def policy(observation, seed, state, legal):
         seeds.append(int(seed[1]))
         return act(observation, seed, state)
 

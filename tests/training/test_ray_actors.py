@@ -89,8 +89,12 @@ def timeless_with(values: dict, folder: Path, **other: int) -> list[dict[str, st
 
 @pytest.mark.parametrize(
     "values",
-    [{"agent": "dqn", "preset": "ddqn_proportional"}, {"network": "small_lstm", "burn_in": 5}],
-    ids=["by priority", "recurrent"],
+    [
+        {"agent": "dqn", "preset": "ddqn_proportional"},
+        {"network": "small_lstm", "burn_in": 5},
+        {"env": "Taxi-v4", "preset": "classic"},
+    ],
+    ids=["by priority", "recurrent", "action masks"],
 )
 def test_other_agents_act_on_ray(values: dict, tmp_path: Path, cluster: Cluster):
     here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address)

@@ -62,7 +62,7 @@ def test_the_state_is_reset_after_a_masked_row_and_never_at_a_lost_life() -> Non
     """Here a state counts the rows of its episode, including the masked one."""
     seen: list[list[float]] = []
 
-    def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, ...]:
+    def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: None) -> tuple[np.ndarray, ...]:
         seen.append(state[:, 0].tolist())
         action, behaviour, _ = act(observation, seed, state)
         return action, behaviour, state + 1
@@ -90,7 +90,7 @@ def test_the_state_is_reset_after_a_masked_row_and_never_at_a_lost_life() -> Non
 
 
 def test_a_resumed_actor_begins_with_a_zero_state(tmp_path: Path) -> None:
-    def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, ...]:
+    def counting(observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: None) -> tuple[np.ndarray, ...]:
         action, behaviour, _ = act(observation, seed, state)
         return action, behaviour, state + 1
 
@@ -326,7 +326,7 @@ def test_evaluation_begins_each_episode_with_the_initial_state(monkeypatch: pyte
         def initial_state(self, count: int) -> np.ndarray:
             return np.zeros((count, 1), np.float32)
 
-        def answer(self, observation: np.ndarray, state: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        def answer(self, observation: np.ndarray, state: np.ndarray, action_mask: None) -> dict[str, np.ndarray]:
             seen.append(state[:, 0])
             return super().answer(observation) | {"state": state + 1}
 

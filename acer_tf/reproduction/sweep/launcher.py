@@ -4,7 +4,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from acer_tf import envs, resources
 from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
@@ -127,7 +127,8 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
         try:
             settings = folder.settings()
             env = first.setdefault(settings.family, settings.env) if settings.family.alike else settings.env
-            spec = spec_of(env, atari_preset=settings.atari_preset)
+            options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
+            spec = spec_of(env, **options)
             settings = resolve(settings, spec, device=device)
             require_effect(settings, spec)
         except (InvalidEnvironment, SettingsError) as error:
