@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output or f"{RESULTS}/tune_{slug}")
     own_evidence(output, "tune")
     require_page(output.parent)
-    spec = envs.spec(settings.env, atari_preset=settings.atari_preset)
+    spec = envs.spec(settings.env, atari_preset=settings.atari_preset, action_masks=settings.action_masks)
     space = search_space(resolve(settings, spec), spec, given, asked)
     launcher = LocalLauncher(FLAGS.processes, FLAGS.threads)
     (needs,) = needs_of([CellFolder(tune_dir, Cell.asked("tune", settings))])
