@@ -51,7 +51,7 @@ def valid_actions(
         spec: the environments'.
         ended: [N] bool: the episode terminated.
         last: [N] bool: the observation is the final one of its episode.
-        fail: raises for an environment's number, with what its mask is.
+        fail: raises for the number of an environment, with what its mask does or is not.
     """
     masks = _array(given)
     if masks.shape == (len(last), spec.num_actions) and _is_mask(masks) and not spec.action_sizes:
@@ -66,11 +66,11 @@ def valid_actions(
         if mask is None:
             found, form = _array(given[number]), f"{spec.num_actions} numbers 0 or 1, one for each action"
             shown = f"shape {found.shape} and dtype {found.dtype}" if found.ndim else repr(given[number])
-            fail(number, f"an action mask that is not {form}: {shown:.200}")
+            fail(number, f"is not {form}: {shown:.200}")
         if mask.any():
             legal[number] = mask
         elif not last[number]:
-            fail(number, "an action mask that forbids every action")
+            fail(number, "forbids every action")
     return legal
 
 

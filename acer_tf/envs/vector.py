@@ -194,8 +194,10 @@ class VectorEnvironment:
         self._length = np.where(mask, self._length + 1, 0)
 
         def fail(number: int, what: str) -> NoReturn:
-            where = f"environment {number}, {self._length[number]} steps after its reset"
-            raise EnvironmentFailure(f"{self._env_id} failed in {method}(): {where}, gave {what}")
+            raise EnvironmentFailure(
+                f"{self._env_id} failed in {method}(): environment {number}, "
+                f"{self._length[number]} steps after its reset, gave an action mask that {what}"
+            )
 
         given = info.get(masks.KEY, [None] * self.num_envs)
         return masks.valid_actions(given, self.spec, ended, self._last, fail)
