@@ -101,14 +101,15 @@ class Network(PolicyNetwork):
         `state` [N, U] was returned for the previous observation; None stands for zeros, with which an episode begins.
         `legal` [N, A] bool are the valid actions, None for all; only networks of environments with masks read it.
         """
+        count = tf.shape(leaves_of(observation)[0])[0]
         if state is None:
-            state = tf.zeros([tf.shape(leaves_of(observation)[0])[0], self.state_size])
+            state = tf.zeros([count, self.state_size])
         features = self.torso(inputs_of(map_leaves(self.preprocessing, observation)))
         if self.lstm is not None:
             hidden, state = self.lstm(features[:, None], state)
             features = hidden[:, 0]
         if self.spec.action_masks and legal is None:
-            legal = tf.ones([tf.shape(observation)[0], self.spec.num_actions], tf.bool)
+            legal = tf.ones([count, self.spec.num_actions], tf.bool)
         return (*self._answer(features, legal), state)
 
     def distribution(

@@ -78,6 +78,7 @@ def rows(
     return timeless(run_dir)
 
 
+TAXI = max(name for name in gymnasium.registry if name.startswith("Taxi-"))  # the version that is installed
 DISCRETE = {"agent": "acer", "preset": "classic"}
 CONTINUOUS = {"agent": "acer_continuous", "preset": "classic_continuous"}
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -117,9 +118,43 @@ def test_leaves_are_collected_on_ray_as_in_one_process(tmp_path: Path) -> None:
     assert here == rows(parted_cart_pole, tmp_path / "there", values, interrupt=300, ray_address="local")
 
 
+class Labelled(Parted):
+    """Also shows which actions are valid, as PettingZoo's environments do: in turn one of them, and both."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict({**self.observation_space.spaces, "action_mask": spaces.MultiBinary(2)})
+        self.action_space, self._valid = env.action_space, np.ones(2, np.int8)
+
+    def step(self, action: Any) -> Any:
+        assert self._valid[action]
+        observation, *others = self.env.step(action)
+        return self._parts(observation), *others
+
+    def _parts(self, observation: np.ndarray) -> dict[str, Any]:
+        self._valid = np.array([1, observation[0] > 0], np.int8)
+        return {**super()._parts(observation), "action_mask": self._valid}
+
+
 @pytest.mark.training
-@pytest.mark.parametrize("env", ["FrozenLake-v1", "Taxi-v3", "Blackjack-v1"])
+def test_a_mask_among_the_leaves_is_taken_out_of_them(tmp_path: Path) -> None:
+    def make() -> gymnasium.Env:
+        return Labelled(cart_pole())
+
+    rows(make, tmp_path, DISCRETE)
+    policy = acer_tf.load_policy(tmp_path / "make" / "policy")
+    assert policy.spec.action_masks and policy.spec.observation_shape.keys() == {"a", "b", "c/0"}
+    seen = {name: np.zeros((3, *shape), np.float32) for name, shape in policy.spec.observation_shape.items()}
+    mask = np.array([[1, 0], [0, 1], [1, 1]], bool)
+    assert (policy.answer(seen, action_mask=mask)["probabilities"][:2].argmax(axis=1) == [0, 1]).all()
+    assert acer_tf.evaluate(policy, episodes=2, env=make).episodes == 2
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("env", ["FrozenLake-v1", TAXI, "Blackjack-v1"])
 def test_gymnasium_s_tasks_of_categories_need_no_flag(env: str, tmp_path: Path) -> None:
-    policy = acer_tf.load_policy(acer_tf.train(acer_tf.make_settings(env=env, total_steps=300), tmp_path, quiet=True))
+    evaluated = {"evaluate_every": 200, "evaluate_episodes": 2}
+    settings = acer_tf.make_settings(env=env, total_steps=300, log_interval=100, **evaluated)
+    policy = acer_tf.load_policy(acer_tf.train(settings, tmp_path, quiet=True))
     assert policy.metadata["network"] == "mlp"
     assert acer_tf.evaluate(policy, episodes=3, max_episode_steps=100).episodes == 3
