@@ -13,14 +13,11 @@ from typing import Any, ParamSpec
 from absl import flags, logging
 
 from acer_tf.errors import AcerError, EnvironmentFailure, SettingsError
+from acer_tf.settings.settings import OTHER_NAMES
 
 P = ParamSpec("P")
 
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
-
-# Names that other projects give to our flags.
-_OTHERS = dict(algo="agent", batch_size="replay_batch", buffer_size="replay_capacity", env_id="env", lr="learning_rate")
-_OTHERS |= dict(n_envs="num_envs", n_steps="unroll_length", num_steps="unroll_length", total_timesteps="total_steps")
 
 # Python's messages for text that is no number, and ours, which say what would be right.
 _NUMBERS = {
@@ -79,7 +76,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
             if low is not None and value != value:  # absl's bounds compare, and NaN is neither below nor above
                 raise flags.Error(f"--{name}=nan: must be at least {low:g}")
     except flags.UnrecognizedFlagError as error:
-        ours = _OTHERS.get(error.flagname, "")
+        ours = OTHER_NAMES.get(error.flagname, "")
         sys.exit(fail(2, f"{error}: use --{ours}" if ours in values else error))
     except flags.Error as error:
         said = str(error).removeprefix("ERROR:: ")  # absl begins the message for a missing --flagfile so

@@ -158,6 +158,11 @@ def make(
     family = FAMILIES[prefix]
     options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}
     if factory is not None:
+        if not callable(factory):
+            raise InvalidEnvironment(
+                f"{env_id}: env must be a function that makes one environment, such as env=lambda: "
+                f"gymnasium.make('CartPole-v1'), and is of type {type(factory).__name__}"
+            )
         options["factory"] = factory
     if prefix == "gymnasium":
         options["action_masks"] = action_masks
@@ -205,6 +210,12 @@ def unknown(env_id: str) -> InvalidEnvironment:
     """The error for an unknown name; it names the nearest ones."""
     import gymnasium
 
+    try:
+        gymnasium.spec(env_id.rpartition(":")[2])
+    except gymnasium.error.DeprecatedEnv as error:  # which names the version that there is
+        return InvalidEnvironment(f"there is no environment {env_id!r}: {error}")
+    except gymnasium.error.Error:
+        pass
     module, colon, name = env_id.rpartition(":")
     families = [f"{prefix}/{known}" for prefix, family in FAMILIES.items() for known in family.names]
     ids = [*gymnasium.registry] if module else [*families, *gymnasium.registry]

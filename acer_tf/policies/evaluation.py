@@ -17,7 +17,7 @@ from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
-from acer_tf.policies.policy import Policy
+from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings.declaration import at_least, between
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
@@ -67,7 +67,7 @@ class EvaluationResult:
 
 
 def evaluate(
-    policy: Policy,
+    policy: Policy | str | Path,
     *,
     episodes: int = 30,
     greedy: bool = False,
@@ -92,7 +92,7 @@ def evaluate(
     which are often the bad ones.
 
     Args:
-        policy: from `load_policy`.
+        policy: from `load_policy`, or the folder of one.
         episodes: their number, from 1 to 1,000,000.
         greedy: take the most probable action instead of sampling.
         seed: the same arguments on the same machine give the same result. The environments' seeds differ from those
@@ -121,6 +121,8 @@ def evaluate(
     for name, value in given.items():
         if not RANGES[name].holds(value):
             raise SettingsError(f"--{name}={value}: must be {RANGES[name].wanted}")
+    if isinstance(policy, str | Path):
+        policy = load_policy(policy)
     env_id = env if isinstance(env, str) else policy.metadata["env"]
     if env is None and ":" in env_id:  # "module:Id-v0" from a policy's metadata, which may be a stranger's
         raise InvalidEnvironment(

@@ -66,10 +66,16 @@ PRESETS: dict[str, dict[str, Any]] = dict(
 # fmt: on
 
 
+# All others are for discrete ones.
+_FOR_CONTINUOUS_ACTIONS = ("classic_continuous", "paper_continuous")
+
+
 def fitting_presets(agent: str) -> tuple[str, ...]:
-    """The presets that an agent takes: its own, or else those of no other agent."""
-    owned = {preset for rule in RULES.values() for preset in rule.presets}
-    return rule_of(agent).presets or tuple(name for name in PRESETS if name not in owned)
+    """The presets that an agent takes: its own, or else those of its kinds of actions and of no other agent."""
+    rule = rule_of(agent)
+    owned = {preset for other in RULES.values() for preset in other.presets}
+    fits = {name: rule.accepts(continuous=name in _FOR_CONTINUOUS_ACTIONS) for name in PRESETS}
+    return rule.presets or tuple(name for name in PRESETS if fits[name] and name not in owned)
 
 
 def usual_preset(env: str, agent: str) -> str:

@@ -1,11 +1,15 @@
 """The settings of a run: one frozen dataclass, an entry for each setting, and the checks made before a run starts."""
 
 import dataclasses
+import difflib
 import functools
 import math
+import numbers
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
+
+import numpy as np
 
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, Family, family_of
 from acer_tf.errors import SettingsError
@@ -228,9 +232,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, kind in setting_types().items():
-            _require(name, value := getattr(self, name))
-            if kind is float and value is not None:
-                object.__setattr__(self, name, float(value))
+            _require(name, value := _plain(getattr(self, name), kind))
+            object.__setattr__(self, name, float(value) if kind is float and value is not None else value)
         for name, value in self.rule.fixed.items():
             if getattr(self, name) != value:
                 others = [other for other, rule in RULES.items() if rule.without_trust_region == self.agent]
@@ -321,7 +324,7 @@ class Settings:
         return self.family.reward_clip if self.reward_clip is None else self.reward_clip
 
 
-def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> Settings:
+def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any) -> Settings:
     """Settings from the preset, overridden by those that define the agent, overridden by the given values.
 
     >>> settings = acer_tf.make_settings(env="atari/Pong", preset="paper", seed=3)
@@ -329,7 +332,8 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
     (40.0, 3)
 
     Args:
-        given: values by name. The default of "preset" is "auto": the usual one for the environment and the agent.
+        given: values by name, or the environment alone. The default of "preset" is "auto": the usual one for the
+            environment and the agent.
         values: more of them, as keywords, which override `given`.
 
     Raises:
@@ -337,10 +341,9 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
         InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
         EnvironmentFailure: likewise, and it raised when it was made.
     """
-    given = {**(given or {}), **values}
-    known = setting_types()
-    if unknown := set(given) - set(known):
-        raise SettingsError(f"unknown settings {sorted(unknown)}; known: {sorted(known)}")
+    given = {**({"env": given} if isinstance(given, str) else given or {}), **values}
+    if unknown := sorted(set(given) - set(setting_types())):
+        raise SettingsError(f"there is no setting {unknown[0]!r}{_meant(unknown[0])}")
     if "env" not in given:
         raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
     agent, preset = given.get("agent", Settings.agent), given.get("preset", "auto")
@@ -355,6 +358,32 @@ def make_settings(given: Mapping[str, Any] | None = None, /, **values: Any) -> S
         if named is None or named[1] not in PRESETS[preset].keys() - given.keys():
             raise
         raise SettingsError(f"{error}; {named[1]} is that of --preset={preset}") from None
+
+
+# Names that other projects give to our settings.
+OTHER_NAMES = dict(algo="agent", batch_size="replay_batch", buffer_size="replay_capacity", env_id="env")
+OTHER_NAMES |= dict(lr="learning_rate", n_envs="num_envs", n_steps="unroll_length", num_steps="unroll_length")
+OTHER_NAMES |= dict(total_timesteps="total_steps")
+
+
+def _meant(unknown: str) -> str:
+    """A hint at what a name that is no setting's stands for."""
+    if unknown in OTHER_NAMES:
+        return f": use {OTHER_NAMES[unknown]}"
+    near = difflib.get_close_matches(unknown, setting_types(), cutoff=0.7)
+    return f"; did you mean {' or '.join(near)}?" if near else "; python -m acer_tf train --help lists all"
+
+
+def _plain(value: Any, kind: type) -> Any:
+    """Whole numbers of any type as int, also 1e5, where one is asked for, and NumPy's other numbers as Python's."""
+    if (kind is bool and isinstance(value, np.bool_)) or (
+        kind is float and isinstance(value, np.floating | np.integer)
+    ):
+        return kind(value)
+    if kind is not int or isinstance(value, bool | np.bool_):
+        return value
+    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
+    return int(value) if whole else value
 
 
 def _require(name: str, value: Any) -> None:

@@ -407,3 +407,14 @@ def test_spec_refuses_as_make_does():
 )
 def test_family(env_id, family):
     assert envs.split_id(env_id)[0] == family
+
+
+@pytest.mark.parametrize("given", [gymnasium.make("CartPole-v1"), "CartPole-v1"])
+def test_an_environment_in_the_place_of_a_function_is_refused_in_a_line(given):
+    with pytest.raises(InvalidEnvironment, match=f"function that makes one environment.* {type(given).__name__}$"):
+        envs.spec("mine", factory=given)
+
+
+def test_a_deprecated_version_is_told_in_gymnasiums_own_words():
+    with pytest.raises(InvalidEnvironment, match="'Taxi-v3': .*deprecated.*Taxi-v4"):
+        envs.spec("Taxi-v3")

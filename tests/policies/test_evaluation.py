@@ -512,3 +512,9 @@ def test_no_actor_plays_the_episodes_of_an_evaluation_by_the_same_seed(monkeypat
     seeds = {np.random.SeedSequence(seed).generate_state(2).tobytes() for seed in made}
     assert len(seeds) == 12 and made[0] == (0, 0, 0)
     assert np.random.SeedSequence((0, 0, 1)).generate_state(2).tobytes() not in seeds
+
+
+def test_the_folder_of_a_policy_may_stand_for_it():
+    folder = Path(__file__).parents[2] / "results" / "policies"
+    with pytest.raises(PolicyError, match="nowhere is not a policy"):
+        evaluate(str(folder / "nowhere"))

@@ -5,6 +5,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import acer_tf
@@ -186,7 +187,20 @@ def pong(**given):
     "values", [BASELINES, PAPER, PAPER_CONTINUOUS, DQN, DQN_RANK, DDQN, DDQN_RANK, DDQN_PROPORTIONAL]
 )
 def test_a_preset_is_complete_and_as_designed(values):
-    assert dataclasses.asdict(pong(agent=values["agent"], preset=values["preset"])) == values
+    agent = "acer_continuous" if values["preset"] == "paper_continuous" else values["agent"]
+    assert dataclasses.asdict(pong(agent=agent, preset=values["preset"])) == values | {"agent": agent}
+
+
+def test_presets_of_the_other_kind_of_actions_are_refused():
+    with pytest.raises(
+        SettingsError, match="--preset=classic: --agent=acer_continuous takes one of classic_continuous,"
+    ):
+        make_settings(env="Pendulum-v1", agent="acer_continuous", preset="classic")
+    with pytest.raises(SettingsError, match="--preset=paper_continuous: --agent=acer takes"):
+        make_settings(env="CartPole-v1", preset="paper_continuous")
+    for preset in ("classic", "classic_continuous"):  # a3c has both, and so may a rule of one's own
+        assert make_settings(env="CartPole-v1", agent="a3c", preset=preset).preset == preset
+        assert make_settings(env="CartPole-v1", agent="my_rules:Rule", preset=preset).preset == preset
 
 
 def test_presets_of_dqn_and_of_the_others_are_not_mixed_up():
@@ -234,7 +248,7 @@ def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_bot
     given = {"env": "CartPole-v1", "seed": 1, "gamma": 0.9}
     assert make_settings(given) == make_settings(**given) == make_settings({"env": "CartPole-v1", "seed": 1}, gamma=0.9)
     assert make_settings(given, seed=2) == make_settings(given | {"seed": 2})
-    with pytest.raises(SettingsError, match="unknown settings .'gama'"):
+    with pytest.raises(SettingsError, match="'gama'; did you mean gamma?"):
         make_settings(env="CartPole-v1", gama=0.9)
 
 
@@ -306,14 +320,14 @@ BAD_VALUES = [
     ("exploration_steps", -1, "at least 0"),
     ("evaluation_epsilon", -0.1, "in [0, 1]"),
     ("atari_preset", "acer2017", "one of acer2016, machado2018"),
-    ("network", "resnet", "one of auto, nature, image, small, mlp"),
+    ("network", "resnet", "one of auto, nature, image, small, "),
     ("precision", "float16", "one of auto, float32, bfloat16"),
     ("initialization", "xavier", "one of orthogonal, fan_in"),
     ("reduction", "max", "one of mean, sum"),
 ]
 # Wrong types: a float for a count, a string for a number, a number for a truth value.
 BAD_TYPES = (
-    [(name, value, "type int") for name, kind in setting_types().items() if kind is int for value in (20.0, "20", True)]
+    [(name, value, "type int") for name, kind in setting_types().items() if kind is int for value in (20.5, "20", True)]
     + [(name, value, "type float") for name, kind in setting_types().items() if kind is float for value in ("1", True)]
     + [(name, value, "type bool") for name, kind in setting_types().items() if kind is bool for value in (1, "true")]
     + [(name, value, "type str") for name, kind in setting_types().items() if kind is str for value in (3, None)]
@@ -413,8 +427,16 @@ def test_replay_may_start_anywhere_where_nothing_is_replayed():
 def test_a_missing_environment_and_an_unknown_name_are_refused():
     with pytest.raises(SettingsError, match="^--env "):
         make_settings({})
-    with pytest.raises(SettingsError, match="'learning_rat'.*'learning_rate'"):
-        pong(learning_rat=0.1)
+    for name, hint in (("learning_rat", "did you mean learning_rate"), ("n_envs", "use num_envs"), ("xyz", "--help")):
+        with pytest.raises(SettingsError, match=f"'{name}'.*{hint}"):
+            pong(**{name: 1})
+
+
+def test_numbers_of_numpy_and_whole_ones_of_any_type_are_taken_and_an_environment_alone():
+    made = make_settings("CartPole-v1", seed=np.int64(3), total_steps=1e5, gamma=np.float32(0.5), retrace=np.True_)
+    assert made == make_settings(env="CartPole-v1", seed=3, total_steps=100_000, gamma=0.5)
+    assert [type(value) for value in (made.seed, made.total_steps, made.gamma, made.retrace)] == [int, int, float, bool]
+    assert json.loads(json.dumps(dataclasses.asdict(made)))["total_steps"] == 100_000
 
 
 def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():

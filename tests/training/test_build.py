@@ -175,7 +175,7 @@ def test_no_preset_is_refused_for_what_it_sets_itself(spec, agent, preset):
 )
 def test_actions_of_the_other_kind_name_the_agents(spec, agent, said):
     with pytest.raises(InvalidEnvironment) as error:
-        build.make_network(settings_of(agent=agent, preset="paper", network="mlp"), spec)
+        build.make_network(settings_of(agent=agent, preset=fitting_presets(agent)[0], network="mlp"), spec)
     assert all(words in str(error.value) for words in ["CartPole-v1", *said])
 
 
