@@ -1,6 +1,11 @@
-"""Environments of random spaces, which keep to them, and give action masks of any kind in their infos."""
+"""Environments of random spaces, which keep to them, and give action masks, right ones or of any kind, in their infos.
+
+Spaces of a fixed form are trained as they are; all others by the ways out that their refusals name.
+"""
 
 import contextlib
+import functools
+import math
 import os
 import random
 import re
@@ -12,8 +17,13 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gym
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from acer_tf import load_policy
+from acer_tf.envs.masks import seen
+from acer_tf.envs.spaces import MOST_COMBINATIONS, observed
+from acer_tf.policies.policy import Policy, observation_inputs
+from acer_tf.types import leaves_of, map_leaves
 from tests.torture import common
 
 ENV, VARIABLE, WAYS = "tests.torture.spaces:Spaces-v0", "TORTURE_SPACES", "TORTURE_WAYS"
@@ -102,7 +112,11 @@ class Spaces(gymnasium.Env):
         rng = random.Random(os.environ[VARIABLE])
         self.observation_space, self.action_space = _observations(rng), _actions(rng)
         self.observation_space.seed(0)
-        self.extreme, self._masks, self._count = rng.random() < 0.1, rng.random() < 0.5, 0
+        self.extreme, self._count = rng.random() < 0.1, 0
+        self.masks = rng.choice(("", "", "right", "right", "any"))
+        self._sizes, self._valid = sizes_of(self.action_space), list[np.ndarray]()
+        if self.masks == "right" and not self._sizes:
+            self.masks = ""
         self._generator = np.random.default_rng(0)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -111,20 +125,61 @@ class Spaces(gymnasium.Env):
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        entries = np.ravel(action - getattr(self.action_space, "start", 0)) if self._valid else ()
+        assert all(valid[entry] for valid, entry in zip(self._valid, entries, strict=True)), f"{action!r} is not valid"
         self._count += 1
         return self._observation(), 1.0, self._count % 20 == 0, self._count % 13 == 0, self._info()
 
     def _observation(self) -> Any:
         return _value(self.observation_space, self._generator, extreme=self.extreme)
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether its masks need not be any: also one among its observations has not as many numbers as actions."""
+        shown = isinstance(self.observation_space, gym.Dict) and "action_mask" in self.observation_space.spaces
+        return self.masks == "any" or shown
+
     def _info(self) -> dict[str, Any]:
-        if not self._masks:
+        if not self.masks:
             return {}
+        if self.masks == "right":
+            self._valid = [self._generator.random(size) < 0.5 for size in self._sizes]
+            for valid in self._valid:
+                valid[self._generator.integers(len(valid))] = True
+            whole = functools.reduce(np.multiply.outer, self._valid)
+            forms = [np.concatenate(self._valid).astype(np.int8), whole, tuple(self._valid)]
+            return {"action_mask": forms[self._generator.integers(3 if len(self._sizes) > 1 else 2)]}
         shape = tuple(self._generator.integers(0, 4, self._generator.integers(0, 3)))
         dtype = self._generator.choice(["bool", "int8", "float32", "int64", "object", "str"])
         fit = np.ones(getattr(self.action_space, "n", 2), np.int8)
         choices = (fit, fit, np.zeros(shape).astype(dtype), None, [1, 0], "mask", {}, _INF)
         return {"action_mask": choices[self._generator.integers(len(choices))]}
+
+
+def sizes_of(space: gym.Space) -> list[int]:
+    """The numbers of values of the entries of actions that are trained as they are; empty for others."""
+    sizes = np.ravel(getattr(space, "nvec", ())).tolist()
+    if isinstance(space, gym.MultiBinary):
+        sizes = [2] * math.prod(space.shape)
+    if isinstance(space, gym.Discrete):
+        return [int(space.n)]
+    return sizes if math.prod(sizes) <= MOST_COMBINATIONS else []
+
+
+def _wrongly_refused(env: Spaces, message: str) -> str:
+    """What was refused though it has a fixed form; empty if nothing was."""
+
+    def parts(space: gym.Space) -> list[gym.Space]:
+        if isinstance(space, gym.Dict | gym.Tuple):
+            inner = space.spaces.values() if isinstance(space, gym.Dict) else space.spaces
+            return [found for part in inner for found in parts(part)]
+        return [space]
+
+    seen_parts, fixed = parts(env.observation_space), gym.Box | gym.Discrete | gym.MultiDiscrete | gym.MultiBinary
+    trained = all(isinstance(part, fixed) for part in seen_parts) and any(map(gym.flatdim, seen_parts))
+    if "observation space" in message and trained:
+        return "its observations have a fixed form"
+    return "its actions are numbered" if "action space" in message and sizes_of(env.action_space) else ""
 
 
 def make() -> gymnasium.Env:
@@ -150,17 +205,20 @@ def spaces(rng: random.Random, scratch: Path) -> common.Attempt:
     for number in range(4):  # ways out of what is left
         done = common.start(scratch / f"train{number}", "train", **flags).end()
         # Values at the bounds may be no finite float32, or too large to learn from.
-        allowed = (0, 1, 2) if env.extreme else (0, 2)
+        allowed = (0, 1, 2) if env.extreme or env.may_fail else (0, 2)
         wrong = common.complaint(done, allowed, ("observation", "action", "is inf", "is nan"))
         if wrong or done.status != 2:
             break
         ways = ways_out(done.err)
-        if run.exists() or not ways:
-            wrong = "a refusal left the folder of the run" if run.exists() else f"no way out: {done.err[:300]}"
+        if run.exists() or not ways or (number == 0 and (wrong := _wrongly_refused(env, done.err))):
+            wrong = wrong or ("a refusal left the folder of the run" if run.exists() else "no way out")
+            wrong += f": {done.err[:300]}"
             break
         way = rng.choice(ways)
         what += f"; {way.strip()[:60]}"
-        if way.startswith("--"):
+        if way == "--noaction_masks":
+            flags["action_masks"] = False
+        elif way.startswith("--"):
             flags |= [way[2:].split("=")]
         else:
             os.environ[WAYS] += f"{way}\n"
@@ -173,7 +231,8 @@ def spaces(rng: random.Random, scratch: Path) -> common.Attempt:
 
 def ways_out(message: str) -> list[str]:
     """The agent or network, and the expression of a wrapper, that a refusal names."""
-    ways, begin = re.findall(r"(?<=it takes )--agent=\w+|--network=mlp", message), message.find("gymnasium.wrappers.")
+    flags = r"(?<=it takes )--agent=\w+|--network=mlp|--noaction_masks"
+    ways, begin = re.findall(flags, message), message.find("gymnasium.wrappers.")
     for end in range(begin, len(message)) if begin >= 0 else ():
         if message[end] == ")" and message[begin:end].count("(") == message[begin : end + 1].count(")"):
             return [*ways, message[begin : end + 1]]
@@ -182,8 +241,8 @@ def ways_out(message: str) -> list[str]:
 
 def _judge_policy(policy: Path, scratch: Path, *, to: str) -> str:
     played = common.evaluation(policy, scratch / "play", env=ENV).end()
-    # Extreme observations may be refused there too.
-    if wrong := common.complaint(played, (0, 1), ("observation", "not finite")):
+    # Extreme observations, and masks that are none, may be refused there too.
+    if wrong := common.complaint(played, (0, 1), ("observation", "not finite", "action mask")):
         return wrong
     asked = common.Fork(lambda: _ask(policy), scratch / "ask").end()
     if (wrong := common.complaint(asked, (0,))) or not to:
@@ -196,21 +255,34 @@ def _judge_policy(policy: Path, scratch: Path, *, to: str) -> str:
 def _ask(folder: Path) -> None:
     """The policy and its graph, given anything of the right shape, answer with actions in the space or an error."""
     policy, env = load_policy(folder), make()
-    shape, dtype = policy.spec.observation_shape, policy.spec.observation_dtype
-    usual = np.stack([_value(env.observation_space, np.random.default_rng(1), extreme=False) for _ in range(3)])
+    space, generator = env.observation_space, np.random.default_rng(1)
+    values = [_value(space, generator, extreme=False) for _ in range(3)]
+    batch = concatenate(space, values, create_empty_array(space, 3))
+    leaves = observed("", seen(space, policy.spec.action_masks))
+    usual = map_leaves(lambda leaf: leaf.read(batch), leaves)
     for value in (usual, *HOSTILE):
         with np.errstate(all="ignore"):
-            given = value if value is usual else np.full((3, *shape), value)
+            given = value
+            if value is not usual:
+                given = map_leaves(lambda leaf, value=value: np.full((3, *leaf.shape), value), leaves)
             for greedy in (False, True):
                 with contextlib.suppress(ValueError):
                     require_inside(policy(given, greedy), policy.spec)
-            given = tf.constant(given.astype(dtype))
+            given = map_leaves(lambda leaf, array: tf.constant(array.astype(leaf.dtype)), leaves, given)
         with contextlib.suppress(tf.errors.OpError):
-            answers = policy.signature(observation=given)
+            answers = _served(policy, given)
             for name in ("action", "greedy_action"):
                 require_inside(answers[name].numpy(), policy.spec)
     with np.errstate(all="ignore"):
         require_inside(policy(usual), policy.spec)  # what is usual is answered
+
+
+def _served(policy: Policy, observation: Any) -> dict[str, tf.Tensor]:
+    inputs = dict(zip(observation_inputs(policy.spec), leaves_of(observation), strict=True))
+    if policy.spec.action_masks:
+        inputs["action_mask"] = tf.ones((3, policy.spec.num_actions), tf.bool)
+    answers: dict[str, tf.Tensor] = policy.signature(**inputs)
+    return answers
 
 
 HOSTILE = (0.0, 1.0, -1.0, 255.0, 1e300, -1e300, 3e38, _INF, -_INF, float("nan"))
@@ -218,8 +290,8 @@ HOSTILE = (0.0, 1.0, -1.0, 255.0, 1e300, -1e300, 3e38, _INF, -_INF, float("nan")
 
 def require_inside(actions: np.ndarray, spec: Any) -> None:
     """Raises AssertionError if not all of the actions are in the space that the policy was trained for."""
-    bounds = spec.action_low, spec.action_high
+    low, high = np.array(spec.action_low), np.array(spec.action_high)
     if not spec.continuous:
-        bounds = spec.action_start, spec.action_start + spec.num_actions - 1
-    low, high = map(np.asarray, bounds)
+        low = np.array(spec.action_start)
+        high = low + np.array(spec.action_sizes or spec.num_actions) - 1
     assert ((low <= actions.astype(np.float64)) & (actions <= high)).all(), f"{actions} is not in [{low}, {high}]"

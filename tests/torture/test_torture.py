@@ -31,7 +31,7 @@ StopRequest.__exit__ = lambda self, *_: None
 SPACES_FAULT = """
 from acer_tf.policies import policy
 answer = policy.Policy.answer
-policy.Policy.answer = lambda *given: {name: value + 100 for name, value in answer(*given).items()}
+policy.Policy.answer = lambda *given, **named: {name: x + 100 for name, x in answer(*given, **named).items()}
 """
 CAMPAIGN = "import sys; from tests.torture import __main__; sys.exit(__main__.main(sys.argv[1:]))"
 
@@ -132,12 +132,14 @@ class TestSpaces:
         assert spaces.ways_out(f"error: no; with {wrapper}, or so\n") == [wrapper]
         assert spaces.ways_out(f"error: --network=mlp; else {wrapper}") == ["--network=mlp", wrapper]
         assert spaces.ways_out("error: --agent=acer: no; it takes --agent=tis, a3c") == ["--agent=tis"]
+        assert spaces.ways_out("error: it gives masks: give --noaction_masks") == ["--noaction_masks"]
         assert spaces.ways_out("error: no") == []
 
     def test_every_seed_makes_an_environment_that_keeps_to_its_spaces(self, monkeypatch):
         for seed in range(30):
             monkeypatch.setenv(spaces.VARIABLE, str(seed))
             env = spaces.make()
+            env.unwrapped.masks = ""  # a random action need not be valid
             assert env.observation_space.contains(env.reset(seed=0)[0])
             assert env.observation_space.contains(env.step(env.action_space.sample())[0])
 
