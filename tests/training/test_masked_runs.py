@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "trust_a3c": {"agent": "trust_a3c"},
     "prioritized": {"replay_priority": "rank"},
     "actors": {"actors": 2},
+    "evaluated": {"evaluate_every": 200, "evaluate_episodes": 4},
 }
 
 
@@ -75,7 +76,7 @@ def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path:
     settings = make_settings({**SHORT, **KINDS[kind]})
     env = truncated if kind == "acer" else Masked
 
-    def stop(row: dict[str, Any]) -> None:
+    def stop(row: dict[str, Any], policy: Any) -> None:
         if row["steps"] >= 200:
             raise InterruptedError
 
@@ -84,6 +85,7 @@ def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path:
     policy = load_policy(train(settings, tmp_path / "run", quiet=True, env=env))
     rows = rows_of(tmp_path / "run")
     assert int(rows[-1]["steps"]) >= 400 and policy.spec.action_masks
+    assert kind != "evaluated" or float(rows[-1]["evaluation_return"]) == 3.0
     assert kind.endswith("a3c") or int(rows[-1]["replay_updates"]) > 0
     for greedy in (False, True):
         assert evaluate(policy, episodes=20, env=env, greedy=greedy).mean == 3.0
