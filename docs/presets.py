@@ -7,7 +7,7 @@ from pathlib import Path
 
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
-from acer_tf.settings.presets import PRESETS
+from acer_tf.settings.presets import PRESETS, fitting_presets
 from acer_tf.settings.rules import RULES
 
 PAGE = Path(__file__).with_name("presets.md")
@@ -17,10 +17,9 @@ _NOT_OF_PRESETS = ("env", "agent", "preset", "seed", "total_steps")
 
 def table() -> str:
     """A row per setting, a column per preset; cells that are as in `baselines` stay empty."""
-    owner = {preset: agent for agent, rule in RULES.items() for preset in rule.presets}
+    agents = {preset: agent for agent in reversed(RULES) for preset in fitting_presets(agent)}
     columns = [
-        make_settings(env="atari/Pong", agent=owner.get(preset, "acer"), preset=preset, network="auto")
-        for preset in PRESETS
+        make_settings(env="atari/Pong", agent=agents[preset], preset=preset, network="auto") for preset in PRESETS
     ]
     lines = [["setting", *PRESETS], ["---"] * (len(PRESETS) + 1)]
     for name in declarations(Settings):
