@@ -16,6 +16,7 @@ from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.types import EnvironmentSpec
+from tests.policies.test_any_input import page_function
 from tests.policies.test_export import make_metadata
 from tests.policies.test_formats import RUNNERS, TOLERANCE, difference, renamed
 
@@ -97,6 +98,10 @@ def test_the_metadata_says_how_numbers_are_actions(exported: dict[str, Policy]) 
     parts = np.stack(np.unravel_index(answer["probabilities"].argmax(axis=1), sizes.ravel()), axis=1)
     native = parts.reshape(-1, *sizes.shape) + np.array(metadata["action_start"])
     np.testing.assert_array_equal(answer["greedy_action"], native)
+    # As docs/policies.md samples them from the other formats' answers.
+    sampled = page_function()(answer, metadata, np.random.default_rng(0))
+    assert sampled.shape == answer["action"].shape and all(MOVES.contains(action) for action in sampled)
+    assert len(np.unique(sampled, axis=0)) > 1
 
 
 @pytest.mark.parametrize(

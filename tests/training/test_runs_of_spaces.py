@@ -67,7 +67,7 @@ def rows(
     settings, run_dir = acer_tf.make_settings(env="World-v0", **{**RUN, **values}), folder / make.__name__
     if interrupt:
 
-        def stop(row: Any) -> None:
+        def stop(row: Any, policy: Any) -> None:
             if row["steps"] >= interrupt:
                 raise InterruptedError
 
