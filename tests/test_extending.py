@@ -34,7 +34,7 @@ def inside(folder, monkeypatch):
 
 
 def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
-    kinds = ("envs", "parcels", "lake", "networks", "residual", "rules", "optimizers")
+    kinds = ("envs", "knapsack", "parcels", "lake", "networks", "residual", "rules", "optimizers")
     assert set(FILES) == {f"my_{kind}.py" for kind in kinds}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
