@@ -100,7 +100,8 @@ def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
 class Layers:
     """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
-    Arguments are those of `Network`, and the `scale` of `EnvironmentSpec.observation_scale`. A torso may also use
+    Arguments are those of `Network`, the `scale` of `EnvironmentSpec.observation_scale`, and the `normalization` of
+    observations, if the network has one. A torso may also use
     Keras's own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain,
     fan_in)`: otherwise the weights do not follow from the run's seed.
     """
@@ -114,11 +115,13 @@ class Layers:
         seed: int,
         scale: PerLeaf = None,
         dense: Dense = USUAL_DENSE,
+        normalization: RunningNormalization | None = None,
     ) -> None:
         self._initialization = initialization
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
         self._scale, self._dense = map_leaves(lambda one: one or 1.0, scale), dense
+        self._normalization = normalization
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     def of_leaf(self, name: str) -> "Layers":
@@ -135,6 +138,10 @@ class Layers:
 
         return map_leaves(divided, x, self._scale)
 
+    def normalized(self, x: PerLeaf) -> Tensor:
+        """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or `scaled`."""
+        return self.flat(self.scaled(x)) if self._normalization is None else self._normalization(self.flat(x))
+
     def flat(self, x: PerLeaf) -> Tensor:
         """[N, D]: all numbers of x [N, ...], leaf after leaf."""
         flatten = keras.layers.Flatten("channels_last", dtype=self.dtype_policy)
@@ -146,9 +153,9 @@ class Layers:
 
     def dense(self, x: Tensor) -> Tensor:
         """The dense layers that `--dense_units` and its companions describe, named dense1, dense2, ..."""
-        units, activation, normalization = self._dense
+        units, activation = self._dense.units, self._dense.activation
         for number, size in enumerate(units, 1):
-            if not normalization:
+            if not self._dense.normalization:
                 x = self.hidden(size, activation, f"dense{number}", x)
                 continue
             x = self.hidden(size, "linear", f"dense{number}", x)

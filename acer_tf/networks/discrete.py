@@ -18,7 +18,7 @@ from acer_tf.networks.building import (
     part,
     readable_torso,
 )
-from acer_tf.networks.layers import EpsilonGreedy, Planes, SharedBias, Valid, registered
+from acer_tf.networks.layers import EpsilonGreedy, Planes, RunningNormalization, SharedBias, Valid, registered
 from acer_tf.networks.torsos import LSTM_UNITS, USUAL_DENSE, Dense, architecture_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
@@ -50,6 +50,8 @@ class Network(PolicyNetwork):
         dense: the dense layers of the torso "mlp".
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: seed of the initial weights.
+        normalization: the layer with the statistics of what "mlp" reads, if another network already has it and `dense`
+            asks for one; None makes one.
 
     Raises:
         ValueError: the architecture cannot read these observations, or a user's torso cannot be imported.
@@ -67,6 +69,7 @@ class Network(PolicyNetwork):
         evaluation_epsilon: float = 0.0,
         shared_bias: bool = False,
         seed: int = 0,
+        normalization: RunningNormalization | None = None,
     ) -> None:
         torso = readable_torso(architecture, spec)
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
@@ -74,7 +77,12 @@ class Network(PolicyNetwork):
             architecture=architecture, initialization=initialization, precision=precision, dense=tuple(dense), seed=seed
         )
         super().__init__(spec, architecture, options | heads)
-        layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense))
+        if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso == "mlp"):
+            normalization = None
+        elif normalization is None:
+            normalization = RunningNormalization(dtype="float32", name="normalization")
+        self.normalization = normalization
+        layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense), normalization)
         seen = spec.observation_shape, spec.observation_dtype
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
         inputs = map_leaves(lambda shape, dtype: keras.Input(shape, dtype=dtype), *seen)

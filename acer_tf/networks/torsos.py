@@ -28,6 +28,7 @@ class Dense(NamedTuple):
     units: tuple[int, ...] = (64, 64)  # of each layer
     activation: str = "tanh"  # a name of Keras
     normalization: bool = False  # layer normalization before each activation
+    normalize_inputs: bool = False  # by their running mean and variance
 
 
 USUAL_DENSE = Dense()
@@ -135,7 +136,7 @@ def _combined_reads(spec: EnvironmentSpec) -> bool:
 
 
 def _mlp(layers: Layers, x: Any) -> Any:
-    return layers.dense(layers.flat(layers.scaled(x)))
+    return layers.dense(layers.normalized(x))
 
 
 # In the order in which `--network=auto` tries them.

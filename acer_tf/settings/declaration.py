@@ -115,6 +115,10 @@ DENSE = Condition(
     "discrete actions and --network=mlp or combined, or these with _lstm",
     lambda s, spec: not spec.continuous and architecture_of(s.network).torso in ("mlp", "combined"),
 )
+MLP = Condition(
+    "discrete actions and --network=mlp or mlp_lstm",
+    lambda s, spec: not spec.continuous and architecture_of(s.network).torso == "mlp",
+)
 RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
 RMSPROP = Condition("--optimizer=rmsprop", lambda s, spec: s.optimizer == "rmsprop")

@@ -139,6 +139,8 @@ class Settings:
         "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of these layers", d.DENSE)
     dense_normalization: bool = setting(
         False, d.TRUTH, "layer normalization before each of these activations", d.DENSE)
+    dense_normalize_inputs: bool = setting(
+        False, d.TRUTH, "normalise what these layers read by its running mean and variance", d.MLP)
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "
         "the critic's layers): float32, bfloat16, or auto, which depends on the device; or tf32, for all products on "

@@ -62,13 +62,14 @@ def make_network(
     """
     chosen = agent_class(settings, spec).network_options(settings)
     options: dict[str, Any] = {"initialization": settings.initialization, "precision": settings.precision}
-    options |= {"seed": derive_seed(settings, "weights"), **chosen}
+    options |= {"seed": derive_seed(settings, "weights"), "normalization": normalization, **chosen}
     kind: Any = ContinuousNetwork if spec.continuous else Network
     if spec.continuous:
         options |= {"shared_torso": settings.shared_torso, "policy_std": settings.policy_std}
-        options |= {"normalize": settings.normalize_observations, "normalization": normalization}
+        options |= {"normalize": settings.normalize_observations}
     else:
-        dense = Dense(settings.dense_sizes, settings.dense_activation, settings.dense_normalization)
+        h = settings
+        dense = Dense(h.dense_sizes, h.dense_activation, h.dense_normalization, h.dense_normalize_inputs)
         options |= {"architecture": settings.network, "dense": dense}
     try:
         inspect.signature(kind).bind(spec, **options)

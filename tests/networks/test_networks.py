@@ -379,6 +379,27 @@ def test_dense_layers_of_other_units_and_activation_with_normalization():
         np.testing.assert_allclose(same(tf.constant(observation))[0], expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_the_dense_torso_reads_observations_normalized_by_what_was_seen(leaves):
+    shape, dtype = ({"a": (2,), "b": (3,)}, {"a": "float32", "b": "uint8"}) if leaves else ((5,), "float32")
+    spec = EnvironmentSpec(shape, dtype, 1, 3, observation_scale={"a": None, "b": 9.0} if leaves else None)
+    dense = torsos.Dense(normalize_inputs=True)
+    network = Network(spec, architecture="mlp", dense=dense)
+    average = Network(spec, architecture="mlp", dense=dense, seed=1, normalization=network.normalization)
+    rows = np.random.default_rng(0).integers(0, 9, (2, 40, 5)).astype(np.float32)
+    seen = {"a": rows[..., :2], "b": rows[..., 2:].astype(np.uint8)} if leaves else rows
+    network.update_normalization(seen)
+    flat = rows.reshape(-1, 5)
+    x = (flat - flat.mean(axis=0)) / flat.std(axis=0)
+    one = {name: leaf.reshape(-1, leaf.shape[-1]) for name, leaf in seen.items()} if leaves else flat
+    for each in (network, average, Network.from_config(network.get_config())):
+        each.set_weights(network.get_weights())
+        w, h = {v.path: v.numpy() for v in each.trainable_variables}, x
+        for name in ("dense1", "dense2"):
+            h = np.tanh(h @ w[f"{name}/kernel"] + w[f"{name}/bias"])
+        np.testing.assert_allclose(each(one)[1], h @ w["q/kernel"] + w["q/bias"], rtol=1e-3, atol=1e-4)
+
+
 def test_huge_observations_leave_the_running_moments_finite():
     layer = RunningNormalization()
     layer.build((None, 2))

@@ -47,6 +47,7 @@ BASELINES = {
     "dense_units": "64,64",
     "dense_activation": "tanh",
     "dense_normalization": False,
+    "dense_normalize_inputs": False,
     "precision": "auto",
     "initialization": "orthogonal",
     "optimizer": "rmsprop",

@@ -103,6 +103,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
         (PONG, {"dense_units": "32"}),
+        (PONG, {"dense_normalize_inputs": True}),
         (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_activation": "gelu"}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
