@@ -33,6 +33,7 @@ BASELINES = {
     "evaluate_max_episode_steps": 0,
     "stop_at_return": None,
     "atari_preset": "acer2016",
+    "action_masks": True,
     "num_envs": 16,
     "actors": 0,
     "acting_lag": 0,
