@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import optree
 import pytest
 import tensorflow as tf
 
@@ -34,7 +35,7 @@ def inside(folder, monkeypatch):
 
 
 def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
-    kinds = ("envs", "knapsack", "parcels", "lake", "networks", "residual", "rules", "optimizers")
+    kinds = ("envs", "parcels", "knapsack", "lake", "networks", "residual", "rules", "changes", "optimizers")
     assert set(FILES) == {f"my_{kind}.py" for kind in kinds}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
@@ -64,7 +65,6 @@ def test_the_commands_run_one_after_another(folder):
 def test_the_rule_is_v_trace(inside):
     """Its gradients equal autodiff of the losses, with targets from the sum in the paper's Eq. 1."""
     import my_rules
-    import optree
 
     from acer_tf.agents.optimizer import RMSProp
     from acer_tf.networks.discrete import Network
@@ -121,6 +121,103 @@ def test_the_rule_is_v_trace(inside):
         loss = tf.reduce_mean(tf.boolean_mask(loss, mask))
     for ours, theirs in zip(gradients, tape.gradient(loss, networks[0].trainable_variables), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def an_agent(name, spec, **given):
+    """An agent of my_changes.py, with networks whose outputs are not alike."""
+    import my_changes
+
+    from acer_tf.agents.optimizer import RMSProp
+    from acer_tf.networks.discrete import Network
+    from acer_tf.settings import make_settings
+
+    networks = [Network(spec, architecture="mlp", seed=seed) for seed in (1, 2)]
+    for network in networks:
+        for i, variable in enumerate(network.trainable_variables):
+            variable.assign(0.4 * np.random.default_rng(i).normal(size=variable.shape))
+    settings = make_settings(env="CartPole-v1", agent=f"my_changes:{name}", preset="classic", **given)
+    return getattr(my_changes, name)(*networks, RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0), settings)
+
+
+@pytest.mark.slow
+def test_a_loss_term_adds_its_gradient_and_need_not_touch_every_head(inside):
+    from acer_tf.agents.acer import Acer
+    from acer_tf.types import EnvironmentSpec
+
+    agent = an_agent("SmallQ", EnvironmentSpec((4,), "float32", stack=1, num_actions=3))
+    trajectory = a_trajectory()
+    names = [variable.path for variable in agent.network.trainable_variables]
+    with tf.GradientTape() as tape:
+        term = agent.loss_term(trajectory)
+    more = dict(zip(names, tape.gradient(term, agent.network.trainable_variables), strict=True))
+    assert [name for name, gradient in more.items() if gradient is None], "the policy's head"
+    plain, *_ = Acer.parameter_gradients(agent, trajectory)
+    norm = tf.linalg.global_norm([g if more[n] is None else g + more[n] for n, g in zip(names, plain, strict=True)])
+    update = agent.update(optree.tree_map(np.asarray, trajectory))
+    assert update.diagnostics["loss_term"] == pytest.approx(float(term), rel=1e-4)
+    assert update.diagnostics["gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
+
+
+def test_the_projection_on_logits_keeps_their_constraint(inside):
+    from acer_tf.distributions import Categorical
+    from acer_tf.types import EnvironmentSpec
+
+    agent = an_agent("TrustInLogits", EnvironmentSpec((4,), "float32", stack=1, num_actions=3), trust_region_delta=0.05)
+    rng = np.random.default_rng(3)
+    f, average = (Categorical(tf.constant(rng.dirichlet([2, 2, 2], (4, 6)), tf.float32)) for _ in range(2))
+    g = tf.constant(rng.normal(size=(4, 6, 3)), tf.float32)
+    assert agent.project(g, f, None) is g
+    k = f.statistics - average.statistics
+
+    def in_logits(x):
+        return f.statistics * (x - tf.reduce_sum(f.statistics * x, axis=-1, keepdims=True))
+
+    before, after = (tf.reduce_sum(k * in_logits(x), axis=-1).numpy() for x in (g, agent.project(g, f, average)))
+    assert (before > 0.05).any() and (before < 0.05).any()
+    np.testing.assert_allclose(after, np.minimum(before, 0.05), atol=1e-5)
+
+
+def test_a_replay_of_ones_own_is_the_runs_and_draws_newer_windows(inside):
+    import my_changes
+
+    from acer_tf.settings import make_settings
+    from acer_tf.training.build import make_replay
+    from acer_tf.types import EnvironmentSpec
+
+    spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
+    given = {"env": "CartPole-v1", "replay_capacity": 100, "replay_start": 20, "preset": "classic"}
+    replay = make_replay(make_settings(agent="my_changes:Recent", network="mlp", **given), spec)
+    assert type(replay) is my_changes.RecentReplay
+    valid, first = np.arange(100), np.full(4_000, 20)
+    drawn = replay.draw_starts(valid, first, np.random.default_rng(0))
+    assert drawn.min() >= 20 and drawn.mean() == pytest.approx(20 + 80 * 2 / 3, abs=2)
+
+
+def test_a_schedule_of_ones_own_sets_the_learning_rate(inside):
+    from acer_tf.types import EnvironmentSpec
+
+    agent = an_agent("Warmup", EnvironmentSpec((4,), "float32", stack=1, num_actions=3), learning_rate=0.5)
+    rates = []
+    for steps in (0, 499, 5_000):
+        agent.schedule(steps)
+        rates.append(float(agent.optimizer.learning_rate))
+    assert rates == pytest.approx([0.0005, 0.25, 0.5])
+
+
+def a_trajectory(B=5, T=7):
+    from acer_tf.types import Trajectory
+
+    rng = np.random.default_rng(0)
+    trajectory = Trajectory(
+        observation=rng.normal(size=(B, T + 1, 4)).astype(np.float32),
+        age=np.zeros((B, T + 1), np.uint8),
+        action=rng.integers(0, 3, (B, T)).astype(np.int32),
+        reward=rng.normal(size=(B, T)).astype(np.float32),
+        discount=np.ones((B, T), np.float32),
+        mask=np.ones((B, T), bool),
+        behaviour=rng.dirichlet([2, 2, 2], (B, T)).astype(np.float32),
+    )
+    return optree.tree_map(tf.constant, trajectory)
 
 
 def last_return(run_dir: Path) -> float:

@@ -72,7 +72,7 @@ class Acer(Agent[Network]):
         if h.entropy_in_trust_region:
             g += entropy_gradient
         average_policy = None if average is None else Categorical(average)
-        z = loss.projected(g, policy, average_policy, delta=h.trust_region_delta)
+        z = self.project(g, policy, average_policy)
         if not h.entropy_in_trust_region:
             z += entropy_gradient
 

@@ -89,7 +89,7 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
         g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
         average_policy = None if average is None else Gaussian(average, std)
-        z = loss.projected(g, policy, average_policy, delta=h.trust_region_delta)
+        z = self.project(g, policy, average_policy)
 
         rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)

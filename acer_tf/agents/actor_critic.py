@@ -54,7 +54,7 @@ class ActorCritic(Agent[ContinuousNetwork]):
         error = returns - value
         g = (importance * error)[..., None] * policy.score(trajectory.action)
         average_policy = None if average is None else Gaussian(average, std)
-        z = loss.projected(g, policy, average_policy, delta=h.trust_region_delta)
+        z = self.project(g, policy, average_policy)
 
         rows = loss.UnmaskedRows(mask, h.reduction, weight)
         diagnostics = {

@@ -3,13 +3,14 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import keras
 import numpy as np
 import optree
 import tensorflow as tf
 
+from acer_tf import equations
 from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.agents.loss import ParameterGradients
 from acer_tf.agents.optimizer import make_optimizer
@@ -17,6 +18,7 @@ from acer_tf.agents.rewards import RewardNormalization
 from acer_tf.errors import Mismatch
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
+from acer_tf.replay import TrajectoryReplay
 from acer_tf.replay.priorities import annealed
 from acer_tf.settings import Settings
 from acer_tf.types import Batch, PerLeaf, Trajectory, Unroll
@@ -41,8 +43,8 @@ N = TypeVar("N", bound=PolicyNetwork)
 class Agent(Generic[N]):
     """Acts by f(·|φ_θ(x)) and improves θ from trajectories.
 
-    A subclass defines `parameter_gradients`, and overrides `network_options` if it needs a special network, or
-    `make_optimizer`.
+    A subclass defines `parameter_gradients`; it may override `network_options`, `make_optimizer`, `replay_class`,
+    `loss_term`, `project` and `schedule`.
 
     Args:
         network: holds θ.
@@ -65,6 +67,9 @@ class Agent(Generic[N]):
         self._rewards = RewardNormalization(settings.gamma) if settings.normalize_rewards else None
         normalization = network.normalization
         self._normalize = None if normalization is None else Compiled(network.update_normalization, "xla")
+
+    # Of which draws without priorities are made: a subclass may draw other windows.
+    replay_class: ClassVar[type[TrajectoryReplay]] = TrajectoryReplay
 
     @classmethod
     def network_options(cls, settings: Settings) -> dict[str, Any]:
@@ -165,6 +170,23 @@ class Agent(Generic[N]):
         scale = h.reward_scale if self._rewards is None else h.reward_scale / self._rewards.standard_deviation()
         return tf.clip_by_value(scale * reward, -bound, bound)
 
+    def project(self, g: tf.Tensor, policy: Any, average: Any) -> tf.Tensor:
+        """z*, the projection of g [B, T, A or d] on the trust region around f(·|φ_a) (§3.3), all in φ's coordinates.
+
+        `policy` is f(·|φ) and `average` f(·|φ_a), which is None without a trust region: then it is g itself.
+        """
+        if average is None:
+            return g
+        delta = self.settings.trust_region_delta
+        return equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
+
+    def loss_term(self, trajectory: Trajectory) -> tf.Tensor | None:
+        """A scalar that is minimized besides, with gradients of its own in the weights; None for none.
+
+        Takes tensors [B, T, ...], as `parameter_gradients` does. It is not weighted by `Settings.reduction`.
+        """
+        return None
+
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> ParameterGradients:
         """(gradients in every trainable variable, before clipping; diagnostics by name and errors [B], as in `Update`).
 
@@ -182,6 +204,12 @@ class Agent(Generic[N]):
         def update(i: tf.Tensor, diagnostics: tf.TensorArray, errors: tf.TensorArray) -> tuple[Any, ...]:
             trajectory = optree.tree_map(lambda array: array[i], trajectories)
             found, values, error = self.parameter_gradients(trajectory, weights[i])
+            with tf.GradientTape() as tape:
+                term = self.loss_term(trajectory)
+            if term is not None:
+                more = tape.gradient(term, self.network.trainable_variables)
+                found = [b if a is None else a if b is None else a + b for a, b in zip(found, more, strict=True)]
+                values["loss_term"] = term
             # A loss need not touch every head.
             pairs = zip(found, self.network.trainable_variables, strict=True)
             gradients = [tf.zeros(v.shape, v.dtype) if g is None else g for g, v in pairs]

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from acer_tf import equations
 from acer_tf.settings import Settings
 
 # What `Agent.parameter_gradients` returns: gradients, diagnostics and errors [B].
@@ -83,11 +82,6 @@ def off_policy_diagnostics(
     }
 
 
-def projected(g: tf.Tensor, policy: Any, average: Any, *, delta: float) -> tf.Tensor:
-    """z*, the projection of g [B, T, A or d] on the trust region around f(·|φ_a) (§3.3); g itself without `average`."""
-    return g if average is None else equations.trust_region_projection(g, policy.kl_gradient(average), delta=delta)
-
-
 def actor_critic_gradients(
     h: Settings,
     rows: UnmaskedRows,
@@ -108,7 +102,7 @@ def actor_critic_gradients(
         h: the run's settings.
         rows: the unmasked rows.
         policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region.
-        g, z: [B, T, A or d] before and after `projected`.
+        g, z: [B, T, A or d] before and after `Agent.project`.
         target, error: [B, T] the critic's target and error.
         diagnostics: the rule's own, which come before the ones that all actor-critic rules have in common.
         value, q: [B, T] the errors in V(x_t) and in Q(x_t, a_t); None for an output that the critic does not have.

@@ -96,9 +96,19 @@ class TrajectoryReplay(Ring):
         starts = np.full(envs.shape, self.rows - self._unroll_length, np.int64)
         if not latest.all():
             valid, low = self._valid_starts()
-            starts[~latest] = valid[self._generator.integers(low[envs[~latest]], len(valid))]
+            starts[~latest] = self.draw_starts(valid, low[envs[~latest]], self._generator)
         windows = self._windows(starts, envs, 0 if latest.all() else self._burn_in)
         return Batch(windows, np.ones(envs.shape, np.float32))
+
+    def draw_starts(self, valid: np.ndarray, first: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """The rows at which drawn windows start: here uniform over the valid ones. A subclass may draw others.
+
+        Args:
+            valid: [K] rows at which windows may start, from the oldest to the newest.
+            first: [...] the index in `valid` of the first that each drawn window may take, below K.
+            generator: all draws are made with it, so that a run that resumes continues them.
+        """
+        return valid[generator.integers(first, len(valid))]
 
     def blank(self, updates: int, trajectories: int) -> Batch:
         """Zeros in the shapes of M = `updates` replayed updates of B = `trajectories`."""

@@ -111,8 +111,8 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     h, rows = settings, replay_rows(settings, spec)
     sizes = spec, h.num_envs, rows, h.window_length, derive_seed(h, "replay")
     try:
-        if _replay_class(h) is TrajectoryReplay:
-            return TrajectoryReplay(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h))
+        if (kind := _replay_class(h, spec)) is not PrioritizedReplay:
+            return kind(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h))
         uniform = h.replay_priority == "uniform"
         return PrioritizedReplay(
             *sizes,
@@ -235,13 +235,13 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
-    replay = _replay_class(settings)
+    replay = _replay_class(settings, spec)
     return replay.least_capacity(spec, settings.window_length, **_recurrent_sizes(settings))
 
 
-def _replay_class(settings: Settings) -> type[TrajectoryReplay]:
-    uniform = settings.replay_priority == "uniform"
-    return TrajectoryReplay if uniform and not settings.rule.transitions else PrioritizedReplay
+def _replay_class(settings: Settings, spec: EnvironmentSpec) -> type[TrajectoryReplay]:
+    uniform = settings.replay_priority == "uniform" and not settings.rule.transitions
+    return agent_class(settings, spec).replay_class if uniform else PrioritizedReplay
 
 
 def _recurrent_sizes(settings: Settings) -> dict[str, Any]:
