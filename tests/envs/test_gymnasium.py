@@ -117,10 +117,11 @@ def test_seeds(env_id):
     np.testing.assert_array_equal(play(0, num_envs=3), play(0)[:3])
 
 
-@pytest.mark.parametrize("env_id", ["Corridor-v0", "CartPole-v1", "minatar/breakout", "atari/Pong"])
+@pytest.mark.parametrize("env_id", ["Corridor-v0", "CartPole-v1", "Taxi-v4", "minatar/breakout", "atari/Pong"])
 def test_returned_arrays_are_never_overwritten(env_id):
     env = envs.make(env_id, 2, 0)
-    kept = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(30)]
+    answers = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(30)]
+    kept = [[array for array in step if array is not None] for step in answers]
     copies = [[array.copy() for array in step] for step in kept]
     for _ in range(30):
         env.step(np.array([1, 0]))
