@@ -11,7 +11,8 @@ An observation is an array, or a dictionary of arrays by name, its leaves: `map_
 to each of the others. Shapes of observations below are those of each leaf; only single arrays are stacked (S > 1).
 
 Reset convention (NEXT_STEP): after a_t ends an episode, x_{t+1} is the true final observation. Row t+1 is a *masked*
-row: the environment ignores its action and returns x_{t+2}, the first observation of the next episode.
+row: the environment ignores its action and returns x_{t+2}, the first observation of the next episode. Some vector
+environments pause all of their copies in such a row: elsewhere its x_{t+2} is x_{t+1}, and the episode goes on.
 
 Action masks belong to observations: `legal` says which actions x_t allows, and is None where the environment gives no
 masks. Every row has at least one. At the final observation of a truncated episode, from which V is bootstrapped, it is
@@ -198,7 +199,9 @@ class TimeStep(NamedTuple):
     observation: PerLeaf  # [N, *observation_shape] x_{t+1}, stacked
     age: np.ndarray  # [N] uint8: rows since the first observation of x_{t+1}'s episode, at most S - 1
     reward: np.ndarray  # [N] float32 raw r_t; 0 on masked rows
-    discount: np.ndarray  # [N] float32: 0 where a_t ended the return (terminated, or life lost by preset), else 1
+    # [N] float32: 0 where a_t ended the return (terminated, or life lost by preset), and, until replay has it, in the
+    # masked row that follows an episode which was given up with its actor; else 1
+    discount: np.ndarray
     mask: np.ndarray  # [N] bool: False where the environment ignored a_t
     last: np.ndarray  # [N] bool: x_{t+1} is the final observation of an episode (not of a life): row t+1 will be masked
     legal: np.ndarray | None = None  # [N, A] bool: the actions that are valid at x_{t+1}

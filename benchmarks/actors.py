@@ -32,6 +32,7 @@ class Waits(gymnasium.Env[np.ndarray, np.int64]):
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
+    wait_seconds = WAIT_SECONDS
     _steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -40,7 +41,7 @@ class Waits(gymnasium.Env[np.ndarray, np.int64]):
         return np.zeros(4, np.float32), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
-        time.sleep(WAIT_SECONDS)
+        time.sleep(self.wait_seconds)
         self._steps += 1
         return np.full(4, self._steps / 50, np.float32), float(action), self._steps == 50, False, {}
 
@@ -77,37 +78,42 @@ def rate(actors: int, rows: int) -> float:
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
+    rates = {actors: rate(actors, FLAGS.rows) for actors in sorted(set(FLAGS.actors))}
+    each = f"each with {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step"
+    return report(rates, Path(FLAGS.output), "actors", f"actors, {each}")
+
+
+def report(rates: dict[int, float], output: Path, name: str, label: str) -> int:
+    """Writes NAME.json, NAME.md and figure.png of the rates by numbers of `name`; returns 0."""
     from acer_tf.files import write_whole
     from acer_tf.runs.records import run_document, write_json
 
-    rates = {actors: rate(actors, FLAGS.rows) for actors in sorted(set(FLAGS.actors))}
     first = min(rates)
-    efficiency = {actors: found * first / (actors * rates[first]) for actors, found in rates.items()}
-    output = Path(FLAGS.output)
+    efficiency = {count: found * first / (count * rates[first]) for count, found in rates.items()}
     output.mkdir(parents=True, exist_ok=True)
     measured = {"steps_per_second": rates, "efficiency": efficiency}
-    write_json(output / "actors.json", run_document({}, measured))
-    lines = ["| actors | steps/s | efficiency |", "|---|---|---|"]
-    lines += [f"| {actors} | {found:.1f} | {efficiency[actors]:.3f} |" for actors, found in rates.items()]
-    write_whole(output / "actors.md", "\n".join(lines) + "\n")
-    _draw(rates, output / "figure.png")
+    write_json(output / f"{name}.json", run_document({}, measured))
+    lines = [f"| {name} | steps/s | efficiency |", "|---|---|---|"]
+    lines += [f"| {count} | {found:.1f} | {efficiency[count]:.3f} |" for count, found in rates.items()]
+    write_whole(output / f"{name}.md", "\n".join(lines) + "\n")
+    _draw(rates, output / "figure.png", label)
     print("\n".join(lines))
     return 0
 
 
-def _draw(rates: dict[int, float], path: Path) -> None:
+def _draw(rates: dict[int, float], path: Path, label: str) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
     first = min(rates)
-    axes.plot(list(rates), [rates[first] / first * actors for actors in rates], color="0.7", label="linear")
+    axes.plot(list(rates), [rates[first] / first * count for count in rates], color="0.7", label="linear")
     axes.plot(list(rates), list(rates.values()), "o-", label="measured")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
-    axes.set_xticks(list(rates), [str(actors) for actors in rates])
+    axes.set_xticks(list(rates), [str(count) for count in rates])
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel(f"actors, each with {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step")
+    axes.set_xlabel(label)
     axes.set_ylabel("steps per second")
     axes.legend()
     figure.savefig(path, dpi=120)

@@ -23,8 +23,9 @@ class RewardNormalization:
         """Adds the returns at the unmasked rows of an unroll, by the moments of a union (Chan et al. 1979)."""
         running = np.zeros(len(unroll.reward)) if self._return is None else self._return
         seen = []
-        for reward, mask, last in zip(unroll.reward.T, unroll.mask.T, unroll.last.T, strict=True):
-            running = np.where(mask, self._gamma * running + reward, 0.0)
+        columns = unroll.reward.T, unroll.discount.T, unroll.mask.T, unroll.last.T
+        for reward, discount, mask, last in zip(*columns, strict=True):
+            running = np.where(mask, self._gamma * running + reward, running * discount)
             seen.append(running[mask])
             running = np.where(last, 0.0, running)
         self._return, new = running, np.concatenate(seen)

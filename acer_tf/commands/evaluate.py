@@ -30,6 +30,7 @@ flag.bool("greedy", False, "take the most probable action instead of sampling")
 flag.integer("seed", 0, "seed of the environments and of the sampled actions", lower_bound=0)
 flag.integer("num_envs", 16, "environments in parallel; at most one per episode", 1, 1000)
 flag.integer("max_episode_steps", None, "steps after which an episode is cut, if nothing ends it before", 1, 2**30)
+flag.integer("env_workers", 1, "processes that step the environments, at most", 1, cli.MOST_THREADS)
 cli.define_device(FLAGS)
 flag.path("video", None, ".mp4 file for the first episode of the first environment")
 flag.bool("json", False, "print one JSON object instead of text")
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
 
     use_device(find_device(FLAGS.device))
     policy = load_policy(FLAGS.policy)
-    names = ("episodes", "greedy", "seed", "num_envs", "max_episode_steps", "video", "env")
+    names = ("episodes", "greedy", "seed", "num_envs", "max_episode_steps", "video", "env", "env_workers")
     options: dict[str, Any] = {name: FLAGS[name].value for name in names}
     try:
         result = evaluate(policy, **options, report=lambda line: print(line, file=sys.stderr, flush=True))

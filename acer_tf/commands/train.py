@@ -24,6 +24,8 @@ flag.path("run_dir", None, "folder of this run; the same command continues it")
 flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
 _threads = "threads of TensorFlow, ALE and control/; 0 for the number that fits the machine"
 flag.integer("threads", 0, _threads, 0, cli.MOST_THREADS)
+_workers = "processes that step gymnasium's, MinAtar's and dm_control's environments; must divide --num_envs"
+flag.integer("env_workers", 1, _workers, 1, cli.MOST_THREADS)
 cli.define_device(FLAGS)
 flag.float("gpu_memory_gb", 0.0, "most GPU memory to take, for runs that share a GPU; 0 for as much as it needs", 0.0)
 flag.path("replay_file", None, "new file that holds a replay larger than memory; it is deleted at the end")

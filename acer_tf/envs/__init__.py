@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from acer_tf.envs.vector import VectorEnvironment
 
 UNLIMITED = 2**30  # steps of an episode, or frames, that none reaches
-EnvFactory = Callable[[], "gymnasium.Env"]  # makes one environment
+# Makes one environment, or a gymnasium.vector.VectorEnv: see `make`.
+EnvFactory = Callable[..., "gymnasium.Env | gymnasium.vector.VectorEnv"]
 
 # The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
 _ROMS = """
@@ -93,6 +94,7 @@ class Family:
     reward_clip: float = math.inf  # default bound ± on rewards in learning
     atari: bool = False  # whether `--atari_preset` applies
     alike: bool = False  # whether all of them take the same time to step
+    threads: bool = False  # whether threads step the copies, so that processes would not help
     pictures_per_second: float = 30.0  # of a video, for environments without a simulated clock
     bytes_each: int = 4_000  # memory that one environment takes, as measured; the least where they differ
 
@@ -105,11 +107,12 @@ FAMILIES: dict[str, Family] = {
         reward_clip=1.0,
         atari=True,
         alike=True,
+        threads=True,
         pictures_per_second=15.0,
         bytes_each=1_600_000,
     ),
     "minatar": Family(MINATAR_GAMES, ("minatar", ""), pictures_per_second=10.0, bytes_each=11_000),
-    "control": Family(CONTROL_TASKS, ("", "paper_continuous"), bytes_each=180_000),
+    "control": Family(CONTROL_TASKS, ("", "paper_continuous"), threads=True, bytes_each=180_000),
     "dm_control": Family((), ("", "paper_continuous"), bytes_each=12_000_000),
     # Every other id. For gymnasium's MuJoCo tasks, give --preset=paper_continuous.
     "gymnasium": Family((), ("classic", "classic_continuous")),
@@ -123,6 +126,7 @@ def make(
     *,
     atari_preset: str | AtariPreset = "acer2016",
     threads: int = 1,
+    workers: int = 1,
     render: bool = False,
     max_episode_steps: int = UNLIMITED,
     action_masks: bool = True,
@@ -139,10 +143,15 @@ def make(
             after n steps passes them with the seed, and so gets new episodes.
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: how many "atari" and "control" use; other families use one. Results do not depend on it.
+        workers: 1 to step all in this process; more for so many processes, a divisor of N, which give the same. Those
+            that are rendered, and families with threads, have none.
         render: makes `VectorEnvironment.render` work; see `require_gl` for MuJoCo.
         max_episode_steps: episodes are truncated after so many steps of the agent, or earlier by limits of their own.
         action_masks: whether the action masks that a gymnasium environment gives are used, see `masks.reader_of`.
-        factory: makes one gymnasium environment of the caller's; `env_id` is then only its name.
+        factory: makes one gymnasium environment of the caller's; `env_id` is then only its name. Or it makes a vector
+            environment of the caller's, in a reset mode of NEXT_STEP or SAME_STEP: of N environments if it has a
+            parameter `num_envs`, else of any number, which is then that of the result. If it also has a parameter
+            `seed`, that alone seeds them.
 
     Raises:
         InvalidEnvironment: an unknown id, game or preset, a package that is not installed, an unsupported action or
@@ -166,6 +175,9 @@ def make(
         options["factory"] = factory
     if prefix == "gymnasium":
         options["action_masks"] = action_masks
+    if workers > 1:
+        require_workers(env_id, num_envs, workers, factory)
+        options["workers"] = workers
     if family.atari:
         if isinstance(atari_preset, str):
             if atari_preset not in ATARI_PRESETS:
@@ -193,6 +205,14 @@ def spec(
     env = make(env_id, 1, 0, atari_preset=atari_preset, action_masks=action_masks, factory=factory)
     env.close()
     return env.spec
+
+
+def require_workers(env_id: str, num_envs: int, workers: int, factory: EnvFactory | None = None) -> None:
+    """Raises InvalidEnvironment unless `workers` processes can share N environments."""
+    if factory is None and family_of(env_id).threads:
+        raise InvalidEnvironment(f"--env_workers={workers}: {env_id} is stepped by threads, which --threads sets")
+    if num_envs % workers:
+        raise InvalidEnvironment(f"--env_workers={workers}: must divide --num_envs={num_envs}")
 
 
 def split_id(env_id: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 
 
 def make_dm_control(
-    name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int
+    name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int, workers: int = 1
 ) -> VectorEnvironment:
     """`num_envs` copies of an environment ("cheetah-run-v0"), with dm_control's rewards, starts and time limits.
 
@@ -30,6 +30,7 @@ def make_dm_control(
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
     options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}
+    options["workers"] = workers
     return make_gymnasium(env_id, num_envs, seeds, has_time_limit=True, wrap=_wrapped, view=_view, **options)
 
 

@@ -1,5 +1,6 @@
 """Any gymnasium environment with observations of a fixed form, and discrete or bounded continuous actions."""
 
+import dataclasses
 import functools
 import importlib.util
 import re
@@ -9,12 +10,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
+from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from acer_tf.envs import ATARI_GAMES, UNLIMITED, EnvFactory, unknown
 from acer_tf.envs.checked import CheckedVector
-from acer_tf.envs.masks import reader_of, seen
+from acer_tf.envs.masks import Reader, reader_of, seen
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
+from acer_tf.envs.own_vectors import OwnVector, made_by
 from acer_tf.envs.spaces import spec_of
 from acer_tf.envs.vector import VectorEnvironment, blamed
 from acer_tf.errors import InvalidEnvironment
@@ -45,28 +48,29 @@ def make_gymnasium(
     max_episode_steps: int,
     factory: EnvFactory | None = None,
     action_masks: bool = False,
+    workers: int = 1,
     has_time_limit: bool = False,
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
     view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
 ) -> VectorEnvironment:
-    """`num_envs` copies of a gymnasium environment, all stepped in this process; for errors see `acer_tf.envs.make`.
+    """`num_envs` copies of a gymnasium environment; for errors see `acer_tf.envs.make`.
 
     Args:
         action_masks: whether masks that they give are used.
+        workers: 1 to step all in this process, in turn; more for so many processes, each with its share of them.
         has_time_limit: whether they have one, even if none of gymnasium's wrappers sets it.
         wrap: wraps each environment.
         view: what a picture shows of one environment; None where it renders itself.
     """
-    made: list[Any] = []
+    if factory is not None:
+        made = made_by(env_id, factory, num_envs, seeds[0])
+        if isinstance(made, VectorEnv):
+            return _of_vector(env_id, made, seeds, render, max_episode_steps, workers, action_masks)
+        factory = _Fresh(env_id, factory, made)
 
     def make_one(render: bool = False) -> gymnasium.Env:
         with without_gl():
             env = wrap(_make_registered(env_id, render)) if factory is None else factory()
-        if factory is not None:
-            base = getattr(env, "unwrapped", env)
-            if any(base is other for other in made):  # one that was checked and closed, or N that step each other
-                raise InvalidEnvironment(f"{env_id}: its function must make a new environment at each call")
-            made.append(base)
         return TimeLimit(env, max_episode_steps) if max_episode_steps < UNLIMITED else env
 
     make_first = functools.partial(make_one, render)  # the only one that is drawn
@@ -94,20 +98,93 @@ def make_gymnasium(
                     raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
         # Gymnasium's simulations declare so how often they step in a second.
         rate: Any = (trial.metadata or {}).get("render_fps")
+        limited = _limited(trial)
     finally:
         with blamed(env_id, "in close()"):
             trial.close()
-    vector = CheckedVector(env_id, [make_first, *[make_one] * (num_envs - 1)], mask_of)
-    first: Any = vector.envs[0]
+    if workers > 1 and not render:
+        from acer_tf.envs.workers import WorkersVector
+
+        known = None if factory is not None else gymnasium.registry.get(env_id.rpartition(":")[2])
+        share = _Share(env_id, make_one, num_envs // workers, mask_of, known)
+        vector: Any = WorkersVector(env_id, share, *spaces, workers, num_envs // workers)
+    else:
+        vector = CheckedVector(env_id, [make_first, *[make_one] * (num_envs - 1)], mask_of)
+        first: Any = vector.envs[0]
     return VectorEnvironment(
         env_id,
         vector,
         seeds,
         action_masks=mask_of is not None,
         steps_per_second=float(rate) if isinstance(rate, int | float) and 0 < rate < np.inf else None,
-        has_time_limit=has_time_limit or _limited(first),
+        has_time_limit=has_time_limit or limited,
         picture=(lambda: view(first) or first.render()) if render else None,
     )
+
+
+class _Fresh:
+    """The caller's function, whose environments must all be new ones; `made` are what it has made, not yet returned."""
+
+    def __init__(self, env_id: str, factory: Callable[..., Any], *made: Any) -> None:
+        self._id, self._factory, self._next = env_id, factory, [*made]
+        self._bases: list[Any] = []
+
+    def __call__(self) -> gymnasium.Env:
+        env: Any = self._next.pop() if self._next else self._factory()
+        base = getattr(env, "unwrapped", env)
+        if any(base is other for other in self._bases):  # one that was checked and closed, or N that step each other
+            raise InvalidEnvironment(f"{self._id}: its function must make a new environment at each call")
+        self._bases.append(base)
+        return env
+
+    def __reduce__(self) -> Any:  # for another process
+        return _Fresh, (self._id, self._factory)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Share:
+    """Makes the copies of one process; `known` is the registration of their id, which may be the caller's."""
+
+    env_id: str
+    make_one: Callable[[], gymnasium.Env]
+    copies: int
+    mask_of: Reader | None
+    known: Any
+
+    def __call__(self) -> CheckedVector:
+        if self.known is not None:
+            gymnasium.registry.setdefault(self.known.id, self.known)
+        return CheckedVector(self.env_id, [self.make_one] * self.copies, self.mask_of)
+
+
+def _of_vector(
+    env_id: str,
+    vector: VectorEnv,
+    seeds: list[int],
+    render: bool,
+    max_episode_steps: int,
+    workers: int,
+    action_masks: bool,
+) -> VectorEnvironment:
+    """The copies of a vector environment that the caller's function made."""
+    try:
+        for given, what in (
+            (render, "cannot be rendered here"),
+            (max_episode_steps < UNLIMITED, "has the limits that it was made with: leave --max_episode_steps"),
+            (workers > 1, "has the processes that it was made with: leave --env_workers"),
+        ):
+            if given:
+                raise InvalidEnvironment(f"{env_id}: a vector environment {what}")
+        if len(seeds) != vector.num_envs:
+            seeds = [int(word >> 1) for word in np.random.SeedSequence(seeds).generate_state(vector.num_envs)]
+        own = OwnVector(env_id, vector)
+        if action_masks:
+            with blamed(env_id, "in reset()", trial=True):
+                own.find_masks()
+        return VectorEnvironment(env_id, own, seeds, action_masks=own.mask_of is not None)
+    except BaseException:
+        vector.close()
+        raise
 
 
 def _limited(env: gymnasium.Env) -> bool:

@@ -27,14 +27,14 @@ def reader_of(env: Any) -> Reader | None:
         return None  # which is refused where episodes begin
     if info.get(KEY) is not None:
         return lambda env, observation, info: info.get(KEY)
-    if _shows_masks(env.observation_space):
+    if shows_masks(env.observation_space):
         return lambda env, observation, info: observation[KEY]
     return None if _method(env) is None else lambda env, observation, info: _method(env)()
 
 
 def seen(observations: Any, action_masks: bool) -> Any:
     """The space of observations without the masks in them, if masks are used."""
-    if not (action_masks and _shows_masks(observations)):
+    if not (action_masks and shows_masks(observations)):
         return observations
     return Dict({name: part for name, part in observations.spaces.items() if name != KEY})
 
@@ -91,7 +91,7 @@ def _of_all(given: Any, sizes: list[int]) -> np.ndarray | None:
     return functools.reduce(np.multiply.outer, parts).reshape(math.prod(sizes))
 
 
-def _shows_masks(observations: Any) -> bool:
+def shows_masks(observations: Any) -> bool:
     return isinstance(observations, Dict) and KEY in observations.spaces
 
 

@@ -20,7 +20,7 @@ _STICKY_PROBABILITY = 0.1  # MinAtar's default
 
 
 def make_minatar(
-    game: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int
+    game: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int, workers: int = 1
 ) -> VectorEnvironment:
     """`num_envs` copies of a MinAtar game ("space_invaders"); episodes are cut at 10,000 steps, or before.
 
@@ -32,12 +32,14 @@ def make_minatar(
         num_envs,
         seeds,
         threads=threads,
+        workers=workers,
         render=render,
         max_episode_steps=min(max_episode_steps, MINATAR_MAX_STEPS),
-        factory=functools.partial(_Game, _module(game), "rgb_array" if render else None),
+        factory=functools.partial(_Game, game, "rgb_array" if render else None),
     )
 
 
+@functools.cache
 def _module(game: str) -> Any:
     package = importlib.util.find_spec("minatar")
     if package is None or not package.submodule_search_locations:
@@ -54,9 +56,9 @@ class _Game(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"]}
 
-    def __init__(self, module: Any, render_mode: str | None) -> None:
+    def __init__(self, game: str, render_mode: str | None) -> None:
         self.render_mode = render_mode
-        self._game = module.Env(ramping=True)
+        self._game = _module(game).Env(ramping=True)
         self._actions = list(self._game.minimal_action_set())
         self._sticky = 0  # the last action, which episodes share
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from acer_tf.envs import masks
 from acer_tf.envs.mujoco_rendering import RenderProcess, View
+from acer_tf.envs.own_vectors import PAUSED
 from acer_tf.envs.spaces import Leaf, observed, spec_of
 from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
 from acer_tf.types import TimeStep, map_leaves
@@ -53,6 +54,7 @@ class VectorEnvironment:
         num_envs: N.
         steps_per_second: agent steps in one simulated second; None if the environment has no clock.
         has_time_limit: whether episodes are known to be cut after some number of steps.
+        pauses: whether there are masked rows also in the middle of an episode: see `own_vectors.OwnVector`.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class VectorEnvironment:
         self._leaves = observed(env_id, observations)
         self._picture, self._renderer = picture, cast(RenderProcess | None, None)
         self._life_loss_ends_return = life_loss_ends_return
+        self.pauses: bool = getattr(env, "pauses", False)
         self._last: Any = None  # before the first reset
         self._age = np.zeros(self.num_envs, np.uint8)
         self._lives = np.zeros(self.num_envs, np.int64)
@@ -167,7 +170,10 @@ class VectorEnvironment:
     def _time_step(
         self, method: str, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
     ) -> TimeStep:
-        mask, lives = ~self._last, info["lives"] if self._life_loss_ends_return else self._lives
+        mask, lives = (
+            ~(self._last | info.get(PAUSED, False)),
+            info["lives"] if self._life_loss_ends_return else self._lives,
+        )
         # Losing the last life ends the episode, which the environment reports.
         ended = terminated | ((lives < self._lives) & (lives > 0))
         self._lives = lives

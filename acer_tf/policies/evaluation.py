@@ -77,6 +77,7 @@ def evaluate(
     video: str | Path | None = None,
     report: Callable[[str], None] | None = None,
     env: str | envs.EnvFactory | None = None,
+    env_workers: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> EvaluationResult:
     """Runs whole episodes in the environment that the policy's metadata names, and returns their raw scores.
@@ -103,6 +104,8 @@ def evaluate(
             The episodes are the same without it.
         report: receives a line of progress every 10 seconds.
         env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
+        env_workers: processes that step the environments, at most; fewer if they do not divide `num_envs`, and this one
+            alone for a `video`.
         check: called before each step; what it raises ends the evaluation.
 
     Raises:
@@ -135,7 +138,7 @@ def evaluate(
             f"--num_envs={num_envs}: so many of {env_id} take {resources.in_bytes(needed)} of memory at least, but "
             f"{resources.in_bytes(available)} are available"
         )
-    quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
+    workers = max(count for count in range(1, env_workers + 1) if num_envs % count == 0)
     options: dict[str, Any] = {"threads": resources.available_cores(), "render": video is not None}
     options["action_masks"] = policy.spec.action_masks
     if max_episode_steps is not None:
@@ -145,8 +148,11 @@ def evaluate(
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(Video(Path(video))) if video is not None else None
         # The third word sets it apart from training, which seeds its environments with (seed, steps, 0), or four words.
-        world = envs.make(env_id, num_envs, (seed, 0, 1), factory=None if isinstance(env, str) else env, **options)
+        options |= {"workers": workers, "factory": None if isinstance(env, str) else env}
+        world = envs.make(env_id, num_envs, (seed, 0, 1), **options)
         stack.callback(world.close)
+        num_envs = world.num_envs  # the caller's vector environment may have another number
+        quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
         if world.spec != policy.spec:
             differ = "; ".join(policy.spec.differences(world.spec))
             raise PolicyError(f"the policy does not fit the installed {env_id}: {differ}")
@@ -179,6 +185,8 @@ def _play(
     score, length, taken = np.zeros(len(quota)), np.zeros(len(quota), np.int64), 0
     began = reported = time.monotonic()
     step, first_state = world.reset(), policy.initial_state(len(quota))
+    if first_state.size and world.pauses:
+        raise InvalidEnvironment("a recurrent policy needs a vector environment in NEXT_STEP mode, not SAME_STEP")
     state = first_state
     while any(len(done) < share for done, share in zip(scored, quota, strict=True)):
         check()

@@ -67,7 +67,7 @@ class Actor:
                 before = self._truncates
                 action = np.zeros((env.num_envs, *spec.action_shape), spec.action_dtype)
                 behaviour = np.full((env.num_envs, spec.statistics_size), spec.masked_statistic, np.float32)
-                rows.append((action, behaviour, self._now))
+                rows.append((action, behaviour, self._now._replace(discount=np.zeros(env.num_envs, np.float32))))
         first = self._now
         for row in range(len(rows), request.rows):
             now = self._now

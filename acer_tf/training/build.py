@@ -141,6 +141,7 @@ def make_actor(
     group: int = 0,
     *,
     threads: int = 1,
+    workers: int = 1,
     factory: envs.EnvFactory | None = None,
     truncates: np.ndarray | None = None,
 ) -> Actor:
@@ -148,10 +149,25 @@ def make_actor(
 
     The environments' seeds depend on `steps`, those of the run so far, and are none of `evaluate`'s. For others see
     `Actor` and `envs.make`, which raises InvalidEnvironment or EnvironmentFailure.
+
+    Raises:
+        SettingsError: the caller's vector environment does not suit the settings.
     """
     num_envs, seeds = settings.num_envs // settings.groups, (settings.seed, steps, *((group, 1) if group else (0,)))
     options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
-    env = envs.make(settings.env, num_envs, seeds, threads=threads, factory=factory, **options)
+    options |= {"threads": threads, "workers": workers, "factory": factory}
+    env = envs.make(settings.env, num_envs, seeds, **options)
+    if env.num_envs != num_envs or (env.pauses and settings.recurrent):
+        env.close()
+        if env.num_envs == num_envs:
+            raise SettingsError(
+                f"--network={settings.network}: the vector environment must reset in NEXT_STEP mode, since in "
+                "SAME_STEP mode an episode's end would reset the recurrent state of all copies"
+            )
+        raise SettingsError(
+            f"--num_envs={settings.num_envs}: must be {env.num_envs * settings.groups}, for the vector environment of "
+            f"{settings.env} has {env.num_envs}; or give its function a parameter num_envs"
+        )
     seed = derive_seed(settings, f"actions {group}" if group else "actions")
     return Actor(env, act, seed, _recurrent_sizes(settings)["state_size"], truncates)
 

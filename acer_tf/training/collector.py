@@ -44,7 +44,9 @@ class Collector:
             legal = None if unroll.legal is None else unroll.legal[:, 0]
             self._replay.reset(first, unroll.age[:, 0], legal)
             self._reset = True
-        self._replay.append(unroll)
+        # Learning reads nothing of a masked row. In replay they are all alike.
+        given_up = ~unroll.mask & (unroll.discount == 0)
+        self._replay.append(unroll._replace(discount=unroll.discount + given_up) if given_up.any() else unroll)
         self._rows = first_row + rows
         self._count(unroll)
         self._begun = self.steps < self._lagging_until
@@ -77,13 +79,13 @@ class Collector:
     def _count(self, unroll: Unroll) -> None:
         self.steps += int(unroll.mask.sum())
         self.episodes += int(unroll.last.sum())
-        for reward, mask, last in zip(unroll.reward.T, unroll.mask.T, unroll.last.T, strict=True):
+        columns = unroll.reward.T, unroll.discount.T, unroll.mask.T, unroll.last.T
+        for reward, discount, mask, last in zip(*columns, strict=True):
             self._return += reward
             self._length += mask
             self.recent_returns.extend(self._return[last].tolist())
             self._new_returns.extend(self._return[last].tolist())
             self.recent_lengths.extend(self._length[last].tolist())
-            # A masked row also follows an episode that was given up with its actor.
-            begins = last | ~mask
+            begins = last | (~mask & (discount == 0))  # given up with its actor
             self._return[begins] = 0.0
             self._length[begins] = 0

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acer_tf.envs import EnvFactory
 from acer_tf.errors import NonFiniteError, PolicyError
 from acer_tf.files import POLICY_METADATA, missing_parts
 from acer_tf.policies.current import CurrentPolicy
@@ -27,11 +26,11 @@ class Evaluations:
         policy: the run's at each time.
         describe: returns the metadata for the export of the policy.
         folder: of the run; the best policy is `BEST` there, with its score in its metadata.
-        env: the caller's, as in `train`.
+        options: `env` and `env_workers`, as in `evaluate`.
     """
 
-    def __init__(self, settings: Settings, policy: CurrentPolicy, folder: Path, env: EnvFactory | None = None) -> None:
-        self.settings, self._policy, self._env = settings, policy, env
+    def __init__(self, settings: Settings, policy: CurrentPolicy, folder: Path, options: dict[str, Any]) -> None:
+        self.settings, self._policy, self._options = settings, policy, options
         self._best = folder / BEST
         self.steps = 0  # of the run at the last evaluation
         self.mean: float | None = None  # its mean return
@@ -68,7 +67,7 @@ class Evaluations:
                 seed=derive_seed(h, "evaluation"),
                 num_envs=USUAL_ENVS,
                 max_episode_steps=h.evaluate_max_episode_steps or None,
-                env=self._env or h.env,
+                **self._options,
                 check=check,
                 report=report,
             )

@@ -55,6 +55,7 @@ class Job(NamedTuple):
     device: Device
     checkpoint_minutes: float
     threads: int
+    env_workers: int
     gpu_memory_gb: float
     replay_file: Path | None
     ray_address: str | None
@@ -95,7 +96,7 @@ def run(job: Job) -> Path:
 
         def make_actors(steps: int) -> Actors:
             if driver is None:
-                options = {"threads": threads["environments"], "factory": job.env}
+                options = {"threads": threads["environments"], "workers": job.env_workers, "factory": job.env}
                 return make_local_actors(settings, agent.act, steps, **options)
             return RayActors(driver, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
 
@@ -177,9 +178,10 @@ class _Run:
     row_due: bool = False  # whether the row of progress at the last step is still to be written
 
     def __post_init__(self) -> None:
-        settings, folder, env = self.job.settings, self.job.folder, self.job.env
+        settings, folder = self.job.settings, self.job.folder
         self.policy = CurrentPolicy(self.agent.network, lambda: self.steps, self._metadata)
-        self.evaluations = Evaluations(settings, self.policy, folder, env)
+        options = {"env": self.job.env or settings.env, "env_workers": self.job.env_workers}
+        self.evaluations = Evaluations(settings, self.policy, folder, options)
         self._began = time.monotonic() - self.seconds_before
         self._logged = (self.steps, self.seconds_before)
 

@@ -38,6 +38,7 @@ def train(
     *,
     checkpoint_minutes: float = 10.0,
     threads: int = 0,
+    env_workers: int = 1,
     device: str = "auto",
     gpu_memory_gb: float = 0.0,
     replay_file: str | Path | None = None,
@@ -60,6 +61,8 @@ def train(
         checkpoint_minutes: minutes between checkpoints.
         threads: the number for TensorFlow, and for environments (atari/, control/), see `use_threads`; 0 for the
             number that suits the machine.
+        env_workers: processes that step the environments, a divisor of `settings.num_envs`; 1 for this process alone,
+            which gives the same rows. They pay off where a step of an environment takes a millisecond or more.
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
@@ -68,8 +71,8 @@ def train(
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced; None for 300.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `runs.folder.REPAIRS`.
         quiet: print no progress lines.
-        env: makes one gymnasium environment of the caller's; `settings.env` is then only its name, whose family decides
-            the usual preset and reward clip.
+        env: makes one gymnasium environment of the caller's, or a vector environment: see `envs.make`. `settings.env`
+            is then only its name, whose family decides the usual preset and reward clip.
         on_row: called with each row of progress.csv once it is written, Python numbers or None by column; and with
             the run's policy, which acts as that of `load_policy` does, but always with the weights of now, and has a
             method `export(directory)`. Nothing is made for it until it is used. If `on_row` raises, the run stops after
@@ -92,10 +95,11 @@ def train(
         OSError: another file could not be written (disk full); the last checkpoint is intact.
         BaseException: what `on_row` raised.
     """
-    threads = operator.index(threads)
+    threads, env_workers = operator.index(threads), operator.index(env_workers)
     for name, value, least in (
         ("checkpoint_minutes", checkpoint_minutes, 0),
         ("threads", threads, 0),
+        ("env_workers", env_workers, 1),
         ("gpu_memory_gb", gpu_memory_gb, 0),
         ("actor_timeout", actor_timeout, 1),
     ):
@@ -105,6 +109,10 @@ def train(
         raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
     if ray_address is not None and not settings.actors:
         raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
+    if env_workers > 1 and settings.actors:
+        raise SettingsError(f"--env_workers={env_workers}: has no effect with --actors={settings.actors}")
+    if env_workers > 1:
+        envs.require_workers(settings.env, settings.num_envs, env_workers, env)
     if actor_timeout is not None and ray_address is None:
         raise SettingsError(f"--actor_timeout={actor_timeout}: has no effect without --ray_address")
     if not str(run_dir):
@@ -135,5 +143,5 @@ def train(
     from acer_tf.training.run import Job, run
 
     file = Path(replay_file) if replay_file else None
-    computing = checkpoint_minutes, threads, gpu_memory_gb, file, ray_address, actor_timeout or 300.0
+    computing = checkpoint_minutes, threads, env_workers, gpu_memory_gb, file, ray_address, actor_timeout or 300.0
     return run(Job(settings, spec, folder, record, where, *computing, repair, quiet, env, on_row))
