@@ -12,10 +12,14 @@ from tests.torture import common
 
 
 def kill(rng: random.Random, scratch: Path) -> common.Attempt:
-    """Kills a run, gives the same command again, and compares it with one that continued there undisturbed."""
-    run = scratch / "run"
-    process = common.start(scratch / "killed", "train", run_dir=run)
+    """Kills a run, gives the same command again, and compares it with one that continued there undisturbed.
+
+    In half of the attempts two processes step the environments, which the kill must end too.
+    """
+    run, workers = scratch / "run", rng.choice((1, 2))
+    process = common.start(scratch / "killed", "train", run_dir=run, env_workers=workers)
     aim = common.wait_for_moment(rng, process, run, ("any", "any", "any", "checkpoint", "checkpoint", "export"))
+    aim += " with processes" if workers > 1 else ""
     process.process.kill()
     if (killed := process.end()).status != -signal.SIGKILL:
         return common.Attempt("kill -9", aim, common.complaint(killed, (0,)), "it ended before")
