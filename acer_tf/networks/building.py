@@ -139,7 +139,7 @@ class Layers:
         return map_leaves(divided, x, self._scale)
 
     def normalized(self, x: PerLeaf) -> Tensor:
-        """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or `scaled`."""
+        """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or scaled."""
         return self.flat(self.scaled(x)) if self._normalization is None else self._normalization(self.flat(x))
 
     def flat(self, x: PerLeaf) -> Tensor:
