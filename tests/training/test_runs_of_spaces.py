@@ -112,7 +112,7 @@ def test_leaves_may_lie_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.cluster
 def test_leaves_are_collected_on_ray_as_in_one_process(tmp_path: Path) -> None:
     values = {**DISCRETE, "actors": 2}
-    here = rows(parted_cart_pole, tmp_path / "here", values)
+    here = rows(parted_cart_pole, tmp_path / "here", values, interrupt=300)
     assert here == rows(parted_cart_pole, tmp_path / "there", values, interrupt=300, ray_address="local")
 
 
