@@ -35,7 +35,18 @@ def inside(folder, monkeypatch):
 
 
 def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
-    kinds = ("envs", "parcels", "knapsack", "lake", "networks", "residual", "rules", "changes", "optimizers")
+    kinds = (
+        "envs",
+        "parcels",
+        "knapsack",
+        "lake",
+        "networks",
+        "residual",
+        "rules",
+        "changes",
+        "continuous",
+        "optimizers",
+    )
     assert set(FILES) == {f"my_{kind}.py" for kind in kinds}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
 
@@ -191,6 +202,26 @@ def test_a_replay_of_ones_own_is_the_runs_and_draws_newer_windows(inside):
     valid, first = np.arange(100), np.full(4_000, 20)
     drawn = replay.draw_starts(valid, first, np.random.default_rng(0))
     assert drawn.min() >= 20 and drawn.mean() == pytest.approx(20 + 80 * 2 / 3, abs=2)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_torso_of_ones_own_is_under_policy_value_and_critic_of_continuous_actions(inside, shared):
+    from acer_tf.networks.continuous import ContinuousNetwork
+    from acer_tf.types import EnvironmentSpec
+
+    spec = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
+    network = ContinuousNetwork(spec, critic="dueling", architecture="my_continuous:NORMED", shared_torso=shared)
+    x, actions = tf.constant(np.random.default_rng(0).normal(size=(5, 3)), tf.float32), tf.zeros((5, 2, 1))
+    mean, value, advantage = network(x, actions)
+    assert (mean.shape, value.shape, advantage.shape) == ((5, 1), (5,), (5, 2))
+    assert network.of_state.output[2].shape == (None, 64), "the critic reads the torso's features"
+    kernels = [weight.shape for weight in network.trainable_variables if weight.path.endswith("dense1/kernel")]
+    assert kernels == [(3, 128)] * (1 if shared else 2)
+    again = ContinuousNetwork.from_config(network.get_config())
+    again.set_weights(network.get_weights())
+    np.testing.assert_array_equal(again(x)[0], mean)
+    with pytest.raises(ValueError, match="continuous=True"):
+        ContinuousNetwork(spec, critic="none", architecture="my_networks:WIDE")
 
 
 def test_a_schedule_of_ones_own_sets_the_learning_rate(inside):

@@ -1,6 +1,7 @@
 """The network of continuous actions: a Gaussian's mean, V and a critic of actions."""
 
 import math
+from functools import partial
 from typing import Literal
 
 import keras
@@ -8,8 +9,19 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.distributions import Gaussian
-from acer_tf.networks.building import Initialization, Layers, PolicyNetwork, Precision, Tensor, joined, readable_torso
+from acer_tf.networks.building import (
+    Initialization,
+    Layers,
+    PolicyNetwork,
+    Precision,
+    Tensor,
+    joined,
+    part,
+    readable_torso,
+)
 from acer_tf.networks.layers import RunningNormalization, registered, vectors
+from acer_tf.networks.torsos import architecture_of
+from acer_tf.references import is_reference
 from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of
 
 Critic = Literal["dueling", "separate", "none"]
@@ -20,16 +32,17 @@ UNITS = 256
 class ContinuousNetwork(PolicyNetwork):
     """The mean φ(x) of a Gaussian policy, V(x), and optionally a critic of actions, on one torso (§5, Fig. 2).
 
-    The torso is two layers of 256 tanh units; without `shared_torso` the policy has another one. A critic reads one
-    state and m actions at a time:
+    The torso is two layers of 256 tanh units, or a user's; without `shared_torso` the policy has another one. A critic
+    reads one state and m actions at a time:
 
         "dueling":  A(x, a), one layer of 256 on the torso's features and the action ("an additional small network")
         "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
         "none":     no critic of actions (A3C, TIS)
 
-    Raises ValueError if the observations are stacked frames.
+    Raises ValueError if the torso cannot read the observations, or is not for continuous actions.
 
     Args:
+        architecture: "mlp", or "module:NAME" of a user's `Torso`, which gets observations as vectors.
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
         normalize: whether observations are normalised by their running mean and variance; otherwise they are divided by
             the spec's `observation_scale`.
@@ -37,13 +50,12 @@ class ContinuousNetwork(PolicyNetwork):
         others: as in `Network`, or see above.
     """
 
-    architecture = "mlp"
-
     def __init__(
         self,
         spec: EnvironmentSpec,
         *,
         critic: Critic,
+        architecture: str = "mlp",
         shared_torso: bool = True,
         policy_std: float = 0.3,
         initialization: Initialization = "orthogonal",
@@ -52,21 +64,29 @@ class ContinuousNetwork(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        readable_torso(self.architecture, spec)
+        torso = readable_torso(architecture, spec)
+        if not torso.continuous or architecture_of(architecture).recurrent:
+            raise ValueError("must be 'mlp' for continuous actions, or a Torso(..., continuous=True) of your own")
         if normalize and normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
         parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std, normalize=normalize)
         options = dict(initialization=initialization, precision=precision, seed=seed)
-        super().__init__(spec, self.architecture, options | parts)
+        super().__init__(spec, architecture, options | parts | {"architecture": architecture})
         layers = Layers(initialization, precision, seed)
         x = observation = keras.Input((spec.observation_size,), dtype="float32", name="observation")
         if normalization is not None:
             x = normalization(x)
         elif any(leaves_of(spec.observation_scale)):
             x = keras.layers.Rescaling(_factors(spec), dtype="float32")(x)
-        features = of_policy = layers.hidden(UNITS, "tanh", "dense2", layers.hidden(UNITS, "tanh", "dense1", x))
+
+        def features_of(name: str) -> Tensor:
+            if is_reference(architecture):
+                return part(f"{name}_torso", x, partial(torso.build, layers))(x)
+            return layers.hidden(UNITS, "tanh", f"{name}2", layers.hidden(UNITS, "tanh", f"{name}1", x))
+
+        features = of_policy = features_of("dense")
         if not shared_torso:
-            of_policy = layers.hidden(UNITS, "tanh", "policy2", layers.hidden(UNITS, "tanh", "policy1", x))
+            of_policy = features_of("policy")
         mean = layers.head(spec.action_size, 0.01, "mean", of_policy)
         value = layers.head(1, 1.0, "value", features)[:, 0]
         read = features if critic == "dueling" else x

@@ -19,7 +19,7 @@ from acer_tf.networks.building import (
     readable_torso,
 )
 from acer_tf.networks.layers import EpsilonGreedy, Planes, RunningNormalization, SharedBias, Valid, registered
-from acer_tf.networks.torsos import LSTM_UNITS, USUAL_DENSE, Dense, architecture_of
+from acer_tf.networks.torsos import USUAL_DENSE, Dense, architecture_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 Policy = Literal["softmax", "epsilon_greedy"]
@@ -65,6 +65,7 @@ class Network(PolicyNetwork):
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
         dense: Sequence[Any] = USUAL_DENSE,
+        lstm_units: int = 0,
         policy: Policy = "softmax",
         evaluation_epsilon: float = 0.0,
         shared_bias: bool = False,
@@ -75,7 +76,7 @@ class Network(PolicyNetwork):
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
         options = dict(
             architecture=architecture, initialization=initialization, precision=precision, dense=tuple(dense), seed=seed
-        )
+        ) | ({"lstm_units": lstm_units} if lstm_units else {})
         super().__init__(spec, architecture, options | heads)
         if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso == "mlp"):
             normalization = None
@@ -89,10 +90,10 @@ class Network(PolicyNetwork):
         planes = map_leaves(self.preprocessing, inputs)
         self.torso = part("torso", planes, partial(torso.build, layers))
         features, self.lstm = self.torso.output, None
-        self.state_size = architecture_of(architecture).state_size
-        if self.state_size:
-            self.lstm = layers.lstm(LSTM_UNITS, features)
-            features = keras.KerasTensor((None, LSTM_UNITS), "float32")
+        if units := lstm_units or architecture_of(architecture).lstm_units:
+            self.lstm = layers.lstm(units, features)
+            features = keras.KerasTensor((None, units), "float32")
+        self.state_size = 2 * units  # h and c
         read = features
         if spec.action_masks:
             read = {"features": features, "legal": keras.KerasTensor((None, spec.num_actions), "bool")}

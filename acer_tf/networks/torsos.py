@@ -44,7 +44,8 @@ class Torso:
             `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
         images: whether it reads arrays of three axes as images, height × width × channels.
-        continuous: whether it is the default with continuous actions; `ContinuousNetwork` has its own sizes.
+        continuous: whether it may be used with continuous actions. There it is built from vectors [N, D], normalised or
+            scaled; for "mlp" `ContinuousNetwork` has its own sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
             `Layers.convolution`, which XLA makes much slower there. On a GPU XLA compiles all.
@@ -162,9 +163,9 @@ class Architecture(NamedTuple):
     recurrent: bool = False  # whether an LSTM of 256 units follows the torso
 
     @property
-    def state_size(self) -> int:
-        """U, the length of the recurrent state: h and c of the LSTM."""
-        return 2 * LSTM_UNITS if self.recurrent else 0
+    def lstm_units(self) -> int:
+        """The usual units of the LSTM; 0 without one."""
+        return LSTM_UNITS if self.recurrent else 0
 
 
 ARCHITECTURES: dict[str, Architecture] = {name: Architecture(name) for name in TORSOS} | {

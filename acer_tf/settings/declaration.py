@@ -119,7 +119,8 @@ MLP = Condition(
     "discrete actions and --network=mlp or mlp_lstm",
     lambda s, spec: not spec.continuous and architecture_of(s.network).torso == "mlp",
 )
-RECURRENT = Condition("a recurrent --network", lambda s, spec: s.recurrent)
+DISCRETE_ACTIONS = Condition("discrete actions", lambda s, spec: not spec.continuous)
+RECURRENT = Condition("a recurrent --network or --lstm_units", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
 RMSPROP = Condition("--optimizer=rmsprop", lambda s, spec: s.optimizer == "rmsprop")
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)

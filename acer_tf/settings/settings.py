@@ -129,6 +129,9 @@ class Settings:
         ),
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
         "module:NAME of your own torso, or auto, which depends on the observations")
+    lstm_units: int = setting(
+        0, d.between(0, 4096), "units of an LSTM after the torso, also after your own, for discrete ACER and A3C; 0: "
+        "256 if --network has an LSTM (_lstm), else none", d.DISCRETE_ACTIONS)
     dense_units: str = setting(
         "64,64", d.Range(
             lambda x: len(sizes := x.split(",")) <= 16 and all(n.isdecimal() and 0 < int(n) <= 16_384 for n in sizes),
@@ -308,7 +311,12 @@ class Settings:
 
     @property
     def recurrent(self) -> bool:
-        return self.network != "auto" and architecture_of(self.network).recurrent
+        return self.lstm_size > 0
+
+    @property
+    def lstm_size(self) -> int:
+        """The units of the LSTM after the torso; 0 without one."""
+        return self.lstm_units or (0 if self.network == "auto" else architecture_of(self.network).lstm_units)
 
     @property
     def window_length(self) -> int:

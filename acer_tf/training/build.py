@@ -16,7 +16,7 @@ from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
-from acer_tf.networks.torsos import Dense, architecture_of
+from acer_tf.networks.torsos import Dense
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.settings import Settings
@@ -61,7 +61,8 @@ def make_network(
             `network_options` do not fit.
     """
     chosen = agent_class(settings, spec).network_options(settings)
-    options: dict[str, Any] = {"initialization": settings.initialization, "precision": settings.precision}
+    options: dict[str, Any] = {"architecture": settings.network, "initialization": settings.initialization}
+    options |= {"precision": settings.precision}
     options |= {"seed": derive_seed(settings, "weights"), "normalization": normalization, **chosen}
     kind: Any = ContinuousNetwork if spec.continuous else Network
     if spec.continuous:
@@ -70,7 +71,7 @@ def make_network(
     else:
         h = settings
         dense = Dense(h.dense_sizes, h.dense_activation, h.dense_normalization, h.dense_normalize_inputs)
-        options |= {"architecture": settings.network, "dense": dense}
+        options |= {"dense": dense, "lstm_units": settings.lstm_units}
     try:
         inspect.signature(kind).bind(spec, **options)
     except TypeError as error:
@@ -79,8 +80,6 @@ def make_network(
             f"{'continuous' if spec.continuous else 'discrete'} actions: {error}"
         ) from error
     try:
-        if spec.continuous and settings.network != ContinuousNetwork.architecture:
-            raise ValueError(f"must be '{ContinuousNetwork.architecture}' for continuous actions")
         return kind(spec, **options)
     except ValueError as error:
         raise SettingsError(f"--network={settings.network}: {error}") from error
@@ -262,5 +261,4 @@ def _replay_class(settings: Settings, spec: EnvironmentSpec) -> type[TrajectoryR
 
 def _recurrent_sizes(settings: Settings) -> dict[str, Any]:
     """U, and the rows of burn-in before each replayed window: 0 without replay."""
-    state_size = architecture_of(settings.network).state_size if settings.recurrent else 0
-    return {"state_size": state_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}
+    return {"state_size": 2 * settings.lstm_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}

@@ -163,6 +163,7 @@ def test_the_flags_become_the_settings(ran):
         "dense_units": "128,32",
         "dense_activation": "gelu",
         "dense_normalization": True,
+        "lstm_units": 3,
         "dense_normalize_inputs": True,
         "precision": "float32",
         "initialization": "orthogonal",

@@ -144,3 +144,17 @@ def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
 def test_observations_that_a_torso_cannot_read_are_refused():
     with pytest.raises(ValueError, match="nature_lstm.*mlp_lstm"):
         Network(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
+
+
+def test_an_lstm_of_any_size_follows_any_torso():
+    spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
+    sized = Network(spec, architecture="mlp", lstm_units=7)
+    assert sized.state_size == 14 and sized.lstm.units == 7
+    assert Network(spec, architecture="mlp_lstm", lstm_units=7).state_size == 14
+    assert Network(spec, architecture="mlp_lstm").state_size == 512
+    again = Network.from_config(sized.get_config())
+    assert again.state_size == 14
+    again.set_weights(sized.get_weights())
+    x = np.ones((3, 4), np.float32)
+    for ours, theirs in zip(sized(x), again(x), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

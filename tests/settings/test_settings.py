@@ -47,6 +47,7 @@ BASELINES = {
     "network": "auto",
     "dense_units": "64,64",
     "dense_activation": "tanh",
+    "lstm_units": 0,
     "dense_normalization": False,
     "dense_normalize_inputs": False,
     "precision": "auto",
