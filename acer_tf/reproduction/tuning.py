@@ -146,7 +146,7 @@ class Tuning:
             )
             if not study.get_trials(deepcopy=False):
                 usual = {name: getattr(self.settings, name) for name in self.space}
-                study.enqueue_trial({n: v for n, v in usual.items() if self._distributions[n]._contains(v)})
+                study.enqueue_trial({name: v for name, v in usual.items() if self.space[name].holds(v)})
         except (ValueError, KeyError, TypeError) as error:
             raise SweepError(f"{path} cannot be read ({error}): restore it, or choose another --tune_dir") from error
         return study

@@ -34,6 +34,10 @@ class Search(NamedTuple):
     log: bool = False  # whether numbers are uniform in their logarithm
     values: tuple[Any, ...] = ()
 
+    def holds(self, value: Any) -> bool:
+        """Whether the value may be tried."""
+        return value in self.values if self.values else bool(self.low <= value <= self.high)
+
     @property
     def ends(self) -> tuple[Any, ...]:
         """Values that are allowed if all are."""

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import signal
 import subprocess
@@ -205,6 +206,20 @@ def test_a_folder_of_something_else_and_another_search_are_refused(tmp_path):
     (tmp_path / "search" / "tune.json").write_text("{")
     with pytest.raises(SweepError, match="tune.json cannot be read"):
         Tuning(tmp_path / "search", settings, RATE, 3)
+
+
+def test_the_first_trial_is_what_was_given_as_far_as_it_is_searched(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=100, max_gradient_norm=math.inf)
+    space = RATE | {
+        "unroll_length": Search(values=(5, 10, 20)),
+        "replay_ratio": Search(values=(1.0, 4.0)),
+        "gamma": Search(values=(0.5, 0.6)),
+        "max_gradient_norm": Search(1.0, 5.0),
+    }
+    trial, _ = Tuning(tmp_path / "search", settings, space, 2).take({})
+    first = trial.params
+    assert (first["unroll_length"], first["replay_ratio"], first["learning_rate"]) == (20, 4.0, settings.learning_rate)
+    assert first["gamma"] in (0.5, 0.6) and 1 <= first["max_gradient_norm"] <= 5, "which were given otherwise"
 
 
 def test_a_trial_that_another_process_holds_is_not_taken(tmp_path):
