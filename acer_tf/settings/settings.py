@@ -319,6 +319,11 @@ class Settings:
         return self.lstm_units or (0 if self.network == "auto" else architecture_of(self.network).lstm_units)
 
     @property
+    def memory_flag(self) -> str:
+        """The flag by which the network is recurrent."""
+        return f"--lstm_units={self.lstm_units}" if self.lstm_units else f"--network={self.network}"
+
+    @property
     def window_length(self) -> int:
         """Rows per trajectory in replay: 1 for DQN's transitions."""
         return 1 if self.rule.transitions else self.unroll_length
@@ -444,13 +449,13 @@ _CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
      "--optimizer={s.optimizer}: must be rmsprop with --reduction=threads, since only its steps add up to those of "
      "several threads; give --reduction=mean or sum"),
     (lambda s: s.rule.recurrent or not s.recurrent,
-     f"--network={{s.network}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
+     f"{{s.memory_flag}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
     (lambda s: s.replay_priority == "uniform" or not s.recurrent,
-     "--replay_priority={s.replay_priority}: must be uniform with --network={s.network}, whose state is stored "
+     "--replay_priority={s.replay_priority}: must be uniform with {s.memory_flag}, whose state is stored "
      "where collected segments start, not where prioritized trajectories do"),
     (lambda s: s.replay_ratio == 0 or s.replay_capacity >= 2 * s.unroll_length + s.burn_in or not s.recurrent,
      "--replay_capacity={s.replay_capacity}: must be at least twice --unroll_length={s.unroll_length} and "
-     "--burn_in={s.burn_in} with --network={s.network}"),
+     "--burn_in={s.burn_in} with {s.memory_flag}"),
 )
 # fmt: on
 

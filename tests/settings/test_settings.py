@@ -576,3 +576,17 @@ def test_a_value_of_the_preset_that_does_not_fit_is_said_to_be_the_presets():
         make_settings(env="CartPole-v1", preset="paper", num_envs=2)
     with pytest.raises(SettingsError, match="or be 0 for all environments$"):
         make_settings(env="CartPole-v1", preset="paper", num_envs=2, trajectories_per_update=4)
+
+
+def test_units_of_an_lstm_make_any_network_recurrent_and_are_refused_where_none_can_be():
+    assert (
+        make_settings("CartPole-v1", lstm_units=7).lstm_size
+        == 7
+        == make_settings("x", network="m:T", lstm_units=7).lstm_size
+    )
+    assert (
+        make_settings("CartPole-v1", network="mlp_lstm").lstm_size == 256 and not make_settings("CartPole-v1").recurrent
+    )
+    for given in ({"agent": "dqn"}, {"replay_priority": "rank"}, {"replay_capacity": 25, "replay_start": 5}):
+        with pytest.raises(SettingsError, match="--lstm_units=7"):
+            make_settings("CartPole-v1", lstm_units=7, **given)
