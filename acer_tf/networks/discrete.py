@@ -72,10 +72,11 @@ class Network(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        torso = readable_torso(architecture, spec)
+        torso, (sizes, *others) = readable_torso(architecture, spec), dense
+        dense = (tuple(sizes), *others)  # a list, if Keras has read it from a file
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
         options = dict(
-            architecture=architecture, initialization=initialization, precision=precision, dense=tuple(dense), seed=seed
+            architecture=architecture, initialization=initialization, precision=precision, dense=dense, seed=seed
         ) | ({"lstm_units": lstm_units} if lstm_units else {})
         super().__init__(spec, architecture, options | heads)
         if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso == "mlp"):
