@@ -235,6 +235,7 @@ def test_the_agent_is_made_of_the_settings():
     settings = settings_of(
         network="mlp",
         precision="float32",
+        optimizer="rmsprop",
         learning_rate=0.01,
         rmsprop_decay=0.9,
         rmsprop_epsilon=0.2,

@@ -121,7 +121,8 @@ def test_a_finished_run_keeps_only_weights(trained_cartpole):
     (state,) = (trained_cartpole / "checkpoints").rglob("*.npz")
     assert state.name == "state.npz"
     snapshot = Checkpoints(trained_cartpole / "checkpoints").restore(None)
-    assert snapshot.arrays["optimizer/rmsprop/iteration"] == sum(snapshot.state["loop"]["updates"].values())
+    (updates,) = (value for name, value in snapshot.arrays.items() if re.fullmatch("optimizer/.*/iteration", name))
+    assert updates == sum(snapshot.state["loop"]["updates"].values())
     assert snapshot.state["actor"]["steps"] >= 600
 
 
