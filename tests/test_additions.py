@@ -18,7 +18,7 @@ EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 Edits = dict[str, tuple[str, str] | str]
 HYPER_PARAMETER: Edits = {
     "acer_tf/settings/settings.py": (
-        '    critic_weight: float = setting(0.5, d.NOT_NEGATIVE, "factor of the critic loss ½ (Q_ret − Q)²")',
+        '        0.5, d.NOT_NEGATIVE, "factor of the critic loss ½ (Q_ret − Q)²", search=d.log_uniform(0.1, 2.0))',
         '    policy_weight: float = setting(1.0, d.NOT_NEGATIVE, "factor of z*", classes=_ACER)',
     ),
     "acer_tf/agents/acer.py": ("            z += entropy_gradient", "        z *= h.policy_weight"),

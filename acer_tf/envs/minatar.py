@@ -39,7 +39,6 @@ def make_minatar(
     )
 
 
-@functools.cache
 def _module(game: str) -> Any:
     package = importlib.util.find_spec("minatar")
     if package is None or not package.submodule_search_locations:

@@ -13,7 +13,10 @@ _SETTINGS = {
     "preset": "classic",
     "optimizer": "adam",
     "learning_rate": 1e-3,
+    "entropy_weight": 0.01,
     "dense_activation": "gelu",
+    "dense_normalization": False,
+    "dense_normalize_inputs": False,
     "normalize_rewards": True,
 }
 
@@ -42,8 +45,8 @@ FIGURE = Figure(
     source="Action masks",
     title="Taxi with and without its action masks",
     text=(
-        "No paper's: gymnasium's Taxi (Dietterich 2000) tells which moves do not run into a wall, and where a "
-        "passenger can be picked up or dropped. ACER over the valid actions alone, beside ACER over all six; "
+        "Nothing of this was published: gymnasium's Taxi (Dietterich 2000) tells which moves do not run into a wall, "
+        "and where a passenger can be picked up or dropped. ACER over the valid actions alone, beside ACER over all six; "
         "everything else is equal, with Adam, GELU and normalized rewards. 500 states, one-hot; a step costs 1, a "
         "wrong pick-up or drop-off 10, and the right drop-off gives 20. An episode is cut after 200 steps.",
     ),

@@ -10,13 +10,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, vectors
+from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, gelu, vectors
 from acer_tf.networks.torsos import ARCHITECTURES, PATCH, USUAL_DENSE, Dense, Torso, architecture_of, torso_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of, map_leaves
 
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
 Tensor: TypeAlias = keras.KerasTensor
+ACTIVATIONS = {"gelu": gelu}  # others are Keras's of that name
 _MOST_SEEDS = 4096  # two for each layer of a torso
 
 
@@ -160,13 +161,16 @@ class Layers:
                 continue
             x = self.hidden(size, "linear", f"dense{number}", x)
             x = keras.layers.LayerNormalization(dtype=self.dtype_policy, name=f"normalization{number}")(x)
-            x = keras.layers.Activation(activation, dtype=self.dtype_policy, name=f"activation{number}")(x)
+            function = ACTIVATIONS.get(activation, activation)
+            x = keras.layers.Activation(function, dtype=self.dtype_policy, name=f"activation{number}")(x)
         return x
 
     def hidden(self, units: int, activation: str, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A dense layer."""
         options = self.initializers(np.sqrt(2.0), x.shape[-1]) | {"name": self._prefix + name}
-        return keras.layers.Dense(units, activation, bias, **options, dtype=self.dtype_policy)(x)
+        return keras.layers.Dense(
+            units, ACTIVATIONS.get(activation, activation), bias, **options, dtype=self.dtype_policy
+        )(x)
 
     def head(self, units: int, gain: float, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A linear layer in float32."""

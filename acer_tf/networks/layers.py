@@ -94,6 +94,12 @@ def vectors(observation: PerLeaf, shape: PerLeaf) -> tf.Tensor:
 
 
 @registered
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """GELU in its form with tanh (Hendrycks & Gimpel 2016): the exact one is no operation of ONNX before version 20."""
+    return keras.activations.gelu(x, approximate=True)
+
+
+@registered
 class RunningNormalization(keras.layers.Layer):
     """(x − mean) / standard deviation over all vectors seen so far, clipped to ±10; at first the identity.
 

@@ -107,7 +107,8 @@ def test_rewards_are_scaled_before_they_are_clipped():
 
 def unroll_of(reward, mask, last):
     blank = dict.fromkeys(Unroll._fields)
-    return Unroll(**blank | {"reward": np.float32(reward), "mask": np.array(mask), "last": np.array(last)})
+    known = {"reward": np.float32(reward), "mask": np.array(mask), "last": np.array(last)}
+    return Unroll(**blank | known | {"discount": np.ones_like(known["reward"])})
 
 
 def test_rewards_are_divided_by_the_spread_of_returns():

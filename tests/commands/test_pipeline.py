@@ -42,6 +42,7 @@ PARTS = {
     "table_control": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=1"],
     "figure4_ablation": ["--tasks=fish", "--agents=acer_continuous,no_sdn", "--seeds=1"],
     "figure5_sensitivity": ["--tasks=cheetah", "--agents=draw0,draw1,draw2"],
+    "figure_taxi": ["--agents=masked,unmasked", "--seeds=2"],
 }
 
 

@@ -47,7 +47,7 @@ GOLDEN = {
 def test_golden_hash(game, preset):
     digest = hashlib.sha256()
     for step in rollout_of(game, preset=preset):
-        for array in step:
+        for array in step[:6]:  # without a mask of actions
             digest.update(array.tobytes())
     assert digest.hexdigest() == GOLDEN[game, preset]
 
@@ -139,7 +139,7 @@ def test_planes_older_than_age_are_zero_and_the_others_are_earlier_frames(game, 
 
 def test_lost_lives_end_the_return_and_nothing_else():
     steps = rollout_of("Breakout", num_envs=2, steps=600)[1:]
-    _, _, reward, discount, mask, last = (np.array(field) for field in zip(*steps, strict=True))
+    _, _, reward, discount, mask, last = (np.array(field) for field in [*zip(*steps, strict=True)][:6])
     for i in range(2):
         overs = np.flatnonzero(last[:, i])
         assert len(overs) >= 2

@@ -104,7 +104,7 @@ def test_environments_that_end_at_different_times(monkeypatch):
     actions = np.random.default_rng(0).normal(0, 1, (250, 2, 6)).astype(np.float32)
     alone += [one.step(action[:1]) for action in actions]
     for with_other, without in zip(both, alone, strict=True):
-        for a, b in zip(with_other, without, strict=True):
+        for a, b in zip(with_other[:6], without[:6], strict=True):
             np.testing.assert_array_equal(a[:1], b)
 
 
@@ -136,10 +136,10 @@ def test_actions_are_clipped(task):
 def test_returned_arrays_are_never_overwritten(short):
     env = envs.make("control/walker2d", 2, 0)
     kept = play(env, 12)
-    copies = [[array.copy() for array in step] for step in kept]
+    copies = [[array.copy() for array in step[:6]] for step in kept]
     play(env, 12)
     for step, copy in zip(kept, copies, strict=True):
-        for array, as_returned in zip(step, copy, strict=True):
+        for array, as_returned in zip(step[:6], copy, strict=True):
             np.testing.assert_array_equal(array, as_returned)
 
 

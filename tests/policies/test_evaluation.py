@@ -56,6 +56,7 @@ class ScriptedEnvironment:
         self.spec, self.num_envs = SPEC, len(lengths)
         self.steps_per_second = None
         self.has_time_limit = True
+        self.pauses = False
         self._lengths = np.array(lengths)
         self._step = np.zeros(self.num_envs, np.int64)
         self.closed = False
@@ -502,7 +503,7 @@ def test_no_actor_plays_the_episodes_of_an_evaluation_by_the_same_seed(monkeypat
 
     def make(env_id: str, num_envs: int, seed: Any, **options: Any) -> Any:
         made.append(seed)
-        return SimpleNamespace(num_envs=num_envs)
+        return SimpleNamespace(num_envs=num_envs, pauses=False)
 
     monkeypatch.setattr(envs, "make", make)
     settings = make_settings(env="CartPole-v1", num_envs=4, actors=4, network="mlp")

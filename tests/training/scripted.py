@@ -40,6 +40,8 @@ class ScriptedEnvironment:
     The observation of environment i after n steps is [i, first + n]. It has VectorEnvironment's interface.
     """
 
+    pauses = False
+
     def __init__(self, scripts: Sequence[Sequence[Row]], first: float = 0.0) -> None:
         self.spec, self.num_envs = SPEC, len(scripts)
         self._scripts = [list(script) for script in scripts]

@@ -103,7 +103,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
         (PONG, {"dense_units": "32"}),
-        (PONG, {"dense_normalize_inputs": True}),
+        (PONG, {"preset": "baselines", "dense_normalize_inputs": True}),
         (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_activation": "gelu"}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
@@ -233,9 +233,9 @@ def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():
 
 def test_the_agent_is_made_of_the_settings():
     settings = settings_of(
+        preset="baselines",
         network="mlp",
         precision="float32",
-        optimizer="rmsprop",
         learning_rate=0.01,
         rmsprop_decay=0.9,
         rmsprop_epsilon=0.2,
@@ -393,7 +393,7 @@ def test_both_networks_of_an_agent_read_observations_by_the_same_statistics():
 
 
 def test_each_group_of_environments_and_the_loop_have_a_seed_of_their_own(monkeypatch):
-    monkeypatch.setattr(envs, "make", lambda *_, **__: type("World", (), {"num_envs": 1}))
+    monkeypatch.setattr(envs, "make", lambda *_, **__: type("World", (), {"num_envs": 1, "pauses": False}))
     settings = settings_of(num_envs=4, actors=4)
     seeds = [build.make_actor(settings, None, 0, group)._seed for group in range(4)]
     seeds += [build.derive_seed(settings, purpose) for purpose in ("poisson", "replay", "weights")]

@@ -26,7 +26,8 @@ N = 12  # iterations before the interruption, and after it
 
 def settings_of(**given):
     small = {"num_envs": 2, "unroll_length": 5, "replay_capacity": 100, "replay_start": 10, "replay_ratio": 2.0}
-    return make_settings({"env": "CartPole-v1", "network": "mlp", "precision": "float32", **small, **given})
+    usual = {"env": "CartPole-v1", "preset": "baselines", "network": "mlp", "precision": "float32"}
+    return make_settings({**usual, **small, **given})
 
 
 class Tape:
