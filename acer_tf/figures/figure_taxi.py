@@ -46,9 +46,9 @@ FIGURE = Figure(
     title="Taxi with and without its action masks",
     text=(
         "Nothing of this was published: gymnasium's Taxi (Dietterich 2000) tells which moves do not run into a wall, "
-        "and where a passenger can be picked up or dropped. ACER over the valid actions alone, beside ACER over all six; "
-        "everything else is equal, with Adam, GELU and normalized rewards. 500 states, one-hot; a step costs 1, a "
-        "wrong pick-up or drop-off 10, and the right drop-off gives 20. An episode is cut after 200 steps.",
+        "and where a passenger can be picked up or dropped. ACER over the valid actions alone, beside ACER over all "
+        "six; everything else is equal, with Adam, GELU and normalized rewards. 500 states, one-hot; a step costs 1, "
+        "a wrong pick-up or drop-off 10, and the right drop-off gives 20. An episode is cut after 200 steps.",
     ),
     envs=("Taxi-v4",),
     methods={

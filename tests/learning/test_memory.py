@@ -18,7 +18,8 @@ pytestmark = pytest.mark.training
 
 def score(folder: Path, **given: Any) -> float:
     """The mean return of 100 episodes, with sampled actions, of a run's policy."""
-    settings = make_settings({"replay_start": 200, "num_envs": 8, "learning_rate": 1e-3, **given})
+    usual = {"preset": "baselines", "replay_start": 200, "num_envs": 8, "learning_rate": 1e-3}
+    settings = make_settings(usual | given)
     policy = load_policy(train(settings, folder / "run"))
     result = evaluate(policy, episodes=100, num_envs=100, env=settings.env)
     print(f"{given}: {result.mean:.2f} ± {result.standard_error:.2f}")

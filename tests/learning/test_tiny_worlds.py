@@ -51,7 +51,8 @@ def registered() -> Iterator[None]:
 
 def learn(env_id: str, folder: Path, **given: Any) -> tuple[np.ndarray, np.ndarray]:
     """(probabilities [S, A], Q [S, A]) of a run's policy."""
-    settings = make_settings({"env": env_id, "gamma": GAMMA, "learning_rate": 3e-3, **given})
+    usual = {"preset": "baselines", "num_envs": 8, "gamma": GAMMA, "learning_rate": 3e-3}
+    settings = make_settings({"env": env_id, **usual, **given})
     policy = load_policy(train(settings, folder / "run", quiet=True))
     observations = WORLDS[env_id][0].observations
     return policy.probabilities(observations), policy.q(observations)

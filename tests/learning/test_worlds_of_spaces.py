@@ -22,7 +22,8 @@ ONE_STEP = {"num_envs": 32, "unroll_length": 2, "total_steps": 16_000, "replay_s
 
 
 def learn(make: Any, folder: Path, **given: Any) -> Policy:
-    settings = acer_tf.make_settings(env="World-v0", preset="classic", gamma=GAMMA, learning_rate=3e-3, **given)
+    usual = {"env": "World-v0", "preset": "baselines", "num_envs": 8, "replay_start": 200, "gamma": GAMMA}
+    settings = acer_tf.make_settings(usual | {"learning_rate": 3e-3} | given)
     return acer_tf.load_policy(acer_tf.train(settings, folder / "run", env=make, quiet=True))
 
 
