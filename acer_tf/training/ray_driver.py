@@ -103,8 +103,19 @@ class Driver:
                 _, missing = self._ray.wait(missing, num_returns=len(missing), timeout=min(left, _CHECK_SECONDS))
             self.alive()
             if time.monotonic() - self._checked > _CHECK_SECONDS:
-                require_cluster(self._address)
+                self._require_nodes()
                 self._checked = time.monotonic()
+
+    def _require_nodes(self) -> None:
+        """Raises ClusterLost unless the cluster answers and has a node.
+
+        Its servers may outlive the last one, where Ray does not always end this process: actors would be waited for.
+        """
+        require_cluster(self._address)
+        with self._failures():
+            nodes = self._ray.nodes()
+        if not any(node["Alive"] for node in nodes):
+            raise ClusterLost("the Ray cluster is gone: none of its nodes is alive")
 
     def _replace(self, group: int) -> None:
         self._kill(group)

@@ -142,6 +142,18 @@ def test_an_error_of_ray_itself_is_the_loss_of_its_cluster():
         driver.unroll([], REQUEST)
 
 
+def test_a_cluster_whose_servers_outlive_its_last_node_is_lost(monkeypatch):
+    monkeypatch.setattr(ray_driver, "require_cluster", lambda address: None)
+    monkeypatch.setattr(ray_driver, "_CHECK_SECONDS", 0.0)
+    alive = [True, True, False]
+    ray = {"wait": lambda missing, **_: ([], missing), "nodes": lambda: [{"Alive": False}, {"Alive": alive.pop(0)}]}
+    driver = driver_on(ray, 1, _begun=[0], _address="here", _checked=0.0, alive=lambda: None)
+    del driver._wait
+    with pytest.raises(ClusterLost, match="none of its nodes is alive"):
+        driver._gather({})
+    assert not alive
+
+
 @pytest.mark.parametrize(
     ("raised", "placed", "why"),
     [
