@@ -273,7 +273,7 @@ def test_an_environment_that_raises_stops_the_run_with_its_traceback_and_a_line(
 def test_a_loss_that_overflows_is_named_by_the_first_quantity_that_does(broken, tmp_path, capsys, environments):
     """The real agent: rewards of 1e30 are finite, and so is Q_ret; its squared error is not."""
     broken(reward=1e30)
-    settings = small_settings(env="Broken-v0")
+    settings = small_settings(env="Broken-v0", preset="baselines")
     assert script(settings, tmp_path / "run") == 1
     err = capsys.readouterr().err
     assert "Broken-v0: critic_loss is inf in on_policy update 8, at step 80" in err

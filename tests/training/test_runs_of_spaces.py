@@ -79,14 +79,18 @@ def rows(
 
 
 TAXI = max(name for name in gymnasium.registry if name.startswith("Taxi-"))  # the version that is installed
-DISCRETE = {"agent": "acer", "preset": "classic"}
+DISCRETE = {"agent": "acer", "preset": "classic", "dense_normalize_inputs": False}
 CONTINUOUS = {"agent": "acer_continuous", "preset": "classic_continuous"}
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "acer": (cart_pole, parted_cart_pole, DISCRETE),
     "recurrent": (cart_pole, parted_cart_pole, {**DISCRETE, "network": "mlp_lstm", "burn_in": 5}),
     "dqn": (cart_pole, parted_cart_pole, {"agent": "dqn", "preset": "ddqn_proportional"} | {"target_period": 100}),
+    "continuous": (pendulum, parted_pendulum, {**CONTINUOUS, "normalize_observations": False}),
+}
+# The statistics of several arrays are summed in another order.
+NORMALIZED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "acer": (cart_pole, parted_cart_pole, {**DISCRETE, "dense_normalize_inputs": True}),
     "continuous": (pendulum, parted_pendulum, CONTINUOUS),
-    "without normalization": (pendulum, parted_pendulum, {**CONTINUOUS, "normalize_observations": False}),
 }
 
 
@@ -101,6 +105,16 @@ def test_leaves_and_numbered_actions_are_learned_from_as_one_vector_is(kind: str
         for policy, make in zip(policies, (whole, parted), strict=True)
     ]
     assert results[0].returns == results[1].returns
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("kind", NORMALIZED)
+def test_normalized_leaves_are_learned_from_as_one_vector_is(kind: str, tmp_path: Path) -> None:
+    whole, parted, values = NORMALIZED[kind]
+    for one, other in zip(rows(whole, tmp_path, values), rows(parted, tmp_path, values), strict=True):
+        assert {name for name in one if one[name]} == {name for name in other if other[name]}
+        numbers = [[float(row[name]) for name in one if row[name]] for row in (one, other)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.training

@@ -91,7 +91,7 @@ def test_invalid_flags_are_refused_in_a_line(flags, complaint, tmp_path, capsys)
 @pytest.mark.process
 def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
     folder = tmp_path / "sweep"
-    diverges = Cell.asked("ACER", small_settings(seed=0, learning_rate=1e30))
+    diverges = Cell.asked("ACER", small_settings(preset="baselines", seed=0, learning_rate=1e30))
     killed = Cell.asked("ACER", small_settings(seed=1, total_steps=3000))
     run_dir = folder / "cells" / killed.name / "run"
 
