@@ -53,7 +53,8 @@ class Acer(Agent[Network]):
                 None for 1.
         """
         h, mask, c = self.settings, trajectory.mask, self.settings.importance_truncation
-        policy = Categorical(probabilities[:, :-1], None if trajectory.legal is None else trajectory.legal[:, :-1])
+        legal = None if trajectory.legal is None else trajectory.legal[:, :-1]
+        policy = Categorical(probabilities[:, :-1], legal)
         values = equations.state_value(q, probabilities)
         value, q_all = values[:, :-1], q[:, :-1]
         q_taken = tf.gather(q_all, trajectory.action, batch_dims=2)

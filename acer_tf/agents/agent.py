@@ -123,7 +123,10 @@ class Agent(Generic[N]):
             self.optimizer.learning_rate = self.annealed(self.settings.update_learning_rate, final)
 
     def annealed(self, first: float, final: float | None) -> Any:
-        """A setting's value now: linear over the run from `first` to `final`; always `first` if `final` is None."""
+        """The present value of a setting that changes linearly over the run from `first` to `final`.
+
+        If `final` is None, it does not change.
+        """
         return first if final is None else annealed(first, final, self._progress)
 
     def observe_rewards(self, unroll: Unroll) -> None:
@@ -173,7 +176,7 @@ class Agent(Generic[N]):
     def project(self, g: tf.Tensor, policy: Any, average: Any) -> tf.Tensor:
         """z*, the projection of g [B, T, A or d] on the trust region around f(·|φ_a) (§3.3), all in φ's coordinates.
 
-        `policy` is f(·|φ) and `average` f(·|φ_a), which is None without a trust region: then it is g itself.
+        `policy` is f(·|φ), and `average` is f(·|φ_a). Without a trust region `average` is None, and z* is g.
         """
         if average is None:
             return g
@@ -203,16 +206,14 @@ class Agent(Generic[N]):
 
         def update(i: tf.Tensor, diagnostics: tf.TensorArray, errors: tf.TensorArray) -> tuple[Any, ...]:
             trajectory = optree.tree_map(lambda array: array[i], trajectories)
-            found, values, error = self.parameter_gradients(trajectory, weights[i])
+            gradients, values, error = self.parameter_gradients(trajectory, weights[i])
+            gradients = self._without_gaps(gradients)
             with tf.GradientTape() as tape:
                 term = self.loss_term(trajectory)
             if term is not None:
-                more = tape.gradient(term, self.network.trainable_variables)
-                found = [b if a is None else a if b is None else a + b for a, b in zip(found, more, strict=True)]
+                more = self._without_gaps(tape.gradient(term, self.network.trainable_variables))
+                gradients = [one + other for one, other in zip(gradients, more, strict=True)]
                 values["loss_term"] = term
-            # A loss need not touch every head.
-            pairs = zip(found, self.network.trainable_variables, strict=True)
-            gradients = [tf.zeros(v.shape, v.dtype) if g is None else g for g, v in pairs]
             # Outside of `fused`: XLA's sum over all weights takes three times as long on the CPU.
             values["gradient_norm"] = norm = tf.linalg.global_norm(gradients)
             fused(self._apply)(gradients, norm)
@@ -226,6 +227,11 @@ class Agent(Generic[N]):
             _, *found = tf.while_loop(lambda i, *_: i < count, update, (0, *found), parallel_iterations=1)
         diagnostics, errors = (values.stack() for values in found)
         return dict(zip(names, tf.unstack(diagnostics, len(names), axis=1), strict=True)), errors
+
+    def _without_gaps(self, gradients: list[tf.Tensor | None]) -> list[tf.Tensor]:
+        """The gradients in every trainable variable, zeros for None: a loss need not touch every head."""
+        pairs = zip(gradients, self.network.trainable_variables, strict=True)
+        return [tf.zeros(v.shape, v.dtype) if g is None else g for g, v in pairs]
 
     def _apply(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
         """Updates θ and θ_a by gradients of the global norm `norm`, which are clipped."""

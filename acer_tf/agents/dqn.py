@@ -46,8 +46,9 @@ class Dqn(Agent[Network]):
         h = self.settings
         planes = self.network.planes(trajectory.observation, trajectory.age)
         now, following = map_leaves(lambda leaf: leaf[:, :1], planes), map_leaves(lambda leaf: leaf[:, 1:], planes)
-        legal = trajectory.legal
-        legal_now, legal_next = (None, None) if legal is None else (legal[:, :1], legal[:, 1:])
+        legal_now = legal_next = None
+        if trajectory.legal is not None:
+            legal_now, legal_next = trajectory.legal[:, :1], trajectory.legal[:, 1:]
         next_values = self.target.windows(following, legal=legal_next)[1][:, 0]
         next_choice = self.network.windows(following, legal=legal_next)[1][:, 0] if h.double_q else next_values
         if legal_next is not None:

@@ -17,7 +17,6 @@ from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of, map_leaves
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
 Tensor: TypeAlias = keras.KerasTensor
-ACTIVATIONS = {"gelu": gelu}  # others are Keras's of that name
 _MOST_SEEDS = 4096  # two for each layer of a torso
 
 
@@ -161,16 +160,14 @@ class Layers:
                 continue
             x = self.hidden(size, "linear", f"dense{number}", x)
             x = keras.layers.LayerNormalization(dtype=self.dtype_policy, name=f"normalization{number}")(x)
-            function = ACTIVATIONS.get(activation, activation)
+            function = _activation(activation)
             x = keras.layers.Activation(function, dtype=self.dtype_policy, name=f"activation{number}")(x)
         return x
 
     def hidden(self, units: int, activation: str, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A dense layer."""
         options = self.initializers(np.sqrt(2.0), x.shape[-1]) | {"name": self._prefix + name}
-        return keras.layers.Dense(
-            units, ACTIVATIONS.get(activation, activation), bias, **options, dtype=self.dtype_policy
-        )(x)
+        return keras.layers.Dense(units, _activation(activation), bias, **options, dtype=self.dtype_policy)(x)
 
     def head(self, units: int, gain: float, name: str, x: Tensor, *, bias: bool = True) -> Tensor:
         """A linear layer in float32."""
@@ -217,3 +214,8 @@ class Layers:
         limit = fan_in**-0.5
         kernel, bias = (keras.initializers.RandomUniform(-limit, limit, seed=next(self._seeds)) for _ in range(2))
         return {"kernel_initializer": kernel, "bias_initializer": bias}
+
+
+def _activation(name: str) -> Any:
+    """What Keras takes for an activation: ours, or the name of one of its own."""
+    return gelu if name == "gelu" else name

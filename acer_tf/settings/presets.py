@@ -41,8 +41,8 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     # `baselines` with step size and replay for games that are learned in a million steps.
     minatar=dict(learning_rate=3e-3, replay_start=1_000),
     # `baselines` for tasks that are learned in some 100,000 steps: more updates per step, and replay from early on.
-    # Returns of hundreds are out of the critic's reach, and numbers of hundredths, such as MountainCar's velocity, are
-    # not seen; with an entropy weight of 0.01 LunarLander hovers, since that pays more than landing.
+    # Rewards and inputs are normalized, since the tasks' returns differ by a factor of a hundred, and so do the numbers
+    # that they show (MountainCar's velocity is at most 0.07). The entropy weight is one for rewards so divided.
     classic=dict(
         num_envs=8, replay_start=200, optimizer="adam", learning_rate=1e-3, entropy_weight=1e-3, normalize_rewards=True,
         dense_activation="gelu", dense_normalization=True, dense_normalize_inputs=True,

@@ -1,4 +1,4 @@
-"""The settings of a run: one frozen dataclass, an entry for each setting, and the checks made before a run starts."""
+"""The settings of a run: one frozen dataclass, an entry for each setting."""
 
 import dataclasses
 import difflib
@@ -6,7 +6,7 @@ import functools
 import math
 import numbers
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -16,6 +16,7 @@ from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
 from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
+from acer_tf.settings.checks import CHECKS
 from acer_tf.settings.declaration import declarations, setting
 from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
 from acer_tf.settings.rules import OPTIMIZERS, RULES, Rule, rule_of, rules_for
@@ -248,7 +249,7 @@ class Settings:
                     f"--{name}={getattr(self, name)}: --agent={self.agent} is defined by {name} {value}; "
                     f"use another agent, such as {', '.join(others)}"
                 )
-        for holds, message in _CHECKS:
+        for holds, message in CHECKS:
             if not holds(self):
                 raise SettingsError(message.format(s=self, presets=", ".join(fitting_presets(self.agent))))
 
@@ -413,51 +414,6 @@ def _require(name: str, value: Any) -> None:
         raise SettingsError(f"--{name}={value!r}: must be of type {kind.__name__}")
     if not wanted.holds(value):
         raise SettingsError(f"--{name}={value}: must be {wanted.wanted}")
-
-
-_RECURRENT = ", ".join(name for name, rule in RULES.items() if rule.recurrent)
-
-# A condition on `Settings`, and what is wrong if it does not hold: {s.NAME} is a setting, {presets} the agent's.
-# fmt: off
-_CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
-    (lambda s: s.trust_region or not s.rule.without_trust_region,
-     "--trust_region_delta=inf: --agent={s.agent} is defined by its trust region; without it, it is "
-     "--agent={s.rule.without_trust_region}"),
-    (lambda s: s.num_envs % (s.trajectories_per_update or 1) == 0,
-     "--trajectories_per_update={s.trajectories_per_update}: must divide --num_envs={s.num_envs}, or be 0 for all "
-     "environments"),
-    (lambda s: s.num_envs % s.groups == 0,
-     "--actors={s.actors}: must divide --num_envs={s.num_envs}, or be 0"),
-    (lambda s: s.evaluate_every == 0 or s.evaluate_every >= s.log_interval,
-     "--evaluate_every={s.evaluate_every}: must be at least --log_interval={s.log_interval}, since an evaluation is "
-     "part of a row of progress.csv, or 0 for none"),
-    (lambda s: s.preset in fitting_presets(s.agent),
-     "--preset={s.preset}: --agent={s.agent} takes one of {presets}"),
-    (lambda s: s.replay_poisson or s.replay_ratio % 1 == 0,
-     "--replay_ratio={s.replay_ratio}: must be a whole number with --noreplay_poisson"),
-    (lambda s: s.on_policy_updates or s.replay_ratio > 0,
-     "--noon_policy_updates with --replay_ratio=0.0: nothing would be learned"),
-    (lambda s: s.replay_capacity >= s.unroll_length,
-     "--replay_capacity={s.replay_capacity}: must be at least --unroll_length={s.unroll_length}"),
-    (lambda s: s.replay_ratio == 0 or s.replay_start <= s.replay_capacity,
-     "--replay_start={s.replay_start}: replay would never start; must be at most "
-     "--replay_capacity={s.replay_capacity} (both in rows per environment)"),
-    (lambda s: s.reduction != "threads" or s.replay_batch in (0, s.threads_per_update),
-     "--replay_batch={s.replay_batch}: must be 0 or {s.threads_per_update} with --reduction=threads, where every "
-     "update has one trajectory per thread"),
-    (lambda s: s.reduction != "threads" or s.optimizer == "rmsprop",
-     "--optimizer={s.optimizer}: must be rmsprop with --reduction=threads, since only its steps add up to those of "
-     "several threads; give --reduction=mean or sum"),
-    (lambda s: s.rule.recurrent or not s.recurrent,
-     f"{{s.memory_flag}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
-    (lambda s: s.replay_priority == "uniform" or not s.recurrent,
-     "--replay_priority={s.replay_priority}: must be uniform with {s.memory_flag}, whose state is stored "
-     "where collected segments start, not where prioritized trajectories do"),
-    (lambda s: s.replay_ratio == 0 or s.replay_capacity >= 2 * s.unroll_length + s.burn_in or not s.recurrent,
-     "--replay_capacity={s.replay_capacity}: must be at least twice --unroll_length={s.unroll_length} and "
-     "--burn_in={s.burn_in} with {s.memory_flag}"),
-)
-# fmt: on
 
 
 @functools.cache
