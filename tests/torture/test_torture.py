@@ -21,9 +21,13 @@ def fail(*_):
     raise KeyError("planted")
 Settings.__post_init__ = fail
 """
-# A run hears no signal.
+# A run hears no signal; its environment is slow, so that the signal comes before the end on any machine.
 SIGNALS_FAULT = """
+import time
+from gymnasium.envs.classic_control import CartPoleEnv
 from acer_tf.runs.signals import StopRequest
+step = CartPoleEnv.step
+CartPoleEnv.step = lambda *given: time.sleep(0.01) or step(*given)
 StopRequest.__enter__ = lambda self: self
 StopRequest.__exit__ = lambda self, *_: None
 """
