@@ -50,7 +50,7 @@ class Policy:
 
     Methods take observations [N, *observation_shape] for any N, as the environment returns them (categories one-hot),
     or a dictionary of them by the names of the leaves. They raise ValueError for another shape, a dtype of another kind
-    (float64 is rounded to float32), or a number that is not finite in float32. A recurrent policy needs `answer`, with
+    (float64 is rounded to float32), an integer out of range, or a number that is not finite in float32. A recurrent policy needs `answer`, with
     the state from the previous answer. Where the environment gave masks in training, they also take an `action_mask`
     [N, A] of zeros and ones, or booleans, that allows at least one action in each row; None allows all.
 
@@ -216,12 +216,14 @@ def _input(field: str) -> str:
 
 
 def _tensor(name: str, values: np.ndarray, dtype: str) -> tf.Tensor:
-    """`values` in `dtype`; ValueError if they have a dtype of another kind, or are not finite there."""
-    # Integers that are too large would wrap around.
-    if not np.can_cast(values.dtype, dtype, "same_kind" if dtype == "float32" else "safe"):
+    """`values` in `dtype`; ValueError if they have a dtype of another kind, or are not integers or finite there."""
+    whole = dtype != "float32"
+    if values.dtype.kind not in ("biu" if whole else "biuf"):
         raise ValueError(f"expected {dtype} {name}, got {values.dtype}")
     with np.errstate(over="ignore"):
         cast = values.astype(dtype, copy=False)
+    if whole and (lost := cast != values).any():
+        raise ValueError(f"expected {dtype} {name}, got {values.dtype} {values[lost][0]}")
     if not (finite := np.isfinite(cast)).all():
         raise ValueError(f"expected finite {dtype} {name}, got {values[~finite][0]}")
     return tf.constant(cast)

@@ -185,3 +185,11 @@ def test_pixels_as_larger_numbers_are_refused(dtype: type, value: float) -> None
     """300 would be read as 44, -1 as 255."""
     with pytest.raises(ValueError, match=f"uint8.*{np.dtype(dtype)}"):
         load_policy(PONG)(np.full((1, 4, 84, 84), value, dtype))
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.int64])
+def test_pixels_of_another_integer_type_are_read_by_their_values(dtype: type) -> None:
+    """gymnasium's MultiBinary gives int8."""
+    pixels = np.random.default_rng(0).integers(0, 2, (2, 4, 84, 84), np.uint8)
+    policy = load_policy(PONG)
+    np.testing.assert_array_equal(policy.probabilities(pixels.astype(dtype)), policy.probabilities(pixels))
