@@ -217,6 +217,7 @@ def test_a_torso_of_ones_own_is_under_policy_value_and_critic_of_continuous_acti
     assert network.of_state.output[2].shape == (None, 64), "the critic reads the torso's features"
     kernels = [weight.shape for weight in network.trainable_variables if weight.path.endswith("dense1/kernel")]
     assert kernels == [(3, 128)] * (1 if shared else 2)
+    assert len({weight.path for weight in network.weights}) == len(network.weights), "a checkpoint names each by its path"
     again = ContinuousNetwork.from_config(network.get_config())
     again.set_weights(network.get_weights())
     np.testing.assert_array_equal(again(x)[0], mean)

@@ -81,7 +81,8 @@ class ContinuousNetwork(PolicyNetwork):
 
         def features_of(name: str) -> Tensor:
             if is_reference(architecture):
-                return part(f"{name}_torso", x, partial(torso.build, layers))(x)
+                with keras.name_scope(f"{name}_torso"):  # the two torsos' layers have the same names
+                    return part(f"{name}_torso", x, partial(torso.build, layers))(x)
             return layers.hidden(UNITS, "tanh", f"{name}2", layers.hidden(UNITS, "tanh", f"{name}1", x))
 
         features = of_policy = features_of("dense")
