@@ -42,6 +42,7 @@ from acer_tf.training.evaluations import Evaluations
 from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.loop import Loop
 from acer_tf.training.ray_actors import RayActors, Stopped, connect
+from acer_tf.training.reach import Reach
 from acer_tf.types import EnvironmentSpec
 
 
@@ -158,7 +159,7 @@ def _restore(
     begun = _Run(job, agent, loop, actors, checkpoints, progress, maker, state["seconds"], unsaved)
     if snapshot is not None:
         begun.evaluations.restore(state["evaluations"])
-        begun.row_due = state["row_due"]
+        begun.row_due, begun.reach.rows = state["row_due"], state["reach"]
     return begun
 
 
@@ -182,6 +183,7 @@ class _Run:
         self.policy = CurrentPolicy(self.agent.network, lambda: self.steps, self._metadata)
         options = {"env": self.job.env or settings.env, "env_workers": self.job.env_workers}
         self.evaluations = Evaluations(settings, self.policy, folder, options)
+        self.reach = Reach(settings)
         self._began = time.monotonic() - self.seconds_before
         self._logged = (self.steps, self.seconds_before)
 
@@ -215,8 +217,7 @@ class _Run:
                 pass  # see below
             finally:
                 if notes := self.actors.notes:
-                    job.note(self.steps, notes)
-                    records.amend_record(job.folder, settings_document(settings), self.steps, notes, self.maker)
+                    self._note(notes)
                     notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
                 self._log(stop, slower_at)
@@ -235,6 +236,8 @@ class _Run:
         row = self._row()
         self.progress.write(row)
         self.row_due = False
+        if (notice := self.reach.notice(row)) is not None:
+            self._note([notice])
         if self.job.on_row is not None:
             self._call(self.job.on_row, row, stop)
         try:
@@ -245,6 +248,11 @@ class _Run:
             if isinstance(error, OSError) and stop.signal_number is not None:
                 raise Interrupted(stop.signal_number) from error
             raise
+
+    def _note(self, notes: Sequence[str]) -> None:
+        """Says what is not as expected, and records it."""
+        self.job.note(self.steps, notes)
+        records.amend_record(self.job.folder, settings_document(self.job.settings), self.steps, notes, self.maker)
 
     def _evaluate(self, stop: StopRequest) -> None:
         """Raises Interrupted after a checkpoint, before the row of progress, if asked to stop."""
@@ -300,7 +308,7 @@ class _Run:
     def save(self, *, with_replay: bool = True) -> None:
         """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
         state = {"actor": self.loop.collector.state(), "loop": self.loop.state(), "seconds": self._seconds()}
-        state |= {"evaluations": self.evaluations.state(), "row_due": self.row_due}
+        state |= {"evaluations": self.evaluations.state(), "row_due": self.row_due, "reach": self.reach.rows}
         arrays, state = self.agent.arrays(), state | self.progress.state()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
