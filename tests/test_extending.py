@@ -1,8 +1,10 @@
 """docs/extending.md: its files, commands and examples work in an empty folder."""
 
 import csv
+import importlib.util
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import optree
 import pytest
 import tensorflow as tf
 
+from acer_tf import envs
+from acer_tf.errors import InvalidEnvironment
 from tests.processes import answers_of
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +28,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extending")
     for name, code in FILES.items():
         (folder / name).write_text(code)
+    if importlib.util.find_spec("minigrid") is None:
+        shutil.copy(ROOT / "tests" / "stand_ins" / "minigrid.py", folder)
     return folder
 
 
@@ -40,6 +46,7 @@ def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
         "parcels",
         "knapsack",
         "lake",
+        "grids",
         "networks",
         "residual",
         "rules",
@@ -71,6 +78,19 @@ def test_the_commands_run_one_after_another(folder):
     assert last_return(folder / "runs/corridor") > -1, "the shortest path returns 0.4, a random walk about -4"
     assert last_return(folder / "runs/parcels") > 0.6, "the shortest path returns 0.9, a random walk about -1"
     assert last_return(folder / "runs/vtrace") > 100, "a random policy returns 22"
+
+
+def test_minigrid_is_taken_without_its_mission_and_symbols_are_divided_by_ten(inside):
+    grid = "MiniGrid-Empty-5x5-v0"
+    with pytest.raises(InvalidEnvironment, match=r"FilterObservation\(env, \['direction', 'image'\]\)"):
+        envs.spec(f"minigrid:{grid}")
+    vector = envs.make(f"my_grids:{grid.replace('MiniGrid', 'Symbols')}", 2, 0)
+    assert vector.spec.observation_scale == {"direction": 1.0, "image": 10.0}
+    assert vector.spec.observation_dtype["image"] == "uint8" and vector.spec.num_actions == 7
+    seen, rng = [vector.reset()], np.random.default_rng(0)
+    seen += [vector.step(rng.integers(0, 3, 2)) for _ in range(150)]
+    assert 2 <= max(step.observation["image"].max() for step in seen) <= 10
+    vector.close()
 
 
 def test_the_rule_is_v_trace(inside):
@@ -217,7 +237,9 @@ def test_a_torso_of_ones_own_is_under_policy_value_and_critic_of_continuous_acti
     assert network.of_state.output[2].shape == (None, 64), "the critic reads the torso's features"
     kernels = [weight.shape for weight in network.trainable_variables if weight.path.endswith("dense1/kernel")]
     assert kernels == [(3, 128)] * (1 if shared else 2)
-    assert len({weight.path for weight in network.weights}) == len(network.weights), "a checkpoint names each by its path"
+    assert len({weight.path for weight in network.weights}) == len(network.weights), (
+        "a checkpoint names each by its path"
+    )
     again = ContinuousNetwork.from_config(network.get_config())
     again.set_weights(network.get_weights())
     np.testing.assert_array_equal(again(x)[0], mean)

@@ -202,11 +202,15 @@ def _observations_way(space: Any) -> str:
         return "must be one of gymnasium's: set the environment's observation_space to a gymnasium.spaces.Box"
     known = Box | MultiBinary | Discrete | MultiDiscrete
     kinds = sorted({type(part).__name__ for _, part in _paths(space) if not isinstance(part, known)})
-    reason = f"{' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} not supported: make it a Box, "
+    reason = f"{' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} not supported: "
     with contextlib.suppress(AttributeError, NotImplementedError, ValueError):  # parts that gymnasium cannot flatten
         if isinstance(flatten_space(space), Box):
-            return f"{reason}with {_FLAT}"
-    return reason + _FUNCTION
+            return f"{reason}make it a Box, with {_FLAT}"
+    if isinstance(space, Dict | Tuple):
+        parts: Any = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+        if rest := [key for key, part in parts if all(isinstance(leaf, known) for _, leaf in _paths(part))]:
+            return f"{reason}make it a Box, or leave it out, with gymnasium.wrappers.FilterObservation(env, {rest})"
+    return f"{reason}make it a Box, {_FUNCTION}"
 
 
 def _actions_way(space: Any) -> str:

@@ -185,7 +185,7 @@ def test_observations_that_are_refused_are_taken_after_the_wrapper_that_is_named
     [
         (spaces.Sequence(spaces.Discrete(3)), lambda x: np.float32([len(x)]), (1,)),
         (spaces.Graph(ARM, spaces.Discrete(2)), lambda x: x.nodes.sum(axis=0), (3,)),
-        (spaces.Dict(a=ARM, b=spaces.Sequence(ARM)), lambda x: x["a"], (3,)),
+        (spaces.Dict(a=spaces.Sequence(ARM)), lambda x: np.float32([len(x["a"])]), (1,)),
         (spaces.Discrete(10**9), lambda x: np.float32([x]) / 1e9, (1,)),
         (spaces.OneOf([MOVES, OBSERVATIONS["empty"]]), lambda x: np.float32([x[0]]), (1,)),
         (spaces.OneOf([MOVES, spaces.Graph(ARM, None)]), lambda x: np.float32([x[0]]), (1,)),
@@ -194,6 +194,22 @@ def test_observations_that_are_refused_are_taken_after_the_wrapper_that_is_named
 def test_observations_of_no_fixed_size_need_a_function(space, function, shape):
     env, lines = let_in(World(space), FUNCTION=function, SHAPE=shape)
     assert len(lines) == 1 and lived(env).spec.observation_shape == shape
+
+
+@pytest.mark.parametrize(
+    ("space", "shape"),
+    [
+        (spaces.Dict(a=ARM, b=spaces.Sequence(ARM), c=MOVES), {"a": (3,), "c": (3,)}),
+        (spaces.Dict(a=spaces.Dict(b=ARM, c=spaces.Sequence(ARM)), d=ARM), (3,)),
+        (
+            spaces.Tuple([spaces.Sequence(ARM), MOVES, spaces.Tuple([ARM, MOVES])]),
+            {"0": (3,), "1/0": (3,), "1/1": (3,)},
+        ),
+    ],
+)
+def test_parts_of_no_fixed_size_may_be_left_out(space, shape):
+    env, lines = let_in(World(space))
+    assert "FilterObservation" in lines[0] and lived(env).spec.observation_shape == shape
 
 
 @pytest.mark.parametrize(
