@@ -50,9 +50,10 @@ class Policy:
 
     Methods take observations [N, *observation_shape] for any N, as the environment returns them (categories one-hot),
     or a dictionary of them by the names of the leaves. They raise ValueError for another shape, a dtype of another kind
-    (float64 is rounded to float32), an integer out of range, or a number that is not finite in float32. A recurrent policy needs `answer`, with
-    the state from the previous answer. Where the environment gave masks in training, they also take an `action_mask`
-    [N, A] of zeros and ones, or booleans, that allows at least one action in each row; None allows all.
+    (float64 is rounded to float32), an integer out of range, or a number that is not finite in float32. A recurrent
+    policy needs `answer`, with the state from the previous answer. Where the environment gave masks in training, they
+    also take an `action_mask` [N, A] of zeros and ones, or booleans, that allows at least one action in each row; None
+    allows all.
 
     Attributes:
         metadata: the content of metadata.json.
