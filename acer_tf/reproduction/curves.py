@@ -153,7 +153,7 @@ class RecordedRuns:
     Args:
         methods: the figure's, by key; every cell is of one of them. The attribute has only methods with cells.
         cells: all of them; the attribute `envs` has the ids of their tasks.
-        folder: the figure's results, with runs/.
+        folder: the figure's results, with runs/; an attribute, too.
 
     Raises:
         EvidenceError: a curve cannot be read.
@@ -163,6 +163,7 @@ class RecordedRuns:
         self.cells = tuple(cells)
         self.methods = {key: m for key, m in methods.items() if any(cell.method == key for cell in self.cells)}
         self.envs = tuple(dict.fromkeys(cell.env for cell in self.cells))
+        self.folder = folder
         self._runs: dict[tuple[str, str], list[RunCurve]] = {}
         self._draws: dict[tuple[str, str], list[int | None]] = {}
         for cell in sorted(self.cells, key=lambda cell: cell.seed):

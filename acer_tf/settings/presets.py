@@ -20,6 +20,12 @@ _QUARTER = dict(learning_rate=2.5e-4 / 4, rmsprop_epsilon=0.01 / 32**2 / 4**2)
 _ORIGINAL = dict(
     double_q=False, shared_bias=False, target_period=10_000, exploration_final=0.1, evaluation_epsilon=0.05
 )
+# For a million steps or fewer, as Stable-Baselines3 and RL Zoo have them: Adam, ε and target period of that length, 8
+# environments, one bias per action.
+_DQN_SHORT: dict[str, Any] = _DQN | dict(
+    num_envs=8, replay_capacity=12_500, optimizer="adam", max_gradient_norm=10.0, initialization="orthogonal",
+    shared_bias=False,
+)
 # The ACER paper, §6 and appendix E.
 _CONTINUOUS: dict[str, Any] = dict(
     on_policy_updates=False, replay_start=0, replay_capacity=5_000,
@@ -68,6 +74,14 @@ PRESETS: dict[str, dict[str, Any]] = dict(
         replay_priority="rank", priority_exponent=0.7, priority_exponent_final=0.7, importance_exponent=0.5
     ),
     ddqn_proportional=_DQN | _QUARTER | dict(replay_priority="proportional"),
+    minatar_dqn=_DQN_SHORT | dict(
+        replay_start=1_250, learning_rate=2.5e-4, target_period=1_000, exploration_steps=100_000,
+    ),
+    classic_dqn=_DQN_SHORT | dict(
+        replay_start=200, replay_ratio=4.0, replay_batch=64, learning_rate=6e-4, target_period=250,
+        exploration_steps=10_000, exploration_final=0.05, normalize_rewards=True,
+        dense_units="128,128", dense_activation="relu", dense_normalize_inputs=True,
+    ),
 )
 # fmt: on
 
@@ -85,7 +99,9 @@ def fitting_presets(agent: str) -> tuple[str, ...]:
 
 
 def usual_preset(env: str, agent: str) -> str:
-    """The preset that `--preset=auto` means: the agent's first own one, else that of the environment's family.
+    """The preset that `--preset=auto` means: that of the environment's family, or of the agent there (minatar_dqn).
+
+    It is the agent's first own one where the family has none for it.
 
     The environment is made only if neither its family nor the agent tells the kind of its actions.
 
@@ -94,9 +110,10 @@ def usual_preset(env: str, agent: str) -> str:
         EnvironmentFailure: it raised when it was made.
     """
     rule = rule_of(agent)
-    if rule.presets:
-        return rule.presets[0]
     discrete, continuous = family_of(env).preset
+    if rule.presets:
+        own = f"{discrete}_{agent}"
+        return own if own in rule.presets else rule.presets[0]
     if not (discrete and continuous):
         return discrete or continuous
     both = rule.discrete and rule.continuous

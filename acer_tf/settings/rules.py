@@ -49,7 +49,7 @@ RULES: dict[str, Rule] = {
         "acer_tf.agents.dqn:Dqn",
         fixed={"on_policy_updates": False, "trust_region_delta": math.inf},
         transitions=True,
-        presets=("dqn", "dqn_rank", "ddqn_tuned", "ddqn_rank", "ddqn_proportional"),
+        presets=("dqn", "dqn_rank", "ddqn_tuned", "ddqn_rank", "ddqn_proportional", "minatar_dqn", "classic_dqn"),
     ),
 }
 

@@ -43,6 +43,7 @@ PARTS = {
     "figure4_ablation": ["--tasks=fish", "--agents=acer_continuous,no_sdn", "--seeds=1"],
     "figure5_sensitivity": ["--tasks=cheetah", "--agents=draw0,draw1,draw2"],
     "figure_taxi": ["--agents=masked,unmasked", "--seeds=2"],
+    "table_gymnasium": ["--tasks=CartPole-v1,Pendulum-v1", "--agents=acer,acer_continuous", "--seeds=2"],
 }
 
 

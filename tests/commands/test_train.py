@@ -71,7 +71,7 @@ def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
 
 
 def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
-    ddqn = "ddqn_tuned or ddqn_rank or ddqn_proportional"
+    ddqn = "ddqn_tuned or ddqn_rank or ddqn_proportional or minatar_dqn or classic_dqn"
     expected = f"(default: 20; preset paper_continuous: 50; preset dqn or dqn_rank or {ddqn}: 4)"
     assert train.FLAGS["unroll_length"].help.endswith(expected)
     preset = "preset classic_continuous or paper_continuous"
@@ -206,7 +206,7 @@ def test_the_flags_become_the_settings(ran):
         "replay_batch": 16,
         "priority_exponent": 0.7,
         "priority_exponent_final": 0.5,
-        "priority_epsilon": 0.01,
+        "priority_epsilon": 0.02,
         "importance_exponent": 0.5,
         "importance_exponent_final": 0.9,
         "weights_by_batch": False,
