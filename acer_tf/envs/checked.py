@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Dict, Tuple
+from gymnasium.spaces import Dict
 from gymnasium.vector import SyncVectorEnv
 
-from acer_tf.envs.masks import KEY, Reader
+from acer_tf.envs.masks import KEY, Reader, as_array
+from acer_tf.envs.spaces import parts_of
 from acer_tf.errors import EnvironmentFailure
 
 _FORMS = {"reset": ("observation", "info"), "step": ("observation", "reward", "terminated", "truncated", "info")}
@@ -40,7 +41,8 @@ class CheckedVector(SyncVectorEnv):
         seeds = [None] * self.num_envs if seed is None else seed
         answers = [self._begin(env, seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)]
         observations, infos = [answer[0] for answer in answers], [answer[4] for answer in answers]
-        return self._observations_of("reset", observations), self._masks(observations, infos, self._over)
+        seen = self._batch("reset", self.single_observation_space, observations)
+        return seen, self._masks(observations, infos, self._over)
 
     def step(self, actions: Any) -> Any:
         answers: list[Any] = []
@@ -60,7 +62,8 @@ class CheckedVector(SyncVectorEnv):
         ended, cut = self._flags("terminated", terminated), self._flags("truncated", truncated)
         self._over = (ended | cut).tolist()
         masks = self._masks(observations, infos, ended)
-        return self._observations_of("step", observations), self._rewards_of(rewards), ended, cut, masks
+        seen = self._batch("step", self.single_observation_space, observations)
+        return seen, self._rewards_of(rewards), ended, cut, masks
 
     def _masks(self, observations: Sequence[Any], infos: Sequence[Any], ended: Any) -> dict[str, Any]:
         if self._mask_of is None:
@@ -96,13 +99,9 @@ class CheckedVector(SyncVectorEnv):
             found += " (old gym's: its done is now terminated, or truncated where a time limit ends an episode)"
         self._fail(method, f"{method}() must return ({', '.join(_FORMS[method])}): {found}")
 
-    def _observations_of(self, method: str, found: Sequence[Any]) -> Any:
-        return self._batch(method, self.single_observation_space, found)
-
     def _batch(self, method: str, space: Any, found: Sequence[Any]) -> Any:
         """N observations, or parts of them, as gymnasium batches those of their space."""
-        if isinstance(space, Dict | Tuple):
-            parts: Any = space.spaces if isinstance(space, Dict) else dict(enumerate(space.spaces))
+        if (parts := parts_of(space)) is not None:
             for each in found:
                 of_kind = isinstance(each, Mapping if isinstance(space, Dict) else tuple | list)
                 if not of_kind or set(each if isinstance(space, Dict) else range(len(each))) != parts.keys():
@@ -112,26 +111,27 @@ class CheckedVector(SyncVectorEnv):
         def fits(array: np.ndarray, shape: tuple[int, ...]) -> bool:
             return array.shape == shape and np.can_cast(array.dtype, space.dtype, "same_kind")
 
-        if fits(observations := _array(found), (self.num_envs, *space.shape)):
+        if fits(observations := as_array(found), (self.num_envs, *space.shape)):
             return observations
         for each in found:
-            if not fits(_array(each), space.shape):
+            if not fits(as_array(each), space.shape):
                 self._fail(method, f"it returned an observation of {_described(each)}, but its space is {space}")
         return np.stack([np.asarray(each, space.dtype) for each in found])
 
     def _rewards_of(self, found: Sequence[Any]) -> np.ndarray:
-        rewards = _array(found)
+        rewards = as_array(found)
         if rewards.shape != (len(found),) or rewards.dtype.kind not in "fiub":
             for each in found:
-                if (_array(each).ndim or _array(each).dtype.kind not in "fiub") and not isinstance(each, numbers.Real):
+                one = as_array(each)
+                if (one.ndim or one.dtype.kind not in "fiub") and not isinstance(each, numbers.Real):
                     self._fail("step", f"it returned a reward of {_described(each)}, which must be a real number")
         return rewards.astype(np.float64)
 
     def _flags(self, name: str, found: Sequence[Any]) -> np.ndarray:
-        flags = _array(found)
+        flags = as_array(found)
         if flags.dtype != bool or flags.shape != (len(found),):
             for each in found:
-                if _array(each).ndim or each not in (0, 1):
+                if as_array(each).ndim or each not in (0, 1):
                     self._fail("step", f"it returned {name} of {_described(each)}, which must be True or False")
         return flags.astype(bool)
 
@@ -140,17 +140,9 @@ class CheckedVector(SyncVectorEnv):
         raise EnvironmentFailure(f"{self._id} failed in {method}(): {what}") from None
 
 
-def _array(value: Any) -> np.ndarray:
-    """`value` as NumPy takes it; an object if it takes it for no array."""
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError):  # lists of different lengths, say
-        return np.array(None)
-
-
 def _described(value: Any) -> str:
     """Words that follow "of": a shape and dtype, or else a type and value."""
-    array = _array(value)
+    array = as_array(value)
     if array.ndim:
         return f"shape {array.shape} and dtype {array.dtype}"
     return f"type {type(value).__name__}, {reprlib.repr(value)}"

@@ -53,7 +53,7 @@ def valid_actions(
         last: [N] bool: the observation is the final one of its episode.
         fail: raises for the number of an environment, with what its mask does or is not.
     """
-    masks = _array(given)
+    masks = as_array(given)
     if masks.shape == (len(last), spec.num_actions) and _is_mask(masks) and not spec.action_sizes:
         legal = masks.astype(bool) | ended[:, None]
         if legal.any(axis=1).all():
@@ -64,7 +64,7 @@ def valid_actions(
             continue
         mask = _of_all(given[number], np.ravel(spec.action_sizes or spec.num_actions).tolist())
         if mask is None:
-            found, form = _array(given[number]), f"{spec.num_actions} numbers 0 or 1, one for each action"
+            found, form = as_array(given[number]), f"{spec.num_actions} numbers 0 or 1, one for each action"
             shown = f"shape {found.shape} and dtype {found.dtype}" if found.ndim else repr(given[number])
             fail(number, f"is not {form}: {shown:.200}")
         if mask.any():
@@ -77,9 +77,9 @@ def valid_actions(
 def _of_all(given: Any, sizes: list[int]) -> np.ndarray | None:
     """The mask [A] of all combinations of entries of `sizes`; None if what is given is none."""
     joined = isinstance(given, tuple) and len(given) == len(sizes) > 1
-    mask = _array(given)
+    mask = as_array(given)
     if joined:
-        parts = [np.ravel(_array(part)) for part in given]
+        parts = [np.ravel(as_array(part)) for part in given]
         mask = np.concatenate(parts) if [len(part) for part in parts] == sizes else np.array(None)
     if not _is_mask(mask):
         return None
@@ -104,10 +104,11 @@ def _method(env: Any) -> Any:
     return None
 
 
-def _array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
+    """`value` as NumPy takes it; an object if it takes it for no array."""
     try:
         return np.asarray(value)
-    except (TypeError, ValueError):  # masks of different lengths, say
+    except (TypeError, ValueError):  # lists of different lengths, say
         return np.array(None)
 
 

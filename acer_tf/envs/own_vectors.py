@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 import numpy as np
-from gymnasium.spaces import Dict, Tuple
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from acer_tf.envs import masks
+from acer_tf.envs.spaces import parts_of
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 PAUSED = "acer_tf_paused"  # in infos: nothing was stepped, but episodes have begun where they had ended
@@ -150,8 +150,7 @@ class OwnVector(VectorEnv[Any, Any, Any]):
 
     def _checked(self, method: str, space: Any, found: Any) -> Any:
         """A copy of N observations, which a vector environment may overwrite."""
-        if isinstance(space, Dict | Tuple):
-            parts: Any = space.spaces if isinstance(space, Dict) else dict(enumerate(space.spaces))
+        if (parts := parts_of(space)) is not None:
             try:
                 return {key: self._checked(method, part, found[key]) for key, part in parts.items()}
             except (KeyError, IndexError, TypeError):
@@ -164,10 +163,9 @@ class OwnVector(VectorEnv[Any, Any, Any]):
 
     def _final(self, space: Any, shown: Any, final: Any, ended: np.ndarray) -> Any:
         """`shown` with the final observations where episodes ended: a batch, or each in an array of objects."""
-        if isinstance(space, Dict | Tuple):
+        if (parts := parts_of(space)) is not None:
             if isinstance(final, np.ndarray | list):  # of objects
                 final = {key: [None if each is None else each[key] for each in final] for key in shown}
-            parts: Any = space.spaces if isinstance(space, Dict) else dict(enumerate(space.spaces))
             return {key: self._final(part, shown[key], final[key], ended) for key, part in parts.items()}
         values = shown.copy()
         for number in np.flatnonzero(ended):

@@ -120,7 +120,7 @@ def observed(env_id: str, space: Any) -> PerLeaf:
     Raises:
         InvalidEnvironment: agents cannot see such observations.
     """
-    leaves = [Leaf(part, path) for path, part in _paths(space)]
+    leaves = [Leaf(part, path) for path, part in paths_of(space)]
     if not all(isinstance(leaf.space, Box | MultiBinary | Discrete | MultiDiscrete) for leaf in leaves):
         raise _refusal(env_id, "observation", space, _observations_way(space))
     leaves = [leaf for leaf in leaves if 0 not in leaf.shape]
@@ -135,12 +135,18 @@ def observed(env_id: str, space: Any) -> PerLeaf:
     return dict(sorted(named.items())) if len(named) > 1 else leaves[0]
 
 
-def _paths(space: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
+def parts_of(space: Any) -> dict[Any, Any] | None:
+    """The parts of a Dict or Tuple by their keys; None for another space."""
+    if isinstance(space, Dict):
+        return dict(space.spaces)
+    return dict(enumerate(space.spaces)) if isinstance(space, Tuple) else None
+
+
+def paths_of(space: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
     """The spaces that a Dict or Tuple, or those in it, consist of, each with the keys that lead to it."""
-    if not isinstance(space, Dict | Tuple):
+    if (parts := parts_of(space)) is None:
         return [(path, space)]
-    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-    return [found for key, part in parts for found in _paths(part, (*path, key))]
+    return [found for key, part in parts.items() for found in paths_of(part, (*path, key))]
 
 
 def _sizes(space: Any) -> np.ndarray:
@@ -201,14 +207,14 @@ def _observations_way(space: Any) -> str:
     if not isinstance(space, Space):
         return "must be one of gymnasium's: set the environment's observation_space to a gymnasium.spaces.Box"
     known = Box | MultiBinary | Discrete | MultiDiscrete
-    kinds = sorted({type(part).__name__ for _, part in _paths(space) if not isinstance(part, known)})
+    kinds = sorted({type(part).__name__ for _, part in paths_of(space) if not isinstance(part, known)})
     reason = f"{' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} not supported: "
     with contextlib.suppress(AttributeError, NotImplementedError, ValueError):  # parts that gymnasium cannot flatten
         if isinstance(flatten_space(space), Box):
             return f"{reason}make it a Box, with {_FLAT}"
     if isinstance(space, Dict | Tuple):
         parts: Any = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-        if rest := [key for key, part in parts if all(isinstance(leaf, known) for _, leaf in _paths(part))]:
+        if rest := [key for key, part in parts if all(isinstance(leaf, known) for _, leaf in paths_of(part))]:
             return f"{reason}make it a Box, or leave it out, with gymnasium.wrappers.FilterObservation(env, {rest})"
     return f"{reason}make it a Box, {_FUNCTION}"
 
@@ -222,7 +228,7 @@ def _actions_way(space: Any) -> str:
     reason = "only a Discrete, MultiDiscrete, MultiBinary or Box one is supported"
     if isinstance(space, MultiDiscrete | MultiBinary):
         reason = f"at most {MOST_COMBINATIONS:,} combinations of its parts can be told apart"
-    if (parts := [part for _, part in _paths(space)]) and all(map(_real, parts)):
+    if (parts := [part for _, part in paths_of(space)]) and all(map(_real, parts)):
         flat = "gymnasium.spaces.flatten_space(env.action_space)"
         return (
             f"{reason}: join its vectors, with gymnasium.wrappers.TransformAction(env, lambda a, "

@@ -6,7 +6,9 @@ its copies, so that they answer, fail and reset as they do in this process.
 
 import contextlib
 import ctypes
+import functools
 import multiprocessing.util
+import operator
 import os
 import signal
 import sys
@@ -20,11 +22,12 @@ from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Tuple
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.utils import write_to_shared_memory
 
 from acer_tf.envs.checked import CheckedVector
+from acer_tf.envs.spaces import paths_of
 from acer_tf.envs.vector import blamed
 from acer_tf.errors import AcerError, EnvironmentFailure
 
@@ -52,7 +55,7 @@ class WorkersVector(AsyncVectorEnv):
         self, env_id: str, make: Callable[[], CheckedVector], observations: Any, actions: Any, workers: int, copies: int
     ) -> None:
         self._id, self._copies = env_id, copies
-        self._leaves = [*_leaves(observations)]
+        self._leaves = paths_of(observations)  # with their keys in what `CheckedVector` returns
         group = _Group(env_id, make, _shared_space(self._leaves, copies), actions)
         # The caller's script needs no guard `if __name__ == "__main__"`, since no process imports it.
         with _main_hidden(), contextlib.ExitStack() as self._starting:
@@ -151,12 +154,8 @@ def _work(
 
     def shown(observation: Any) -> list[Any]:
         """Per leaf None, if it is in the shared memory now, else the values."""
-        space, rest = group.observation_space, dict[str, np.ndarray]()
-        for number, (path, _) in enumerate(leaves):
-            values = observation
-            for key in path:
-                values = values[key]
-            rest[str(number)] = values
+        space = group.observation_space
+        rest = {str(i): functools.reduce(operator.getitem, path, observation) for i, (path, _) in enumerate(leaves)}
         alike = {name for name, values in rest.items() if values.dtype == space[name].dtype}
         for name in alike:
             write_to_shared_memory(space[name], index, rest[name], shared[name])
@@ -171,7 +170,7 @@ def _work(
                 with blamed(group.env_id, where, trial=vector is None):
                     if vector is None:
                         vector = group.make()
-                        leaves[:] = _leaves(vector.single_observation_space)
+                        leaves[:] = paths_of(vector.single_observation_space)
                     elif method == "close":
                         vector.close()
                     else:
@@ -183,16 +182,6 @@ def _work(
             if method == "close":
                 return
             pipe.send((answer, failed))
-
-
-def _leaves(space: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The spaces that are arrays, with their keys in what `CheckedVector` returns."""
-    if isinstance(space, Dict | Tuple):
-        parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-        for key, part in parts:
-            yield from _leaves(part, (*path, key))
-    else:
-        yield path, space
 
 
 def _shared_space(leaves: Sequence[tuple[Any, Any]], copies: int) -> Dict:

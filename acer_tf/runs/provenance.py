@@ -59,35 +59,32 @@ def now() -> str:
 
 def packages() -> str:
     """Every installed distribution, one name==version per line, sorted."""
-    return _installed(tuple(sys.path))[0]
+    return "".join(sorted(f"{name}=={version}\n" for name, version in _installed(tuple(sys.path))[0].items()))
 
 
 def package_versions() -> dict[str, str]:
     """Versions of Python, this package, its declared requirements, and everything else that has been imported."""
+    installed, top_level = _installed(tuple(sys.path))
     loaded = {module.partition(".")[0] for module in list(sys.modules)}
-    top_level = _installed(tuple(sys.path))[1]
     names = sorted({name for module in loaded & top_level.keys() for name in top_level[module]})
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         requirements = importlib.metadata.requires("acer_tf") or []
         names = [re.split(r"[^\w.-]", text)[0] for text in requirements if 'extra == "dev"' not in text] + names
-    versions = {}
-    for name in {_canonical(name): name for name in reversed(names)}.values():
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
+    named = {_canonical(name): name for name in reversed(names)}
+    versions = {name: installed[key] for key, name in named.items() if key in installed}
     # An editable installation's metadata may be older than its code.
     return {"python": platform.python_version(), **versions, "acer_tf": __version__}
 
 
 @functools.cache  # reading the metadata of every package takes half a second
-def _installed(path: tuple[str, ...]) -> tuple[str, Mapping[str, list[str]]]:
-    """The text of `packages`, and the distributions by module. `path`, the process's, is the cache's key."""
+def _installed(path: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+    """Versions by canonical name, and the distributions by module. `path`, the process's, is the cache's key."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         if name := distribution.metadata["Name"]:
             # Python imports the first on the path.
             found.setdefault(_canonical(name), distribution.version)
-    listed = "".join(sorted(f"{name}=={version}\n" for name, version in found.items()))
-    return listed, importlib.metadata.packages_distributions()
+    return found, importlib.metadata.packages_distributions()
 
 
 def _canonical(name: str) -> str:
