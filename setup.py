@@ -127,6 +127,7 @@ setup(
     packages=find_packages(include=["acer_tf", "acer_tf.*"]),
     package_data={
         "acer_tf": ["py.typed", "__init__.pyi"],
+        "acer_tf.conformance": ["vectors.json"],
         "acer_tf.envs": ["*.xml"],
         "acer_tf.reproduction": ["data/*.csv"],
         "acer_tf.reproduction.report": ["templates/*"],

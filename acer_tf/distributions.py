@@ -70,7 +70,7 @@ class Gaussian:
     def __init__(self, mean: tf.Tensor, std: float) -> None:
         self.statistics = mean
         self._variance = std**2
-        scale = tf.fill([mean.shape[-1]], tf.cast(std, mean.dtype))
+        scale = tf.fill([mean.shape[-1]], tf.constant(std, mean.dtype))
         self._distribution = tfp.distributions.MultivariateNormalDiag(loc=mean, scale_diag=scale)
 
     def sample(self, seed: tf.Tensor, count: int | None = None) -> tf.Tensor:

@@ -32,7 +32,7 @@ LAYERS: list[list[set[str]]] = [
     [{"agents"}],
     [{"policies"}, {"runs"}],
     [{"training"}],
-    [{"reproduction"}],
+    [{"reproduction"}, {"conformance"}],
     [{"figures", "commands"}],
     [{"__main__"}],
     [{"experiments"}, {"benchmarks"}],
@@ -50,6 +50,7 @@ ONLY: dict[str, set[str]] = {
     "envs": {"types", "errors"},
     "networks.torsos": {"types", "references"},
     "policies.policy": {"types", "files", "errors"},
+    "conformance.check": set(),
 }
 
 TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "keras", "tensorboard"}
@@ -59,6 +60,7 @@ FORBIDDEN: dict[str, set[str]] = {
     **dict.fromkeys(
         ("types", "files", "references", "errors", "replay", "envs", "networks.torsos", "settings"), TENSORFLOW
     ),
+    "conformance.check": TENSORFLOW,
 }
 EQUATIONS_MAY_IMPORT = {"tensorflow", "__future__", "typing", "collections"}
 
@@ -145,7 +147,7 @@ def import_violations(source: str, module: str, is_package: bool = False) -> lis
                 found.append(f"{where}: {part} may import {sorted(allowed - {part})}")
         elif top in (rule_for(module, FORBIDDEN) or set()):
             found.append(f"{where}: {part} never imports {top}")
-        elif top in SIMULATORS and part not in ("envs", "benchmarks"):  # a benchmark brings environments of its own
+        elif top in SIMULATORS and part not in ("envs", "benchmarks", "conformance"):  # these bring some of their own
             found.append(f"{where}: only envs knows the simulators")
         elif part == "equations" and top not in EQUATIONS_MAY_IMPORT:
             found.append(f"{where}: equations imports TensorFlow alone")

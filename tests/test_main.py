@@ -11,7 +11,7 @@ from acer_tf.__main__ import commands
 from tests.processes import answers_of
 
 pytestmark = pytest.mark.process
-BASE = {"train", "evaluate", "export"}  # these need no extra
+BASE = {"train", "evaluate", "export", "conformance"}  # these need no extra
 WITHOUT_THE_EXTRA = """
 for name in ("rliable", "pandas", "scipy", "scipy.stats", "arch", "jinja2", "matplotlib", "matplotlib.figure", "PIL"):
     sys.modules[name] = None

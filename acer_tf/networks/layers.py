@@ -203,8 +203,9 @@ class EpsilonGreedy(keras.layers.Layer):
     def call(self, q: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         count = q.shape[-1]
         if legal is None:
-            return self.epsilon / count + (1.0 - self.epsilon) * tf.one_hot(tf.argmax(q, axis=-1), count)
-        greedy = tf.one_hot(tf.argmax(tf.where(legal, q, tf.constant(-np.inf, q.dtype)), axis=-1), count)
+            return self.epsilon / count + (1.0 - self.epsilon) * tf.one_hot(tf.argmax(q, axis=-1), count, dtype=q.dtype)
+        best = tf.argmax(tf.where(legal, q, tf.constant(-np.inf, q.dtype)), axis=-1)
+        greedy = tf.one_hot(best, count, dtype=q.dtype)
         valid = tf.cast(legal, q.dtype)
         return self.epsilon / tf.reduce_sum(valid, axis=-1, keepdims=True) * valid + (1.0 - self.epsilon) * greedy
 
