@@ -11,6 +11,7 @@ continued by the next that looks for work.
 
 import dataclasses
 import fcntl
+import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from acer_tf.errors import RunFolderError, SettingsError, SweepError
+from acer_tf.errors import RunFolderError, SettingsError, SweepError, first_line
 from acer_tf.files import read_json
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.records import write_json
@@ -129,14 +130,11 @@ class Tuning:
     def _open(self) -> optuna.Study:
         """The study in the journal, whose first trial is what was asked for."""
         path = self.folder / "journal.log"
-        if path.exists():  # a machine that stopped may have left half a line
-            content = path.read_bytes()
-            if len(content) != (whole := content.rfind(b"\n") + 1):
-                with path.open("r+b") as file:
-                    file.truncate(whole)
         lock: Any = _FileLock(self.folder / "journal.lock")
         pruner = optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED, n_warmup_steps=_UNPRUNED)
         try:
+            with lock:
+                _require_lines(path)
             study = optuna.create_study(
                 storage=JournalStorage(JournalFileBackend(str(path), lock_obj=lock)),
                 study_name="tune",
@@ -144,11 +142,19 @@ class Tuning:
                 load_if_exists=True,
                 pruner=pruner,
             )
-            if not study.get_trials(deepcopy=False):
+            trials = {name_of(trial.number) for trial in study.get_trials(deepcopy=False)}
+            begun = {cell.name for cell in (self.folder / "cells").glob("trial-*")}
+            if unknown := sorted(begun - trials):
+                raise ValueError(f"it has nothing of {unknown[0]}, which has begun")
+            if not trials:
                 usual = {name: getattr(self.settings, name) for name in self.space}
                 study.enqueue_trial({name: v for name, v in usual.items() if self.space[name].holds(v)})
-        except (ValueError, KeyError, TypeError) as error:
-            raise SweepError(f"{path} cannot be read ({error}): restore it, or choose another --tune_dir") from error
+        except OSError:
+            raise
+        except Exception as error:  # what is damaged raises nearly anything in Optuna
+            raise SweepError(
+                f"{path} cannot be read ({first_line(error)}): restore it, or choose another --tune_dir"
+            ) from error
         return study
 
     def counts(self) -> Mapping[TrialState, int]:
@@ -215,6 +221,24 @@ class Tuning:
         if len(failed) >= _FAILURES and not any(t.state in _USEFUL for t in trials):
             reason = failed[-1].user_attrs.get("reason", "")
             raise SweepError(f"the first {len(failed)} trials failed, the last so: {reason}")
+
+
+def _require_lines(path: Path) -> None:
+    """Cuts half a line, which a machine that stopped may have left; ValueError if another is none of a journal.
+
+    Optuna itself takes a last line that is none for one that is being written, and fails when others follow.
+    """
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    if len(content) != (whole := content.rfind(b"\n") + 1):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        try:
+            json.loads(line)["op_code"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"line {number}: {error}") from error
 
 
 def name_of(number: int) -> str:

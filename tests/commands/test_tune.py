@@ -1,12 +1,14 @@
 """The search of hyper-parameters, on runs that are stand-ins, and on a world of one step."""
 
 import csv
+import fcntl
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,6 +29,7 @@ TRIAL = str(Path(__file__).with_name("trial.py"))
 ROOT = Path(__file__).parents[2]
 CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
 PENDULUM = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
+LINES = 4  # of a journal with one trial
 RATE = {"learning_rate": Search(1e-5, 1e-1, log=True)}
 
 
@@ -99,9 +102,9 @@ def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_tri
         return subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes)
 
     first = start()
-    rows = tmp_path / "search/cells/trial-0000/run/rows"
+    rows = tmp_path / "search/cells/trial-0000/run/progress.csv"
     deadline = time.monotonic() + 120
-    while not (rows.exists() and rows.read_text().isdigit() and int(rows.read_text()) > 5):
+    while not (rows.exists() and rows.read_text().count("\n") > 6):
         assert time.monotonic() < deadline and first.poll() is None
         time.sleep(0.05)
     first.kill()
@@ -206,6 +209,47 @@ def test_a_folder_of_something_else_and_another_search_are_refused(tmp_path):
     (tmp_path / "search" / "tune.json").write_text("{")
     with pytest.raises(SweepError, match="tune.json cannot be read"):
         Tuning(tmp_path / "search", settings, RATE, 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "wanted"),
+    [
+        (lambda lines: [b"\x80" + lines[0], *lines[1:]], "line 1"),
+        (lambda lines: [*lines[:-1], lines[-1].replace(b"{", b"[")], f"line {LINES}"),  # Optuna would pass it over
+        (lambda lines: [*lines, b"5\n"], f"line {LINES + 1}"),
+        (lambda lines: [line.replace(b'"op_code":4', b'"op_code":77') for line in lines], "AssertionError"),
+        (lambda lines: [line.replace(b"tune", b"tunE") for line in lines], "nothing of trial-0000"),
+        (lambda lines: [], "nothing of trial-0000"),
+    ],
+)
+def test_a_damaged_journal_is_refused_and_left_as_it_is(tmp_path, damage, wanted):
+    settings = make_settings(env="CartPole-v1", total_steps=100)
+    _, lock = Tuning(tmp_path / "search", settings, RATE, 2).take({})
+    lock.release()
+    (tmp_path / "search" / "cells" / "trial-0000" / "run").mkdir(parents=True)
+    path = tmp_path / "search" / "journal.log"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == LINES
+    path.write_bytes(damaged := b"".join(damage(lines)))
+    with pytest.raises(SweepError, match=f"journal.log cannot be read .*{wanted}"):
+        Tuning(tmp_path / "search", settings, RATE, 2)
+    assert path.read_bytes().startswith(damaged)
+
+
+def test_half_a_line_is_not_cut_while_another_process_writes_it(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=100)
+    Tuning(tmp_path / "search", settings, RATE, 2)
+    path = tmp_path / "search" / "journal.log"
+    whole = path.read_bytes()
+    with (tmp_path / "search" / "journal.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        path.write_bytes(whole + b'{"op')
+        other = threading.Thread(target=Tuning, args=(tmp_path / "search", settings, RATE, 2))
+        other.start()
+        other.join(0.5)
+        assert other.is_alive() and path.read_bytes() == whole + b'{"op'
+    other.join()
+    assert path.read_bytes().startswith(whole) and all(map(json.loads, path.read_bytes().splitlines()))
 
 
 def test_the_first_trial_is_what_was_given_as_far_as_it_is_searched(tmp_path):

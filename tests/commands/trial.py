@@ -26,14 +26,13 @@ document = {"format": 1, "settings": settings_document(settings) | {"network": "
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
 score = 100 - 20 * abs(math.log10(settings.learning_rate / 3e-3)) + 0.01 * settings.seed
-saved = run_dir / "rows"
-begun = int(saved.read_text()) if saved.exists() else 0
-with (run_dir / "progress.csv").open("a") as progress:
+rows = run_dir / "progress.csv"
+begun = max(0, rows.read_text().count("\n") - 1) if rows.exists() else 0
+with rows.open("a") as progress:
     if not begun:
         print("steps,seconds,episodes,mean_return,interval_return", file=progress)
     for row in range(begun + 1, 51):
         print(f"{row * settings.total_steps // 50},{row},{row},{score},{score}", file=progress, flush=True)
-        saved.write_text(str(row))
         end = time.monotonic() + float(os.environ.get("SLOW", "0"))
         while not stopped and time.monotonic() < end:
             time.sleep(0.01)
