@@ -9,7 +9,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from acer_tf.envs import masks
 from acer_tf.envs.spaces import parts_of
-from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, first_line
 
 PAUSED = "acer_tf_paused"  # in infos: nothing was stepped, but episodes have begun where they had ended
 
@@ -110,31 +110,38 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         self._ended[:] = False
         observation, info = self._form("reset", self._env.reset(seed=seed), 2)
         observation = self._checked("reset", self.single_observation_space, observation)
-        return observation, self._infos(observation, info)
+        return observation, self._infos("reset", observation, info)
 
     def step(self, actions: Any) -> Any:
         nothing = np.zeros(self.num_envs, bool)
         if self._ended.any():
             self._ended = nothing
             observation, info = self._next
-            infos = self._infos(observation, info) | {PAUSED: True}
+            infos = self._infos("step", observation, info) | {PAUSED: True}
             return observation, np.zeros(self.num_envs), nothing, nothing, infos
         observation, reward, terminated, truncated, info = self._form("step", self._env.step(actions), 5)
         observation = self._checked("step", self.single_observation_space, observation)
-        reward = self._numbers("rewards", reward, "fiub").astype(np.float64)
-        terminated, truncated = self._numbers("terminated", terminated, "b"), self._numbers("truncated", truncated, "b")
+        reward = self._numbers("step", "rewards", reward, "fiub").astype(np.float64)
+        terminated = self._numbers("step", "terminated", terminated, "b")
+        truncated = self._numbers("step", "truncated", truncated, "b")
         if self.pauses and (ended := terminated | truncated).any():
             self._ended, self._next = ended, (observation, info)
             if "final_obs" not in info:
                 self._fail("step", "in SAME_STEP mode infos must have final_obs where episodes end")
-            observation = self._final(self.single_observation_space, observation, info["final_obs"], ended)
-        return observation, reward, terminated, truncated, self._infos(observation, info)
+            try:
+                observation = self._final(self.single_observation_space, observation, info["final_obs"], ended)
+            except (TypeError, KeyError, IndexError) as error:
+                self._fail("step", f"final_obs must have an observation where an episode ends: {first_line(error)}")
+        return observation, reward, terminated, truncated, self._infos("step", observation, info)
 
-    def _infos(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
+    def _infos(self, method: str, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
         """The action masks alone, None where there is none; after an end in SAME_STEP mode, infos are of the reset."""
         if self.mask_of is None or (given := self.mask_of(observation, info)) is None:
             return {}
-        flags = info.get(f"_{masks.KEY}", np.ones(self.num_envs, bool)) & ~self._ended
+        there = info.get(f"_{masks.KEY}", np.ones(self.num_envs, bool))
+        flags = self._numbers(method, f"_{masks.KEY}", there, "b") & ~self._ended
+        if not (isinstance(given, list | tuple) or np.ndim(given)) or len(given) != self.num_envs:
+            self._fail(method, f"it returned action masks {given!r:.100}, but {self.num_envs} are due")
         return {masks.KEY: [mask if there else None for mask, there in zip(given, flags, strict=True)]}
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -155,7 +162,7 @@ class OwnVector(VectorEnv[Any, Any, Any]):
                 return {key: self._checked(method, part, found[key]) for key, part in parts.items()}
             except (KeyError, IndexError, TypeError):
                 self._fail(method, f"it returned observations of {type(found).__name__}, but their space is {space}")
-        values = np.array(found)
+        values = masks.as_array(found).copy()
         if values.shape != (self.num_envs, *space.shape) or not np.can_cast(values.dtype, space.dtype, "same_kind"):
             what = f"shape {values.shape} and dtype {values.dtype}"
             self._fail(method, f"it returned observations of {what}, but {self.num_envs} of {space} are due")
@@ -169,17 +176,17 @@ class OwnVector(VectorEnv[Any, Any, Any]):
             return {key: self._final(part, shown[key], final[key], ended) for key, part in parts.items()}
         values = shown.copy()
         for number in np.flatnonzero(ended):
-            one = np.asarray(final[number])
+            one = masks.as_array(final[number])
             if one.shape != space.shape:
                 self._fail("step", f"final_obs of environment {number} has shape {one.shape}, not {space.shape}")
             values[number] = one
         return values
 
-    def _numbers(self, name: str, found: Any, kinds: str) -> np.ndarray:
-        values = np.array(found)
+    def _numbers(self, method: str, name: str, found: Any, kinds: str) -> np.ndarray:
+        values = masks.as_array(found).copy()
         if values.shape != (self.num_envs,) or values.dtype.kind not in kinds:
             what = f"shape {values.shape} and dtype {values.dtype}"
-            self._fail("step", f"it returned {name} of {what}, but {self.num_envs} are due")
+            self._fail(method, f"it returned {name} of {what}, but {self.num_envs} are due")
         return values
 
     def _fail(self, method: str, what: str) -> NoReturn:

@@ -158,6 +158,10 @@ def test_final_observations_may_be_one_array_and_are_not_kept_by_reference():
         ({"info": {}}, "final_obs"),
         ({"info": None}, "infos must be a dictionary"),
         ({"info": {"final_obs": np.ones((2, 3))}}, r"final_obs of environment 0 has shape \(3,\)"),
+        ({"info": {"final_obs": None}}, "final_obs must have an observation where an episode ends"),
+        ({"info": {"final_obs": np.ones((0, 1))}}, "final_obs must have an observation where an episode ends"),
+        ({"observation": [[1.0], [1.0, 2.0]]}, "observations of shape"),
+        ({"reward": [1.0, [2.0]]}, "rewards of shape"),
     ],
 )
 def test_wrong_answers_are_one_line(wrong, message):
@@ -165,6 +169,25 @@ def test_wrong_answers_are_one_line(wrong, message):
     env.reset()
     with pytest.raises(EnvironmentFailure, match=f"^mine failed in step.*{message}"):
         env.step(np.zeros(2, int))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"action_mask": 1}, "action masks 1, but 2 are due"),
+        ({"action_mask": "11"}, "action masks '11', but 2 are due"),
+        ({"action_mask": np.ones(3)}, "action masks .*, but 2 are due"),
+        ({"_action_mask": np.ones(3, bool)}, r"_action_mask of shape \(3,\)"),
+        ({"_action_mask": "yes"}, "_action_mask of shape"),
+        ({"_action_mask": np.full(2, 0.5)}, "_action_mask of shape .* dtype float64"),
+    ],
+)
+def test_masks_of_another_form_are_one_line(wrong, message):
+    given = {"final_obs": np.full((2, 1), 7.0), "action_mask": np.ones((2, 2), np.int8)}
+    env = OwnVector("mine", Scripted(answer(info={**given, **wrong})))
+    env.mask_of = lambda observation, info: info.get("action_mask")
+    with pytest.raises(EnvironmentFailure, match=rf"^mine failed in step\(\): it returned {message}"):
+        env.step(None)
 
 
 def test_seeds_reach_it_in_the_form_that_it_takes():
