@@ -213,9 +213,11 @@ def _kill(processes: Sequence[BaseProcess]) -> None:
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
     """Processes that are started here keep the signals blocked; this one gets them afterwards."""
-    resource_tracker.ensure_running()  # which unblocks some of them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
+        # Also multiprocessing's own, whose successor would print tracebacks. This unblocks some here.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

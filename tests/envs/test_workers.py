@@ -153,13 +153,14 @@ def program(process):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR2, signal.SIGKILL])
 def test_a_script_without_a_guard_and_what_is_left_when_it_is_stopped(number, tmp_path):
-    """The signal goes to the whole group of processes, as a terminal's Ctrl-C does, or to the run alone."""
+    """The signal goes to the whole group, as a terminal's or a batch system's does, or to the run alone."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "script.py", "run", "1000000"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True)
+    err = (tmp_path / "err").open("w")
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True, stderr=err)
     try:
         ends = time.monotonic() + 120
         while (
@@ -172,8 +173,10 @@ def test_a_script_without_a_guard_and_what_is_left_when_it_is_stopped(number, tm
         (os.kill if number == signal.SIGKILL else os.killpg)(process.pid, number)
         assert process.wait(60) in (130, -signal.SIGKILL)
         assert not psutil.wait_procs(workers, 20)[1]
+        assert "Traceback" not in (tmp_path / "err").read_text()
     finally:
         process.kill()
+        err.close()
 
 
 @pytest.mark.training
