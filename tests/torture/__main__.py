@@ -27,7 +27,23 @@ import pandas
 
 from acer_tf.reproduction.report.output import Table, markdown
 from acer_tf.runs.provenance import provenance
-from tests.torture import clusters, common, damage, faulty, flags, kills, signals, spaces, strangers, together
+from tests.torture import (
+    clusters,
+    common,
+    damage,
+    evaluated,
+    faulty,
+    flags,
+    kills,
+    masks,
+    searches,
+    signals,
+    spaces,
+    strangers,
+    together,
+    vectors,
+    workers,
+)
 
 # What is attempted, and how often in the whole campaign.
 KINDS = {
@@ -47,6 +63,11 @@ KINDS = {
     "sweeps": (together.sweeps, 3),
     "environments": (faulty.faulty, 60),
     "endless": (faulty.endless, 10),
+    "workers": (workers.workers, 16),
+    "evaluated": (evaluated.evaluated, 30),
+    "searches": (searches.search, 14),
+    "masks": (masks.masks, 40),
+    "vectors": (vectors.vectors, 40),
 }
 
 

@@ -60,7 +60,7 @@ def adopt() -> None:
 def _by_role(process: common.Fork) -> dict[str, list[psutil.Process]]:
     """The processes that the run started, by the name of the program, or of the actor."""
     found = collections.defaultdict(list)
-    for each in _descendants(process.process.pid):
+    for each in descendants(process.process.pid):
         try:
             words = each.cmdline()
         except psutil.Error:
@@ -77,7 +77,7 @@ def _by_role(process: common.Fork) -> dict[str, list[psutil.Process]]:
     return found
 
 
-def _descendants(pid: int | None) -> list[psutil.Process]:
+def descendants(pid: int | None) -> list[psutil.Process]:
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.Error:
@@ -87,7 +87,7 @@ def _descendants(pid: int | None) -> list[psutil.Process]:
 def left_of(process: common.Fork) -> list[str]:
     """The programs that still run some seconds after the run has ended; they are killed."""
     ends = time.monotonic() + _PATIENCE_SECONDS * (not process.process.is_alive())  # else it hangs
-    while (alive := [each for each in _descendants(os.getpid()) if _runs(each)]) and time.monotonic() < ends:
+    while (alive := [each for each in descendants(os.getpid()) if _runs(each)]) and time.monotonic() < ends:
         time.sleep(0.1)
     names = [each.name() for each in alive if _runs(each)]
     for each in alive:

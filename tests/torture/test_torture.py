@@ -37,14 +37,55 @@ from acer_tf.policies import policy
 answer = policy.Policy.answer
 policy.Policy.answer = lambda *given, **named: {name: x + 100 for name, x in answer(*given, **named).items()}
 """
+# An evaluation changes the weights that are trained.
+EVALUATED_FAULT = """
+from acer_tf.training.evaluations import Evaluations
+evaluate = Evaluations.evaluate
+def disturb(self, *given):
+    evaluate(self, *given)
+    for weight in self._policy.network.trainable_variables:
+        weight.assign(weight + 0.01)
+Evaluations.evaluate = disturb
+"""
+# A run with processes leaves one behind.
+WORKERS_FAULT = """
+import subprocess
+from acer_tf.envs.workers import WorkersVector
+begin = WorkersVector._check_spaces
+def stray(self):
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    begin(self)
+WorkersVector._check_spaces = stray
+"""
+# A search takes another number for the return of a run.
+SEARCHES_FAULT = """
+from acer_tf.reproduction import trials
+trials.value_of = lambda run: 1.0
+"""
+# No mask is read.
+MASKS_FAULT = """
+import numpy as np
+from acer_tf.envs import masks
+masks.valid_actions = lambda given, spec, ended, *_: np.ones((len(ended), spec.num_actions), bool)
+"""
+# The form of answers is not checked.
+VECTORS_FAULT = """
+from acer_tf.envs.own_vectors import OwnVector
+OwnVector._numbers = lambda self, method, name, found, kinds: found
+"""
 CAMPAIGN = "import sys; from tests.torture import __main__; sys.exit(__main__.main(sys.argv[1:]))"
 
 
-NEW = ("signals:8", "signals_played:1", "spaces:1", "endless:0")
+NEW = ("signals:8", "signals_played:1", "spaces:1", "endless:0", "evaluated:0", "workers:4", "masks:0", "vectors:0")
 FOUND = [
     (FLAGS_FAULT, "flags:3", "a traceback: KeyError: 'planted'"),
     (SIGNALS_FAULT, "signals:8", "no checkpoint of the moment"),
     (SPACES_FAULT, "spaces:0", "is not in"),
+    (EVALUATED_FAULT, "evaluated:0", "another result than that of a run without evaluations"),
+    (WORKERS_FAULT, "workers:4", "left: sleep"),
+    (SEARCHES_FAULT, "searches:2", "has the value 1.0"),
+    (MASKS_FAULT, "masks:4", "is not valid"),
+    (VECTORS_FAULT, "vectors:0", "a traceback"),
 ]
 
 
