@@ -32,6 +32,7 @@ from acer_tf.reproduction.scores import published_scores as published_scores
 from acer_tf.settings.settings import Settings as Settings
 from acer_tf.settings.settings import make_settings as make_settings
 from acer_tf.training.export_run import load_network as load_network
+from acer_tf.training.logged import Episode as Episode
 from acer_tf.training.train import train as train
 
 __version__: str

@@ -69,6 +69,20 @@ def of_fields(flat: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def in_dtype(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
+    """`values` in `dtype`; ValueError if they have a dtype of another kind, or are not integers or finite there."""
+    whole = dtype != "float32"
+    if values.dtype.kind not in ("biu" if whole else "biuf"):
+        raise ValueError(f"expected {dtype} {name}, got {values.dtype}")
+    with np.errstate(over="ignore"):
+        cast = values.astype(dtype, copy=False)
+    if whole and (lost := cast != values).any():
+        raise ValueError(f"expected {dtype} {name}, got {values.dtype} {values[lost][0]}")
+    if not (finite := np.isfinite(cast)).all():
+        raise ValueError(f"expected finite {dtype} {name}, got {values[~finite][0]}")
+    return cast
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvironmentSpec:
     """What an agent must know about an environment to act in it.
@@ -188,6 +202,21 @@ class EnvironmentSpec:
         sizes = np.array(self.action_sizes)
         entries = np.stack(np.unravel_index(number, sizes.ravel()), axis=-1)
         return entries.reshape(*number.shape, *sizes.shape) + np.array(self.action_start, np.int64)
+
+    def agent_action(self, native: np.ndarray) -> np.ndarray:
+        """The agent's actions, [N] int32 or [N, d] float32, of the environment's own [N, ...].
+
+        Vectors are scaled from the bounds to [-1, 1], and may be beyond. ValueError for a number that is no action.
+        """
+        if self.continuous:
+            low, high = (np.asarray(bound, np.float64) for bound in (self.action_low, self.action_high))
+            half, middle = high / 2 - low / 2, high / 2 + low / 2  # of the bounds' halves, whose sums are finite
+            return np.divide(native - middle, half, out=np.zeros(native.shape), where=half > 0).astype(np.float32)
+        sizes = np.array(self.action_sizes or (self.num_actions,))
+        entries = (native - np.array(self.action_start)).reshape(len(native), -1)
+        if (wrong := ((entries < 0) | (entries >= sizes.ravel())).any(axis=1)).any():
+            raise ValueError(f"{native[wrong][0]} is no action of the environment")
+        return np.ravel_multi_index(tuple(entries.T), tuple(sizes.ravel())).astype(np.int32)
 
 
 class TimeStep(NamedTuple):

@@ -53,6 +53,7 @@ def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
         "changes",
         "continuous",
         "optimizers",
+        "slippery",
     )
     assert set(FILES) == {f"my_{kind}.py" for kind in kinds}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60
@@ -78,6 +79,7 @@ def test_the_commands_run_one_after_another(folder):
     assert last_return(folder / "runs/corridor") > -1, "the shortest path returns 0.4, a random walk about -4"
     assert last_return(folder / "runs/parcels") > 0.6, "the shortest path returns 0.9, a random walk about -1"
     assert last_return(folder / "runs/vtrace") > 100, "a random policy returns 22"
+    assert first_return(folder / "runs/slippery") > -1.5, "from the first steps on; a random walk returns about -4"
 
 
 def test_minigrid_is_taken_without_its_mission_and_symbols_are_divided_by_ten(inside):
@@ -274,6 +276,14 @@ def a_trajectory(B=5, T=7):
     return optree.tree_map(tf.constant, trajectory)
 
 
-def last_return(run_dir: Path) -> float:
+def returns(run_dir: Path) -> list[float]:
     with (run_dir / "progress.csv").open(newline="") as file:
-        return float(list(csv.DictReader(file))[-1]["mean_return"])
+        return [float(row["mean_return"]) for row in csv.DictReader(file) if row["mean_return"]]
+
+
+def first_return(run_dir: Path) -> float:
+    return returns(run_dir)[0]
+
+
+def last_return(run_dir: Path) -> float:
+    return returns(run_dir)[-1]

@@ -150,6 +150,13 @@ class Agent(Generic[N]):
         """The values of `variables`, as views that the next update may change."""
         return {name: np.asarray(variable.value) for name, variable in self.variables().items()}
 
+    def begin_with(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Takes weights of the network by their paths; θ_a equals θ then, and all other variables stay as they are."""
+        for weight in self.network.weights:
+            if weight.path in weights:
+                weight.assign(weights[weight.path])
+        self.average.set_weights(self.network.get_weights())
+
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Sets the variables to `arrays` from an agent of the same settings; raises Mismatch if they are others."""
         variables = self.variables()

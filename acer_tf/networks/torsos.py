@@ -22,6 +22,18 @@ PATCH = 4
 LSTM_UNITS = 256
 
 
+# The heads after a torso, and the layers of each. All others are the torso's, but for `SCHEDULED`, whose weight the
+# agent's schedule sets.
+HEADS: dict[str, tuple[str, ...]] = {
+    "policy": ("policy",),
+    "q": ("q", "q_bias"),
+    "mean": ("mean",),
+    "value": ("value",),
+    "critic": ("critic_torso", "critic_state", "critic_action", "critic"),
+}
+SCHEDULED = "exploration"
+
+
 class Dense(NamedTuple):
     """The dense layers of the torso "mlp"."""
 

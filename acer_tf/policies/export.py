@@ -23,7 +23,8 @@ from acer_tf.files import POLICY_METADATA, remove_empty, sync
 from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
-from acer_tf.policies.policy import FORMAT, GIVEN, INITIAL_STATE, SIGNATURE, input_signature, observation_inputs
+from acer_tf.policies.metadata import FORMAT, GIVEN
+from acer_tf.policies.policy import INITIAL_STATE, SIGNATURE, input_signature, observation_inputs
 from acer_tf.types import PerLeaf, leaves_of, map_leaves
 
 # The files that an export makes; all else in the folder is its owner's.

@@ -21,7 +21,6 @@ A recurrent policy also takes `state` [N, U] float32 and returns the next `state
 `count` (int32) and returns the `state` [count, U] with which an episode (not a life) begins.
 """
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,18 +30,12 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.errors import PolicyError
-from acer_tf.files import POLICY_METADATA, missing_parts, read_json
-from acer_tf.types import EnvironmentSpec, PerLeaf, by_field, input_name, map_leaves
+from acer_tf.files import POLICY_METADATA
+from acer_tf.policies.metadata import read_metadata, spec_of
+from acer_tf.types import EnvironmentSpec, PerLeaf, by_field, in_dtype, input_name, map_leaves
 
-FORMAT = 2  # the metadata's format; another is not read
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
-_TEXT = (str, type(None))
-# Metadata that the exporter is given, and the types of the values.
-GIVEN: dict[str, Any] = dict.fromkeys(("atari_preset", "agent", "preset", "commit"), _TEXT)
-GIVEN |= {"env": str, "steps": int, "versions": dict}
-_KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None)), "state_size": int}
-_OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 
 
 class Policy:
@@ -64,7 +57,7 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        self.spec = EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC})
+        self.spec = spec_of(metadata)
         self.state_size = int(metadata["state_size"])
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self.signature = saved_model.signatures[SIGNATURE]
@@ -128,7 +121,7 @@ class Policy:
             values, what = np.asarray(given[field]), field.replace("observation", "observations", 1)
             if values.shape[1:] != shape or values.ndim == 0:
                 raise ValueError(f"expected {what} of shape {('N', *shape)}, got {values.shape}")
-            inputs[_input(field)] = _tensor(what, values, dtype)
+            inputs[_input(field)] = tf.constant(in_dtype(what, values, dtype))
         if len(counts := {len(value) for value in inputs.values()}) > 1:
             raise ValueError(f"expected equally many observations of each name, got {sorted(counts)}")
         if self.state_size:
@@ -139,7 +132,7 @@ class Policy:
                     f"this policy is recurrent: expected its state of shape {shape}, got {got}; `initial_state` "
                     "returns the first, `answer` the next one"
                 )
-            inputs["state"] = _tensor("states", np.asarray(state), "float32")
+            inputs["state"] = tf.constant(in_dtype("states", np.asarray(state), "float32"))
         if self.spec.action_masks or action_mask is not None:
             inputs["action_mask"] = self._mask(action_mask, *counts)
         return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}
@@ -169,10 +162,7 @@ def load_policy(directory: str | Path) -> Policy:
         PolicyError: `directory` is not a policy, is damaged, or has a format that this version does not know.
     """
     directory = Path(directory)
-    try:
-        metadata = _read_metadata(directory)
-    except OSError as error:
-        raise PolicyError(f"{directory} is not a policy: it cannot be read: {error.strerror}") from error
+    metadata = read_metadata(directory)
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # TensorFlow shows a traceback for a damaged fingerprint that nothing needs
@@ -214,41 +204,3 @@ def _input(field: str) -> str:
     """The input for the observation, or the one for its leaf, in the field."""
     name, leaf, entry = field.partition("/")
     return input_name(entry) if leaf else name
-
-
-def _tensor(name: str, values: np.ndarray, dtype: str) -> tf.Tensor:
-    """`values` in `dtype`; ValueError if they have a dtype of another kind, or are not integers or finite there."""
-    whole = dtype != "float32"
-    if values.dtype.kind not in ("biu" if whole else "biuf"):
-        raise ValueError(f"expected {dtype} {name}, got {values.dtype}")
-    with np.errstate(over="ignore"):
-        cast = values.astype(dtype, copy=False)
-    if whole and (lost := cast != values).any():
-        raise ValueError(f"expected {dtype} {name}, got {values.dtype} {values[lost][0]}")
-    if not (finite := np.isfinite(cast)).all():
-        raise ValueError(f"expected finite {dtype} {name}, got {values[~finite][0]}")
-    return tf.constant(cast)
-
-
-def _read_metadata(directory: Path) -> dict[str, Any]:
-    if not directory.is_dir():
-        what = "a file, not the folder of a SavedModel" if directory.exists() else "it does not exist"
-        raise PolicyError(f"{directory} is not a policy: {what}")
-    if missing := missing_parts(directory):
-        inside = [path.parent for path in sorted(directory.glob(f"*/{POLICY_METADATA}"))]
-        hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
-        raise PolicyError(f"{directory} is not a policy: it has no {', no '.join(missing)}{hint}")
-    path = directory / POLICY_METADATA
-    try:
-        metadata = read_json(path)
-    except (OSError, ValueError) as error:
-        raise PolicyError(f"{path} cannot be read: {error}") from error
-    if not isinstance(metadata, dict) or "format" not in metadata:
-        raise PolicyError(f"{path} is not the metadata of a policy: it has no format")
-    if metadata["format"] != FORMAT:
-        raise PolicyError(f"{path} is of format {metadata['format']!r}; this version of acer_tf reads format {FORMAT}")
-    if missing := [name for name in (*_KINDS, *_OF_SPEC) if name not in metadata]:
-        raise PolicyError(f"{path} lacks {', '.join(missing)}")
-    if wrong := [name for name, kinds in _KINDS.items() if not isinstance(metadata[name], kinds)]:
-        raise PolicyError(f"{path} has {wrong[0]}={metadata[wrong[0]]!r:.40}, which is of another type")
-    return metadata

@@ -125,8 +125,9 @@ class PrioritizedReplay(TrajectoryReplay):
     def _follow(self) -> None:
         """Adds priorities of items that are now complete, and discards those of items with an overwritten row."""
         length, first = self._unroll_length, self.rows - self.stored
-        # The oldest rows' frame stacks cannot be rebuilt, since the frames before them are overwritten.
-        oldest = -(-(first + self.spec.stack - 1) // length) if first else 0
+        # The oldest rows' frame stacks cannot be rebuilt where the frames before them are overwritten, or in no log.
+        whole = not first and not self._gather("age", np.zeros(1, np.int64)).any()
+        oldest = 0 if whole else -(-(first + self.spec.stack - 1) // length)
         newest = self.rows // length
         gone = np.arange(self._oldest, min(oldest, self._newest))
         new = np.arange(max(self._newest, oldest), newest)

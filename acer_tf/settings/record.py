@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from acer_tf.settings import Settings, make_settings
+from acer_tf.settings import Settings, make_settings, setting_types
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,10 @@ def settings_document(settings: Settings) -> dict[str, Any]:
 def settings_from(document: Mapping[str, Any]) -> Settings:
     """The inverse of `settings_document`; raises SettingsError if the document does not hold valid settings."""
     values = {**DEFAULTS, **document}
-    return make_settings({name: float(v) if v in ("inf", "-inf", "nan") else v for name, v in values.items()})
+    kinds = setting_types()
+    return make_settings(
+        {n: float(v) if v in ("inf", "-inf", "nan") and kinds.get(n) is float else v for n, v in values.items()}
+    )
 
 
 def changed(settings: Settings) -> dict[str, Any]:

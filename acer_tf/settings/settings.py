@@ -5,15 +5,16 @@ import difflib
 import functools
 import math
 import numbers
+import os
 import re
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, Family, family_of
 from acer_tf.errors import SettingsError
-from acer_tf.networks.torsos import ARCHITECTURES, architecture_of
+from acer_tf.networks.torsos import ARCHITECTURES, HEADS, architecture_of
 from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
 from acer_tf.settings.checks import CHECKS
@@ -151,6 +152,19 @@ class Settings:
         "a GPU (10 bits)")
     initialization: str = setting(
         "orthogonal", d.one_of("orthogonal", "fan_in"), "how weights are initialized: orthogonal or fan_in")
+
+    initialize_from: str | None = setting(
+        None, d.Range(lambda x: x != "", "the folder of a run or of an exported policy"),
+        "folder of a run (its newest checkpoint) or of an exported policy, with whose weights a new run begins; spaces "
+        "and torso must be those of this run; by default weights are drawn")
+    reset_heads: str | None = setting(
+        None, d.Range(
+            lambda x: x is None or x == "all" or set(x.split(",")) <= HEADS.keys(),
+            f"all, or some of {', '.join(HEADS)}, joined by commas",
+        ),
+        "heads of the network that --initialize_from does not give, but that are drawn: some of policy and q (discrete "
+        "actions) or mean, value and critic (continuous ones), joined by commas; or all, to keep the torso alone, also "
+        "for other actions", d.INITIALIZED)
 
     optimizer: str = setting(
         "rmsprop", d.Range(
@@ -391,7 +405,9 @@ def _meant(unknown: str) -> str:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """Whole numbers of any type as int, also 1e5, where one is asked for, and NumPy's other numbers as Python's."""
+    """Whole numbers of any type as int, also 1e5, where one is asked for, NumPy's other numbers as Python's, paths."""
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
     if (kind is bool and isinstance(value, np.bool_)) or (
         kind is float and isinstance(value, np.floating | np.integer)
     ):
@@ -418,6 +434,6 @@ def _require(name: str, value: Any) -> None:
 
 @functools.cache
 def setting_types() -> dict[str, type]:
-    """The type of each setting's flag: int, float, bool or str (float for an optional float)."""
+    """The type of each setting's flag: int, float, bool or str, also where the setting may be None."""
     hints = get_type_hints(Settings)
-    return {f.name: float if hints[f.name] == float | None else hints[f.name] for f in dataclasses.fields(Settings)}
+    return {f.name: (*get_args(hints[f.name]), hints[f.name])[0] for f in dataclasses.fields(Settings)}

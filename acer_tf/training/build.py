@@ -1,5 +1,6 @@
 """Builds the network, agent, replay, actors and loop of a run from its settings."""
 
+import collections
 import inspect
 import math
 from pathlib import Path
@@ -80,9 +81,15 @@ def make_network(
             f"{'continuous' if spec.continuous else 'discrete'} actions: {error}"
         ) from error
     try:
-        return kind(spec, **options)
+        network: PolicyNetwork = kind(spec, **options)
     except ValueError as error:
         raise SettingsError(f"--network={settings.network}: {error}") from error
+    counts = collections.Counter(weight.path for weight in network.weights)
+    if twice := [path.partition("/")[0] for path, count in counts.items() if count > 1]:
+        raise SettingsError(
+            f"--network={settings.network}: two layers are named {twice[0]}, so checkpoints would mix them"
+        )
+    return network
 
 
 def make_agent(settings: Settings, spec: EnvironmentSpec) -> Agent:

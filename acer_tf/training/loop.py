@@ -16,8 +16,10 @@ from acer_tf.agents.agent import Agent
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings
+from acer_tf.training.actor import Actor, LocalActors
 from acer_tf.training.build import derive_seed
 from acer_tf.training.collector import Collector
+from acer_tf.training.logged import Log
 from acer_tf.types import Batch, map_leaves
 
 MOST_TRAJECTORIES = 512  # the most in one call of `learn`: 90 MB for Atari
@@ -56,6 +58,16 @@ class Loop:
         self.agent.update_normalization(map_leaves(lambda leaf: leaf[:, :-1], unroll.observation))
         # Again, so that nothing is due at a checkpoint: a restored agent does not know what was.
         self.agent.schedule(self.collector.steps)
+
+    def fill(self, log: Log) -> None:
+        """Puts logged rows into the empty replay as if they had just been collected, without updates."""
+        env: Any = log
+        actor = Actor(env, log.act_with(self.agent.act), 0, self.replay.state_size)
+        logged, length = Collector(LocalActors([actor]), self.replay), self.settings.unroll_length
+        for first in range(0, log.rows, length):
+            unroll = logged.collect(min(length, log.rows - first))
+            self.agent.observe_rewards(unroll)
+            self.agent.update_normalization(map_leaves(lambda leaf: leaf[:, :-1], unroll.observation))
 
     def replays_due(self) -> int:
         """The number of updates from replay after an on-policy update, drawn anew at each call."""

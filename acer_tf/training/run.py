@@ -40,6 +40,8 @@ from acer_tf.training.collector import Collector
 from acer_tf.training.device import Device, use_device, use_threads
 from acer_tf.training.evaluations import Evaluations
 from acer_tf.training.export_run import policy_metadata
+from acer_tf.training.initialize import initial_weights
+from acer_tf.training.logged import Log
 from acer_tf.training.loop import Loop
 from acer_tf.training.ray_actors import RayActors, Stopped, connect
 from acer_tf.training.reach import Reach
@@ -65,6 +67,7 @@ class Job(NamedTuple):
     quiet: bool
     env: envs.EnvFactory | None
     on_row: Callable[[Row, Policy], None] | None
+    log: Log | None
 
     def say(self, line: str) -> None:
         if not self.quiet:
@@ -82,8 +85,10 @@ def run(job: Job) -> Path:
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     threads = use_threads(job.threads, settings.network)
-    make_network(settings, spec)  # these two raise for bad input, before anything is written
+    network = make_network(settings, spec)  # these raise for bad input, before anything is written
     make_optimizer(settings, spec)
+    if settings.initialize_from is not None and job.record is None:
+        initial_weights(settings, network)
     with contextlib.ExitStack() as opened:
         opened.callback(Lock(job.folder).release)
         if known_run(job.folder) != job.record:
@@ -119,6 +124,8 @@ def _restore(
     settings, folder = job.settings, job.folder
     checkpoints = Checkpoints(folder / "checkpoints")
     snapshot, repaired = resume(folder, checkpoints, replay, job.repair)
+    if snapshot is None and job.log is None and job.record and "replay_from" in job.record.document:
+        raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and has no checkpoint: give it again")
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
     computes = {"threads": threads, "device": dataclasses.asdict(job.device)}
@@ -131,18 +138,29 @@ def _restore(
             notes.append("continued from the weights, with an empty replay")
             replay.reseed(derive_seed(settings, f"replay {steps}"))  # its generator is not in such a checkpoint
     job.note(steps, notes)
+    begins: dict[str, Any] = {}  # what a run that begins at step 0 begins with
+    if snapshot is None and settings.initialize_from is not None:
+        weights, origin = initial_weights(settings, agent.network)
+        agent.begin_with(weights)
+        begins["initialized_from"] = origin
+        job.say(f"begins with the weights of {origin['path']}, {origin['steps']:,} steps of {origin['env']}")
     actors = opened.enter_context(contextlib.closing(make_actors(steps)))
     lagging_until = settings.total_steps if settings.lagging else 0
     loop = Loop(Collector(actors, replay, lagging_until=lagging_until), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:
         require_diagnostics(folder, loop.diagnostics)
     if snapshot is None:
+        if job.log is not None:
+            loop.fill(job.log)
+            begins["replay_from"] = {"steps": job.log.steps, "rows_per_environment": job.log.rows}
+            job.say(f"replay begins with {replay.stored:,} rows per environment, of {job.log.steps:,} logged steps")
         preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
         details: dict[str, Any] = {
             "environment": dataclasses.asdict(agent.network.spec),
             "atari_preset": dataclasses.asdict(preset) if preset else None,
             "modules": user_modules((settings.agent, settings.network, settings.env)),
             **computes,
+            **begins,
             "history": [],
             "finished": False,
         }

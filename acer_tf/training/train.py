@@ -15,7 +15,7 @@ This module imports no TensorFlow: bad input is refused, and what runs is said, 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ from acer_tf.runs.folder import REPAIRS, known_run, require_same_run
 from acer_tf.runs.records import Row
 from acer_tf.settings import Settings
 from acer_tf.training.device import CPU, find_device
+from acer_tf.training.initialize import require_source
+from acer_tf.training.logged import Episode, Estimate, Log
 from acer_tf.training.resolve import require_effect, resolve
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def train(
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
     on_row: Callable[[Row, Policy], None] | None = None,
+    replay_from: Iterable[Episode] | None = None,
+    behaviour: Estimate | None = None,
 ) -> Path:
     """Trains for `settings.total_steps`; resumes the run in `run_dir` if it was interrupted, or was shorter.
 
@@ -78,6 +82,13 @@ def train(
             method `export(directory)`. Nothing is made for it until it is used. If `on_row` raises, the run stops after
             a checkpoint that includes the row, and leaves its policy. A resumed run repeats the rows after its
             checkpoint.
+        replay_from: logged episodes, with which a new run fills its replay before its first step: see `logged.Episode`
+            and `logged.Log`. Moments of observations and rewards that the run keeps take them in too; steps and returns
+            that it reports do not. A recurrent network's states are those that it has as the run begins. A run that
+            continues has them in its checkpoints, and reads nothing again.
+        behaviour: of episodes that do not have theirs, an estimate of the policy that acted: "uniform", for one that
+            was over the valid actions; or a function from observations [T, ...], and in environments with action masks
+            also the valid actions [T, A] bool, to what `Episode.behaviour` is. It is called once for each episode.
 
     Returns:
         The folder of the exported policy.
@@ -129,6 +140,12 @@ def train(
         require_same_run(record, settings, spec, folder)
     else:  # a run that began before a check was made may continue
         require_effect(settings, spec)
+        if settings.initialize_from is not None:
+            require_source(settings, spec)
+    if behaviour is not None and replay_from is None:
+        raise SettingsError("behaviour: has no effect without replay_from")
+    if replay_from is not None and record and "replay_from" not in record.document:
+        raise RunFolderError(f"--run_dir={folder} holds a run that began without replay_from: choose another folder")
     if not quiet:
         how = f"preset {settings.preset}, network {settings.network}, precision {settings.precision}, on {where}"
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)
@@ -140,8 +157,9 @@ def train(
         if not quiet:
             print(f"{folder} holds this run, already finished", flush=True)
         return policy
+    log = None if replay_from is None else Log(replay_from, behaviour, settings, spec)
     from acer_tf.training.run import Job, run
 
     file = Path(replay_file) if replay_file else None
     computing = checkpoint_minutes, threads, env_workers, gpu_memory_gb, file, ray_address, actor_timeout or 300.0
-    return run(Job(settings, spec, folder, record, where, *computing, repair, quiet, env, on_row))
+    return run(Job(settings, spec, folder, record, where, *computing, repair, quiet, env, on_row, log))

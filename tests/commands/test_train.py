@@ -173,6 +173,8 @@ def test_the_flags_become_the_settings(ran):
         "dense_normalize_inputs": True,
         "precision": "float32",
         "initialization": "orthogonal",
+        "initialize_from": "runs/source",
+        "reset_heads": "policy,q",
         "optimizer": "adam",
         "learning_rate": 0.001,
         "learning_rate_final": 0.0,

@@ -52,6 +52,8 @@ BASELINES = {
     "dense_normalize_inputs": False,
     "precision": "auto",
     "initialization": "orthogonal",
+    "initialize_from": None,
+    "reset_heads": None,
     "optimizer": "rmsprop",
     "learning_rate": 7e-4,
     "learning_rate_final": None,
@@ -326,6 +328,9 @@ BAD_VALUES = [
     ("network", "resnet", "one of auto, nature, image, small, "),
     ("precision", "float16", "one of auto, float32, bfloat16"),
     ("initialization", "xavier", "one of orthogonal, fan_in"),
+    ("initialize_from", "", "the folder of a run or of an exported policy"),
+    ("reset_heads", "", "all, or some of policy, q, mean, value, critic, joined by commas"),
+    ("reset_heads", "policy,torso", "all, or some of policy"),
     ("reduction", "max", "one of mean, sum"),
 ]
 # Wrong types: a float for a count, a string for a number, a number for a truth value.
@@ -333,7 +338,8 @@ BAD_TYPES = (
     [(name, value, "type int") for name, kind in setting_types().items() if kind is int for value in (20.5, "20", True)]
     + [(name, value, "type float") for name, kind in setting_types().items() if kind is float for value in ("1", True)]
     + [(name, value, "type bool") for name, kind in setting_types().items() if kind is bool for value in (1, "true")]
-    + [(name, value, "type str") for name, kind in setting_types().items() if kind is str for value in (3, None)]
+    + [(name, 3, "type str") for name, kind in setting_types().items() if kind is str]
+    + [(name, None, "type str") for name in ("env", "agent", "network", "optimizer", "dense_units")]
 )
 
 
@@ -465,7 +471,7 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 def test_every_setting_is_read_where_runs_are_built():
     files = [
-        *(TRAINING / f"{name}.py" for name in ("build", "evaluations", "loop", "run", "train")),
+        *(TRAINING / f"{name}.py" for name in ("build", "evaluations", "initialize", "loop", "run", "train")),
         *AGENTS.glob("*.py"),
     ]
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))

@@ -218,17 +218,24 @@ def complaint(
 
 
 def judge_resumption(
-    done: Done, run_dir: Path, scratch: Path, steps: int, earlier: int | None = None, allowed: Sequence[int] = (0, 1, 2)
+    done: Done,
+    run_dir: Path,
+    scratch: Path,
+    steps: int,
+    earlier: int | None = None,
+    allowed: Sequence[int] = (0, 1, 2),
+    **over: Any,
 ) -> str:
     """What is wrong with a disturbed run after the same command was given again; empty if nothing is.
 
-    It must have continued from the checkpoint of `steps`, or, if it says so, from the `earlier` one.
+    It must have continued from the checkpoint of `steps`, or, if it says so, from the `earlier` one. Its settings are
+    those of the small run, but for those in `over`.
     """
     if (wrong := complaint(done, allowed)) or done.status:
         return wrong
     rows = rows_of(run_dir)
-    if rows != expected_rows(scratch, steps):
-        if earlier is None or rows != expected_rows(scratch, earlier):
+    if rows != expected_rows(scratch, steps, **over):
+        if earlier is None or rows != expected_rows(scratch, earlier, **over):
             return "another result than that of an undisturbed run, and not a word"
         if "checkpoint" not in done.err:
             return f"it fell back to step {earlier} without a word"

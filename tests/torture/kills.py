@@ -14,18 +14,20 @@ from tests.torture import common
 def kill(rng: random.Random, scratch: Path) -> common.Attempt:
     """Kills a run, gives the same command again, and compares it with one that continued there undisturbed.
 
-    In half of the attempts two processes step the environments, which the kill must end too.
+    In half of the attempts two processes step the environments, which the kill must end too. In a quarter the run
+    begins with the weights of another.
     """
     run, workers = scratch / "run", rng.choice((1, 2))
-    process = common.start(scratch / "killed", "train", run_dir=run, env_workers=workers)
+    over = {"initialize_from": common.stopped_run(scratch, seed=6)} if rng.random() < 0.25 else {}
+    process = common.start(scratch / "killed", "train", run_dir=run, env_workers=workers, **over)
     aim = common.wait_for_moment(rng, process, run, ("any", "any", "any", "checkpoint", "checkpoint", "export"))
-    aim += " with processes" if workers > 1 else ""
+    aim += (" with processes" if workers > 1 else "") + (", with the weights of another run" if over else "")
     process.process.kill()
     if (killed := process.end()).status != -signal.SIGKILL:
         return common.Attempt("kill -9", aim, common.complaint(killed, (0,)), "it ended before")
     steps = common.checkpoint_steps(run)[-1]
-    done = common.start(scratch / "again", "train", run_dir=run).end()
-    wrong = common.judge_resumption(done, run, scratch, steps, allowed=(0,))
+    done = common.start(scratch / "again", "train", run_dir=run, **over).end()
+    wrong = common.judge_resumption(done, run, scratch, steps, allowed=(0,), **over)
     return common.Attempt("kill -9", f"{aim}, continued from step {steps}", wrong)
 
 
