@@ -33,7 +33,7 @@ def report(recorded):
 
 def replay_helps(recorded):
     acer, a3c = recorded.compared("CartPole-v1", ["acer", "a3c"])
-    return Finding(acer > a3c, number(acer - a3c), "more")
+    return Finding([recorded.improvement("acer", "a3c")], number(acer - a3c), "more")
 
 
 FIGURE = Figure(
@@ -44,6 +44,7 @@ FIGURE = Figure(
     text=("Deviations: all.",),
     envs=("CartPole-v1",),
     methods={agent: Method(agent.upper(), {"agent": agent, "preset": "classic"}, 1_000) for agent in ("acer", "a3c")},
+    seeds=4,
     report=report,
     claims=(Claim("replay helps", replay_helps, own_design),),
 )
@@ -61,7 +62,7 @@ def used(tmp_path_factory):
     module = importlib.util.module_from_spec(specification)
     sys.modules[module.__name__] = module
     specification.loader.exec_module(module)
-    for cell in make_cells(module.FIGURE.methods, module.FIGURE.envs, 1):
+    for cell in make_cells(module.FIGURE.methods, module.FIGURE.envs, 4):
         run = folder / "my_results" / "figure7_cartpole" / "runs" / cell.name
         write_run(run, dict(cell.settings), [90.0 if cell.method == "acer" else 30.0] * 10)
     commands = (["--help"], ["figure7_cartpole", "--help"], ["figure7_cartpole", "--report_only"], ["verdicts"])
@@ -73,16 +74,16 @@ def test_its_module_is_its_command(used):
     _, commands, usage, *_ = used
     assert "  figure7_cartpole          Figure 7 of a paper: ACER and A3C on CartPole.\n" in commands.out
     assert usage.out.startswith("Figure 7 of a paper") and "Deviations: all." in usage.out
-    assert "The whole: 2 runs, 2,000 agent steps" in usage.out and "only these of acer, a3c" in usage.out
+    assert "The whole: 8 runs, 8,000 agent steps" in usage.out and "only these of acer, a3c" in usage.out
 
 
 @pytest.mark.process
 def test_its_runs_are_on_the_page_and_its_claim_is_judged(used):
     folder, *_, reported, judged = used
     assert (reported.status, judged.status) == (0, 0), reported.err + judged.err
-    assert "2 of 2 cells are finished" in reported.out and "| ACER | 90.00 |" in reported.out
+    assert "8 of 8 cells are finished" in reported.out and "| ACER | 90.00 |" in reported.out
     page = (folder / "my_results" / "index.html").read_text()
-    assert "CartPole with and without replay" in page and "2 of 2 runs, 100 % of their steps" in page
+    assert "CartPole with and without replay" in page and "4 of 4 seeds, 100 % of the steps" in page
     with (folder / "my_results" / "verdicts.csv").open(newline="") as file:
         (row,) = [row for row in csv.DictReader(file) if row["source"] == "A paper, Figure 7"]
-    assert (row["claim"], row["verdict"], row["ours"]) == ("replay helps", "reproduced", "60.00")
+    assert (row["claim"], row["verdict"], row["ours"]) == ("replay helps", "supported", "60.00")

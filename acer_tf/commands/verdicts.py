@@ -2,7 +2,7 @@
 
 python -m acer_tf verdicts --results=results
 
-If the folder has a README.md with a line <!-- verdicts -->, the table replaces what stands between it and <!-- end -->.
+verdicts.md and the beginning of index.html are the page "Is the paper reproduced?".
 """
 
 from pathlib import Path
@@ -20,8 +20,6 @@ FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
 flag.path("results", RESULTS, "folder of the experiments' folders")
 
-BEGIN, END = "<!-- verdicts -->\n", "<!-- end -->"
-
 
 @cli.command
 def main(argv: list[str]) -> int:
@@ -34,19 +32,14 @@ def main(argv: list[str]) -> int:
     require_folder(results, "results")
     table = verdicts(results)
     write_table(table, results, "verdicts")
-    readme = results / "README.md"
-    if readme.exists() and BEGIN in (text := readme.read_text(encoding="utf-8")):
-        write_whole(readme, with_verdicts(text, table))
+    write_whole(results / "verdicts.md", page(table))
     write_page(results)
-    print(f"{markdown(table)}\n\n{table.caption}")
+    print(page(table))
     return 0
 
 
-def with_verdicts(text: str, table: Table) -> str:
-    """A README with the table between the two marks, its records as links."""
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:  # a README that has had no table yet
-        after = f"\n{rest}"
+def page(table: Table) -> str:
+    """The verdicts as a page, the records as links."""
     linked = [[*row[:-1], f"[{row[-1]}]({row[-1]})" if row[-1] else ""] for row in table.rows]
-    return f"{before}{BEGIN}{markdown(Table(table.caption, table.head, linked))}\n{END}{after}"
+    body = markdown(Table(table.caption, table.head, linked))
+    return f"# Is the paper reproduced?\n\n{table.caption}\n\n{body}\n"

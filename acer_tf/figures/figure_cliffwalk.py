@@ -28,10 +28,12 @@ from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, requ
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.statistics import compare, wins
 from acer_tf.runs.records import read_record, run_document, write_json
 from acer_tf.runs.signals import STOPPED, signal_of
 
-_JUDGED = ("uniform", "rank-based", "proportional", "oracle")  # the replays that claims are about
+_PRIORITIZED = ("rank-based", "proportional")
+_JUDGED = ("uniform", *_PRIORITIZED, "oracle")  # the replays that claims are about
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -180,44 +182,60 @@ def _cell(results: pd.DataFrame) -> str:
     return "{} [{}, {}]".format(*texts)
 
 
-def read_medians(figure: Figure, folder: Path) -> Judged | None:
-    """The median updates by number of states (rows) and by representation and replay (columns)."""
+def read_updates(figure: Figure, folder: Path) -> Judged | None:
+    """The updates to convergence [runs, sizes] by representation and replay, and the sizes, the whole ones alone."""
     if not (folder / "results.csv").exists():
         return None
     results = pd.DataFrame(cliffwalk.read_results(folder / "results.csv"), columns=Result._fields)
     columns = pd.MultiIndex.from_product([REPRESENTATIONS, _JUDGED])
     # An interrupted experiment has not all replays at its last size.
-    medians, counts = (
-        results.pivot_table("updates", "states", ["representation", "replay"], how).reindex(columns=columns).dropna()
-        for how in ("median", "count")
-    )
-    if medians.empty:
+    counts = results.pivot_table("updates", "states", ["representation", "replay"], "count").reindex(columns=columns)
+    sizes = list(counts.dropna().index)
+    if not sizes:
         return None
-    sizes, runs = set(medians.index), int(counts.min(axis=None))
-    share = f"{min(sizes)} to {max(sizes)} states of {SIZES[0]} to {SIZES[-1]}, {runs} of {RUNS} runs"
-    return Judged(medians, share, sizes >= set(SIZES) and runs >= RUNS)
+    runs = int(counts.loc[sizes].min(axis=None))
+    tables = {
+        (kind, replay): group.pivot_table("updates", "run", "states")[sizes].to_numpy()[:runs]
+        for (kind, replay), group in results.groupby(["representation", "replay"])
+        if replay in _JUDGED
+    }
+    share = f"{sizes[0]} to {sizes[-1]} states of {SIZES[0]} to {SIZES[-1]}, {runs} of {RUNS} runs"
+    known = (folder / "run.json").exists()
+    return Judged((sizes, tables), share, read_record(folder).document["seconds"] / 3600 if known else np.nan)
 
 
-def oracle_gains(medians: pd.DataFrame) -> Finding:
+Updates = tuple[list[int], dict[tuple[str, str], np.ndarray]]
+
+
+def oracle_gains(updates: Updates) -> Finding:
     """Whether uniform replay needs more times the oracle's updates with each state."""
-    if len(medians) < 2:
-        return Finding(None)
-    gains = medians["tabular", "uniform"] / medians["tabular", "oracle"]
-    growth = 2 ** np.polyfit(gains.index, np.log2(gains), 1)[0]
-    ours = f"{gains.iloc[-1]:,.0f} times fewer at {gains.index[-1]} states; {growth:.2f} times as many with each state"
-    return Finding(bool(growth > 1), ours, "no numbers; the same by its figure")
+    sizes, tables = updates
+    if len(sizes) < 2:
+        return Finding(())
+
+    def gains(uniform: np.ndarray, oracle: np.ndarray) -> np.ndarray:
+        return np.median(uniform, axis=0) / np.median(oracle, axis=0)
+
+    def growth(*groups: np.ndarray) -> float:
+        return float(2 ** np.polyfit(sizes, np.log2(gains(*groups)), 1)[0])
+
+    groups = tables["tabular", "uniform"], tables["tabular", "oracle"]
+    grown = compare(growth, *groups, even=1.0, unit="runs", what="growth with each state")
+    ours = f"{gains(*groups)[-1]:,.0f} times fewer at {sizes[-1]} states"
+    return Finding([grown], ours, "no numbers; the same by its figure")
 
 
-def priorities_between(medians: pd.DataFrame) -> Finding:
+def priorities_between(updates: Updates) -> Finding:
     """Whether prioritized replay lies between uniform replay and the oracle, at the largest number of states."""
-    found = {kind: medians[kind].iloc[-1].tolist() for kind in REPRESENTATIONS}
-    gaps = []
-    for uniform, *prioritized, fewest in found.values():
-        gaps += [uniform - max(prioritized), min(prioritized) - fewest]
-    # Equal where runs were cut off at the limit of updates: that decides nothing.
-    holds = True if min(gaps) > 0 else False if min(gaps) < 0 else None
-    shown = "; ".join(f"{kind} {' > '.join(f'{value:,.0f}' for value in values)}" for kind, values in found.items())
-    return Finding(holds, f"{shown} ({', '.join(_JUDGED)})", "no numbers; the same by its figure")
+    _, tables = updates
+    last = {key: table[:, -1:] for key, table in tables.items()}
+    below = [(fewer, more) for kind in _PRIORITIZED for fewer, more in ((kind, "uniform"), ("oracle", kind))]
+    pairs = itertools.product(REPRESENTATIONS, below)
+    # Runs that were cut off at the limit of updates are equal, and decide nothing.
+    gains = [compare(wins, -last[kind, fewer], -last[kind, more], unit="runs") for kind, (fewer, more) in pairs]
+    medians = {kind: [np.median(last[kind, replay]) for replay in _JUDGED] for kind in REPRESENTATIONS}
+    shown = "; ".join(f"{kind} {', '.join(f'{value:,.0f}' for value in values)}" for kind, values in medians.items())
+    return Finding(gains, f"{shown} ({', '.join(_JUDGED)})", "order only: it gives no numbers")
 
 
 _BETWEEN = "priorities lie between uniform replay and the oracle"
@@ -235,7 +253,7 @@ FIGURE = Figure(
         "the largest TD error.",
     ),
     claims=(
-        Claim("an oracle needs exponentially fewer updates", oracle_gains, read_medians, folder="cliffwalk"),
-        Claim(_BETWEEN, priorities_between, read_medians, "PER, Figure 2", "cliffwalk"),
+        Claim("an oracle needs exponentially fewer updates", oracle_gains, read_updates, folder="cliffwalk"),
+        Claim(_BETWEEN, priorities_between, read_updates, "PER, Figure 2", "cliffwalk"),
     ),
 )

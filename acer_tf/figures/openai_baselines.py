@@ -5,6 +5,7 @@ python -m acer_tf openai_baselines --plan
 """
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,16 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns, RunCurve, last_return, read_run
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
-from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.reproduction.published import PublishedCurve, openai_curves, published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
 from acer_tf.reproduction.scores import GAME_SETS
+from acer_tf.reproduction.statistics import Comparison, Estimate, compare
 from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings
 
 _STEPS = 10_000_000
-_BEGUN = 0.1  # share of a published curve's whole rise: a run that learns nothing may lie on what comes before
+_PUBLISHED_RUNS = 6
+_POINTS = 400  # at which curves are compared
 
 
 def report(recorded: RecordedRuns) -> Report:
@@ -51,34 +54,61 @@ def _risen(curve: PublishedCurve, score: float) -> float:
     return float((score - curve.mean[0]) / (curve.mean[-1] - curve.mean[0]))
 
 
-def read_longest_run(figure: Figure, folder: Path, preset: str) -> Judged | None:
-    """The longest run of ACER with a preset in a folder, in an environment of which a curve was published."""
+def read_seeds(figure: Figure, folder: Path, preset: str) -> Judged | None:
+    """The runs of ACER with a preset in a folder, the longest of each seed, in a game with published curves."""
     evidence, wanted = read_evidence(folder), {"agent": "acer", "preset": preset}
     ours = [cell for cell in (evidence.cells if evidence else ()) if wanted.items() <= cell.settings.items()]
-    cells = [cell for cell in ours if cell.steps and published_curves(cell.env)]
-    if not cells:
+    cells = sorted((cell for cell in ours if cell.steps and openai_curves(cell.env)), key=lambda cell: cell.steps)
+    longest = list({cell.seed: cell for cell in cells}.values())
+    if not longest:
         return None
-    longest = max(cells, key=lambda cell: cell.steps)
-    run = read_run(folder / "runs" / longest.name)
-    (curve, *_) = published_curves(run.env)
-    which = f"the longest of {len(cells)} runs" if len(cells) > 1 else "one run"
-    length = f"{which}, {run.steps[-1] / 1e6:.1f}M of {curve.steps[-1] / 1e6:.0f}M steps"
-    usual = Cell.asked(longest.method, make_settings(env=longest.env, seed=longest.seed, **wanted))
-    return Judged(run, "; ".join([length, *altered([longest], {longest.place: usual})]))
+    runs = [read_run(folder / "runs" / cell.name) for cell in longest]
+    ends = sorted(float(run.steps[-1]) for run in runs)
+    steps = " to ".join(dict.fromkeys(f"{end / 1e6:.1f}M" for end in (ends[0], ends[-1])))
+    length = f"{len(runs)} of {figure.seeds} seeds, {steps} of {_STEPS / 1e6:.0f}M steps"
+    usual = {cell.place[:3]: Cell.asked(cell.method, make_settings(env=cell.env, **wanted)) for cell in longest}
+    hours = sum(float(run.seconds[-1]) for run in runs) / 3600
+    return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours)
 
 
-def published_curve(run: RunCurve) -> Finding:
-    """Whether a run ends within the band of the published curve or above it, once that has begun to rise."""
-    (curve, *_) = published_curves(run.env)
-    run = run.until(curve.steps[-1])
-    steps = min(run.steps[-1], curve.steps[-1])
-    ours, theirs = float(run.mean_return[-1]), curve.at(steps)
-    low = float(np.interp(steps, curve.steps, curve.low))
-    risen = _risen(curve, theirs)
-    holds = ours >= low if max(risen, _risen(curve, ours)) >= _BEGUN and np.isfinite(ours) else None
-    band = f"(its band begins at {number(low, 1)})"
-    theirs_text = f"{number(theirs, 1)} at the same step {band}, {100 * risen:.0f} % of its rise"
-    return Finding(holds, number(ours, 1), theirs_text)
+def published_curve(runs: Sequence[RunCurve]) -> Finding:
+    """Whether runs lie above each published curve, over the whole range in which there is something to compare.
+
+    That begins where the run or the published mean has made a third of the published rise, and ends where either ends.
+    The published band, whose meaning is not stated, widens the interval.
+    """
+    gains, ours, theirs = [], [], []
+    for curve in openai_curves(runs[0].env):
+        third = curve.mean[0] + (curve.mean[-1] - curve.mean[0]) / 3
+        means = [each for run in runs if (each := _means(run, curve, third)) is not None]
+        if not means:
+            steps = curve.steps[np.argmax(curve.mean >= third)]
+            gains.append(Comparison(needs=f"runs to {steps / 1e6:.1f}M steps"))
+            continue
+        mine, mean, low, high = (np.array(column)[:, None] for column in zip(*means, strict=True))
+        gap = compare(np.mean, mine - mean, even=0.0, rivals=_PUBLISHED_RUNS, what="mean gap")
+        value, least, greatest = gap.estimate
+        wide = Estimate(value, least - float(np.mean(high - mean)), greatest + float(np.mean(mean - low)))
+        hidden = least * greatest > 0 and wide.low * wide.high < 0
+        needs = "published runs with a narrower band" if hidden else gap.needs
+        gains.append(gap._replace(estimate=wide, needs=needs))
+        ours.append(number(float(mine.mean()), 1))
+        shown = [number(float(values.mean()), 1) for values in (mean, low, high)]
+        theirs.append("{} (band {} to {})".format(*shown))
+    where = "mean over the compared range: " if ours else ""
+    return Finding(gains, where + ", ".join(dict.fromkeys(ours)), ", ".join(theirs))
+
+
+def _means(run: RunCurve, curve: PublishedCurve, third: float) -> tuple[float, ...] | None:
+    """Means over the compared range of our return and of the published mean and band; None without a range."""
+    known = ~np.isnan(run.mean_return)
+    points = np.linspace(0.0, min(run.steps[-1], curve.steps[-1]), _POINTS)
+    if not known.any():
+        return None
+    ours = np.interp(points, run.steps[known], run.mean_return[known])
+    columns = [ours, *(np.interp(points, curve.steps, values) for values in (curve.mean, curve.low, curve.high))]
+    begun = np.flatnonzero((ours >= third) | (columns[1] >= third))
+    return tuple(float(column[begun[0] :].mean()) for column in columns) if len(begun) else None
 
 
 # Folders of runs of one game, by preset.
@@ -107,9 +137,9 @@ FIGURE = Figure(
     report=report,
     claims=tuple(
         Claim(
-            "ACER learns at least as fast as the published curve",
+            "ACER learns faster than both published curves",
             published_curve,
-            functools.partial(read_longest_run, preset=preset),
+            functools.partial(read_seeds, preset=preset),
             f"OpenAI baselines, {game}{', preset paper' if preset == 'paper' else ''}",
             folder,
         )

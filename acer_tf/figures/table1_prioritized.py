@@ -13,7 +13,7 @@ from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
 from acer_tf.reproduction.published import dqn_zoo_medians
 from acer_tf.reproduction.report.output import Drawing, Report, Table, draw_band, number, numbers, panels
 from acer_tf.reproduction.scores import published_scores
-from acer_tf.reproduction.verdicts import most, own_design
+from acer_tf.reproduction.verdicts import own_design
 
 _AGENTS = {
     "dqn": "DQN",
@@ -83,20 +83,20 @@ def _summary(key: str, normalized: Mapping[str, Mapping[str, float]]) -> list[st
 
 
 def priorities(recorded: RecordedRuns) -> Finding:
-    """Whether most kinds of priorities raise the median of Double DQN over the games that all of them have."""
+    """Whether both kinds of priorities are an improvement of Double DQN."""
     keys = [key for key in ("ddqn_tuned", "ddqn_rank", "ddqn_proportional") if recorded.by_env(key)]
     games = [env for env in recorded.envs if all(recorded.runs(key, env) for key in keys)]
-    if "ddqn_tuned" not in keys or len(keys) < 2 or not games:
-        return Finding(None)
-    scores = [recorded.compared(env, keys, atari.training_score_at_end) or [np.nan] * len(keys) for env in games]
-    normalized = [[atari.normalize(env, score) for score in row] for env, row in zip(games, scores, strict=True)]
-    uniform, *prioritized = ours = np.median(normalized, axis=0).tolist()
+    score = atari.training_score_at_end
+    gains = [recorded.improvement(key, "ddqn_tuned", score) for key in ("ddqn_rank", "ddqn_proportional")]
+    scores = {env: row for env in games if (row := recorded.compared(env, keys, score))}
+    if not scores:
+        return Finding(gains)
+    normalized = [[atari.normalize(env, value) for value in row] for env, row in scores.items()]
+    medians = np.median(normalized, axis=0).tolist()
     labels = ", ".join(recorded.methods[key].label for key in keys)
     theirs = [published_scores(_AGENTS[key], "human starts").median() for key in keys]
-    known = len(games) >= atari.FEWEST_GAMES and np.isfinite(ours).all()
-    holds = most([score > uniform for score in prioritized]) if known else None
-    where = f"{atari.games_of(len(games))} ({labels})"
-    return Finding(holds, f"{numbers(ours)} over {where}", f"{numbers(theirs)} over 57")
+    where = f"{atari.games_of(len(scores))} ({labels})"
+    return Finding(gains, f"{numbers(medians)} over {where}", f"{numbers(theirs)} over 57")
 
 
 FIGURE = Figure(

@@ -17,7 +17,6 @@ from acer_tf.reproduction.scores import INTERVAL, atari5_median, atari_reference
 FRAMES_PER_STEP = 4
 ATARI57 = tuple(f"atari/{game}" for game in ATARI_GAMES)
 DQN_STEPS = 200_000_000 // FRAMES_PER_STEP
-FEWEST_GAMES = 5  # whose median says something of 57
 TRAINING = "training score: mean of the games that ended in the last 1M frames, by the policy that explores"
 DEVIATIONS = (
     "Deviations: the paper does not state its learning rate, RMSProp's ε, start states or seeds; preset paper takes "

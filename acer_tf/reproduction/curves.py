@@ -9,7 +9,7 @@ import numpy as np
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.figure import Method
-from acer_tf.reproduction.statistics import mean_and_error
+from acer_tf.reproduction.statistics import Comparison, mean_and_error, probability_of_improvement
 from acer_tf.runs.records import read_progress, read_record
 
 # The ACER paper, §4: "the past 1 million consecutive frames of training"; frames are the emulator's, 4 per step.
@@ -126,6 +126,12 @@ def equally_long(runs: Sequence[RunCurve]) -> list[RunCurve]:
     return [run.until(reached(runs)) for run in runs] if runs else []
 
 
+def whole_matrix(runs: Mapping[str, Sequence[RunCurve]]) -> list[list[RunCurve]]:
+    """[seeds][tasks]: of runs by task those of the seeds that have begun in every task."""
+    by_task = [{run.seed: run for run in seeds} for seeds in runs.values()]
+    return [[of[seed] for of in by_task] for seed in sorted(set.intersection(*map(set, by_task)))] if by_task else []
+
+
 def score_at(run: RunCurve, points: np.ndarray, window: float, axis: Axis = "steps") -> np.ndarray:
     """`training_score` at each of `points` [G], linear between log intervals: [G] float64; NaN outside the scores."""
     scores, x = training_score(run, window), getattr(run, axis)
@@ -179,9 +185,9 @@ class RecordedRuns:
         """The runs of a method in a task that have a row, by seed."""
         return self._runs.get((method, env), [])
 
-    def draws(self, method: str, env: str) -> list[int | None]:
-        """The number of the draw of each of these runs."""
-        return self._draws.get((method, env), [])
+    def drawn(self, method: str, env: str) -> list[tuple[int | None, RunCurve]]:
+        """The same runs, each with the number of its draw."""
+        return list(zip(self._draws.get((method, env), []), self.runs(method, env), strict=True))
 
     def by_env(self, method: str) -> dict[str, list[RunCurve]]:
         """The runs of a method, by the tasks in which it has begun."""
@@ -210,6 +216,42 @@ class RecordedRuns:
         steps = min(map(reached, runs), default=0.0)
         scores = [float(np.mean([score(run.until(steps)) for run in seeds])) for seeds in runs]
         return scores if np.isfinite(scores).all() else []
+
+    def scores(
+        self, methods: Sequence[str], score: Callable[[RunCurve], float], envs: Sequence[str] | None = None
+    ) -> list[np.ndarray]:
+        """Each method's scores, [seeds, tasks], where the shortest run of all ends in a task; [] without any.
+
+        The tasks are those of `envs`, by default all, where each method has a score; the seeds those that have begun
+        in each of them.
+        """
+        shared = [env for env in envs or self.envs if all(self.runs(method, env) for method in methods)]
+        runs = [whole_matrix({env: self.runs(method, env) for env in shared}) for method in methods]
+        if not all(runs):
+            return []
+        ends = [reached([row[place] for rows in runs for row in rows]) for place in range(len(shared))]
+        found = [
+            np.array([[score(run.until(end)) for run, end in zip(row, ends, strict=True)] for row in rows])
+            for rows in runs
+        ]
+        known = np.all([np.isfinite(values).all(axis=0) for values in found], axis=0)
+        return [values[:, known] for values in found] if known.any() else []
+
+    def improvement(
+        self,
+        method: str,
+        compared: str,
+        score: Callable[[RunCurve], float] = final_return,
+        envs: Sequence[str] | None = None,
+    ) -> Comparison:
+        """The probability that a run of a method beats one of another, by their `scores`."""
+        groups = self.scores([method, compared], score, envs)
+        return probability_of_improvement(*groups) if groups else Comparison()
+
+    @property
+    def hours(self) -> float:
+        """The hours of the machines of all runs."""
+        return sum(float(run.seconds[-1]) for runs in self._runs.values() for run in runs) / 3600
 
     def result(
         self, method: str, env: str, score: Callable[[RunCurve], float] = final_return, until: float = np.inf

@@ -18,6 +18,7 @@ from absl.flags import FlagValues
 from acer_tf.envs import split_id
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.published import PublishedCurve, published_curves
+from acer_tf.reproduction.statistics import Comparison
 from acer_tf.settings import make_settings
 
 RESULTS = "my_results"  # default folder of results; results/ of the repository is the shipped evidence
@@ -49,7 +50,7 @@ class Method:
 class Finding(NamedTuple):
     """What records say of a claim."""
 
-    holds: bool | None  # None: they do not decide it
+    comparisons: Sequence[Comparison]  # the claim is that all of them are above even
     ours: str = ""
     theirs: str = ""
 
@@ -59,7 +60,7 @@ class Judged(NamedTuple):
 
     content: Any  # for the claim's `judge`
     share: str  # how much of the figure's runs these are, in words
-    whole: bool = False  # whether these are all of them
+    hours: float  # that the machine took for them; NaN if it is not known
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 import functools
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +11,10 @@ from acer_tf.envs import MINATAR_GAMES
 from acer_tf.reproduction import curves, statistics
 from acer_tf.reproduction.atari import RATIOS, replay_ratio_methods
 from acer_tf.reproduction.curves import Axis, RecordedRuns, RunCurve
-from acer_tf.reproduction.figure import Figure, Judged, Method
+from acer_tf.reproduction.figure import Method
 from acer_tf.reproduction.published import read_table
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
-from acer_tf.reproduction.statistics import Estimate
-from acer_tf.reproduction.verdicts import altered, begun
 from acer_tf.settings.presets import PRESETS
 
 MINATAR = tuple(f"minatar/{game}" for game in MINATAR_GAMES)
@@ -76,10 +72,10 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
             rows.append([*row, str(len(runs)), *[""] * 7])
             continue
         compared = against.get(key, "")
-        gain = improvement(recorded, key, compared)
+        gain = recorded.improvement(key, compared, score).estimate
         row += [f"{scores.shape[1]} of {len(recorded.envs)}", str(len(scores)), f"{compared_steps(recorded, key):,.0f}"]
         row += [str(statistics.interquartile_mean(scores)), str(statistics.median(scores)), labels.get(compared, "")]
-        rows.append([*row, "" if gain is None else str(gain), output.number(curves.hours_per_run(runs))])
+        rows.append([*row, "" if np.isnan(gain.value) else str(gain), output.number(curves.hours_per_run(runs))])
     head = (
         "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; median [95 %]; "
         "compared with; probability of improvement [95 %]; hours per run"
@@ -88,9 +84,12 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     caption = (
         f"Normalised training score ({shown}): 0 is random play, 1 is ACER with replay 4 and trust region at 1M steps. "
         "Interquartile mean over games and seeds, with rliable's stratified bootstrap; the probability that a run "
-        "beats one of the method that it is compared with, mean over games."
+        "beats one of the method that it is compared with where the shorter of the two ends, mean over games."
     )
-    by_game = f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean [95 %]."
+    by_game = (
+        f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean with its "
+        f"bootstrap's interval: {statistics.RANGES}."
+    )
     game_rows = [_game_row(recorded, env) for env in recorded.envs]
     figure, axes = output.panels(2, columns=2, width=6.0, height=4.5)
     _draw_means(axes[0], recorded, "steps")
@@ -108,63 +107,23 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     return Report(tables, {"figure": Drawing(drawn, figure), "games": games_drawn})
 
 
-def _matrix(runs: Mapping[str, list[RunCurve]]) -> list[list[RunCurve]]:
-    """[seeds][games]: the seeds that have begun in every game, because the estimates want a whole matrix."""
-    by_game = [{run.seed: run for run in seeds} for seeds in runs.values()]
-    return [[of[seed] for of in by_game] for seed in sorted(set.intersection(*map(set, by_game)))] if by_game else []
-
-
 def finals(recorded: RecordedRuns, method: str) -> np.ndarray:
     """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
-    matrix = _matrix(recorded.by_env(method))
+    matrix = curves.whole_matrix(recorded.by_env(method))
     steps = min((curves.reached(row) for row in matrix), default=0.0)
     runs = [[run.until(steps) for run in row] for row in matrix]
-    scores = np.array([[normalize(run.env, curves.final_score(run, WINDOW_STEPS)) for run in row] for row in runs])
+    scores = np.array([[normalize(run.env, score(run)) for run in row] for row in runs])
     return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
 
 
-def improvement(recorded: RecordedRuns, method: str, compared: str) -> Estimate | None:
-    """The probability that a run of one method beats one of another; None unless both are as long in all games."""
-    ours, theirs = finals(recorded, method), finals(recorded, compared)
-    whole = ours.size and theirs.size and ours.shape[1] == theirs.shape[1] == len(recorded.envs)
-    if not whole or not alike(compared_steps(recorded, each) for each in (method, compared)):
-        return None
-    return statistics.probability_of_improvement(ours, theirs)
-
-
-def alike(steps: Iterable[float]) -> bool:
-    """Whether scores at these steps may be compared: 2 % apart at most."""
-    known = list(steps)
-    return max(known) - min(known) <= 0.02 * max(known)
+def score(run: RunCurve) -> float:
+    """The training score at the end of a run, of the last 100,000 steps."""
+    return curves.final_score(run, WINDOW_STEPS)
 
 
 def compared_steps(recorded: RecordedRuns, method: str) -> float:
     """Where the shortest run of those that `finals` compares ends."""
-    return min(curves.reached(row) for row in _matrix(recorded.by_env(method)))
-
-
-def all_above_half(gains: Sequence[Estimate | None]) -> bool | None:
-    """Whether all probabilities of improvement lie above one half, with their intervals; False if one lies below."""
-    known = [gain for gain in gains if gain is not None]
-    if any(gain.high < 0.5 for gain in known):
-        return False
-    return True if known and len(known) == len(gains) and all(gain.low > 0.5 for gain in known) else None
-
-
-def read_runs(figure: Figure, folder: Path) -> Judged | None:
-    """Runs of a paper's design on MinAtar, which are none of the paper's own; settings are compared with `figure`'s."""
-    if not (found := begun(figure, folder)):
-        return None
-    recorded = found[1]
-    seeds = _span(Counter((cell.method, cell.env) for cell in recorded.cells).values())
-    steps = _span([cell.steps / 1e6 for cell in recorded.cells], ".1f")
-    games = f"{len(recorded.envs)} MinAtar games, {seeds} seeds, {steps}M steps"
-    return Judged(recorded, "; ".join([f"none of it on Atari; {games}", *altered(recorded.cells, figure.whole)]))
-
-
-def _span(values: Collection[float], form: str = "") -> str:
-    """ "3", or "1 to 3"."""
-    return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))
+    return min(curves.reached(row) for row in curves.whole_matrix(recorded.by_env(method)))
 
 
 def _game_row(recorded: RecordedRuns, env: str) -> list[str]:
@@ -172,7 +131,7 @@ def _game_row(recorded: RecordedRuns, env: str) -> list[str]:
     row = [game, output.number(minatar_references()[game].random)]
     for key in recorded.methods:
         runs = curves.equally_long(recorded.runs(key, env))
-        scores = [score for run in runs if np.isfinite(score := curves.final_score(run, WINDOW_STEPS))]
+        scores = [value for run in runs if np.isfinite(value := score(run))]
         cell = output.mean_with_error(*statistics.mean_and_error(scores))
         row.append(f"{cell}; {statistics.interquartile_mean(scores)}" if len(scores) > 1 else cell)
     return row
@@ -185,7 +144,7 @@ def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
         kind = {name: value for name, value in method.settings.items() if name != "trust_region_delta"}
         kinds += [kind] if kind not in kinds else []
         colour, runs = f"C{kinds.index(kind) % 10}", recorded.by_env(key)
-        if not (matrix := _matrix(runs)):
+        if not (matrix := curves.whole_matrix(runs)):
             continue
         points = np.linspace(0.0, min(curves.reached(row, axis) for row in matrix), _POINTS)
         at = [[(run.env, curves.score_at(run, points, WINDOW_STEPS, axis)) for run in row] for row in matrix]

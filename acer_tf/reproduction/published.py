@@ -78,10 +78,9 @@ def published_curves(env: str) -> list[PublishedCurve]:
             versions of the same task.
     """
     family, _, task = env.partition("/")
-    if family == "atari":  # the version of the code is the newer of the two that OpenAI published
-        rows = read_table("openai_baselines_acer_curves.csv", version="7bfbcf1", game=task)
-        found = [("ACER", "OpenAI baselines' ACER, published (6 runs)", rows)]
-    elif family == "control":
+    if family == "atari":
+        return openai_curves(env)[:1]
+    if family == "control":
         table = read_table("acer_paper_figure3.csv", task=_PAPER_TASKS.get(task, ""))
         methods = ("ACER", "Trust-TIS", "TIS", "Trust-A3C", "A3C")
         found = [(name, f"{name}, paper", table[table.method == name]) for name in methods]
@@ -89,6 +88,13 @@ def published_curves(env: str) -> list[PublishedCurve]:
         name = env.rpartition("-v")[0]
         found = [(m, label, read_table(file, env=name + v, algorithm=a)) for m, label, file, v, a in _MUJOCO]
     return [_curve(*each) for each in found if len(each[-1])]
+
+
+def openai_curves(env: str) -> list[PublishedCurve]:
+    """The curves of OpenAI baselines' ACER on "atari/<Game>": of the newer and of the older version of its code."""
+    table = read_table("openai_baselines_acer_curves.csv", game=env.removeprefix("atari/"))
+    label = "OpenAI baselines' ACER, published (6 runs)"
+    return [_curve("ACER", label, rows) for _, rows in table.groupby("version", sort=False)]
 
 
 def published_ablations(env: str) -> list[PublishedCurve]:

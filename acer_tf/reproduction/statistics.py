@@ -1,5 +1,7 @@
 """Estimates with intervals, by rliable: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice"."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +10,9 @@ from rliable import library, metrics
 from scipy.stats import trim_mean
 
 RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # resamples of the bootstrap
+RANGES = "of two or three runs in one task, [ ] is their range, which is no interval of 95 %"
+_ORDERS = 40  # runs that chance orders as they are once in fewer orders show nothing at 95 %: 2.5 % at either side
+_MANY = 100
 
 
 class Estimate(NamedTuple):
@@ -23,6 +28,18 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         interval = "" if np.isnan(self.low) else f" [{self.low:z,.2f}, {self.high:z,.2f}]"
         return f"{self.value:z,.2f}{interval}"
+
+
+class Comparison(NamedTuple):
+    """Whether something is better than something else: the estimate lies above `even` if it is, else below."""
+
+    estimate: Estimate = Estimate(np.nan, np.nan, np.nan)
+    even: float = 0.5
+    needs: str = "runs of all that it compares"  # what would decide it where the interval does not
+    what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
+
+    def __str__(self) -> str:
+        return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate} against {self.even:g}".lstrip()
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
@@ -44,7 +61,7 @@ def interquartile_mean_curve(scores: np.ndarray) -> Estimate:
     return _bootstrap(_checked(scores), lambda x: trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0), CURVE_RESAMPLES)
 
 
-def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
+def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Comparison:
     """The probability that a run of method X, [runs, tasks], beats one of Y, mean over tasks; ties count half.
 
     Raises ValueError without scores, for one that is not finite, or for numbers of tasks that differ.
@@ -52,8 +69,60 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Estimate:
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"expected the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
+    return compare(wins, *pair)
+
+
+def wins(x: np.ndarray, y: np.ndarray) -> float:
+    """The share of pairs of a run of X and one of Y, [runs, tasks] each, that X wins, mean over tasks."""
     # metrics.probability_of_improvement of all pairs at once: thousands of resamples are a matter of seconds.
-    return _estimate(pair, lambda a, b: np.mean((np.sign(a[:, None] - b[None]) + 1) / 2))
+    return float(np.mean((np.sign(x[:, None] - y[None]) + 1) / 2))
+
+
+def compare(
+    metric: Callable[..., float],
+    *groups: np.ndarray,
+    even: float = 0.5,
+    rivals: int = 0,
+    unit: str = "seeds",
+    what: str = "",
+) -> Comparison:
+    """The interval of a metric of groups of runs, [runs, tasks] each, from a bootstrap stratified by task.
+
+    With a single run of one of them the tasks are resampled. The interval is NaN if so few runs could not show a
+    difference at 95 %, however clear: two groups of a and b runs have C(a + b, a) orders in each task, of which chance
+    makes every one.
+
+    Args:
+        metric: of resampled groups; above `even` if the claim holds.
+        rivals: runs on the other side that are known by their band alone, if any.
+        unit: of what `needs` counts: what a run differs from the next one in.
+        what: the name of the metric; by default it is a probability of improvement.
+    """
+    runs, tasks = min(map(len, groups)), groups[0].shape[1]
+    value, others = float(metric(*groups)), [rivals] * (rivals > 0)
+    sizes = [*map(len, groups), *others]
+    if _orders(sizes, tasks) < _ORDERS:
+        paired = runs == 1 and tasks > 1 and unit != "seeds"  # the tasks are what is counted
+        asked = ((n, sizes if paired else [n] * len(groups) + others) for n in itertools.count(2))
+        enough = next(n for n, of in asked if _orders(of, n if paired else tasks) >= _ORDERS)
+        return Comparison(Estimate(value, np.nan, np.nan), even, f"{enough} {unit}", what)
+    if runs > 1:
+        estimate = _estimate(groups, metric)
+    else:
+        numbers = np.arange(tasks)
+        estimate = _estimate((numbers[:, None],), lambda drawn: metric(*(group[:, drawn[:, 0]] for group in groups)))
+        runs, unit = (tasks, "games") if unit == "seeds" else (tasks, unit)
+    # The width of an interval falls with the square root of the runs.
+    bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
+    needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
+    text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {max(runs + 1, math.ceil(needed))} {unit}"
+    return Comparison(estimate, even, text, what)
+
+
+def _orders(sizes: Sequence[int], tasks: int) -> int:
+    """In how many orders chance can put the runs of the two smallest groups; of one group, on the sides of a value."""
+    first, *others = sorted(sizes)[:2]
+    return int((math.comb(first + others[0], first) if others else 2**first) ** tasks)
 
 
 def mean_and_error(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:

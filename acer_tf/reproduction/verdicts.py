@@ -1,41 +1,57 @@
 """The verdicts: what the papers claim, whether the records of a results folder show it, and how much was run.
 
-Each claim is decided by its records alone. "Reproduced" wants the whole figure as its command defines it (--help says
-how that differs from the paper's runs); "partly" says that the claim holds in what was run; "undecided" that the runs
-do not decide it.
+One rule decides all claims: `decide`.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import numpy as np
 
 from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.evidence import Evidence, read_evidence
-from acer_tf.reproduction.figure import Figure, Finding, Judged, Method, cells_of, figures
-from acer_tf.reproduction.report.output import Table
+from acer_tf.reproduction.figure import Figure, Judged, Method, cells_of, figures
+from acer_tf.reproduction.report.output import Table, number
+from acer_tf.reproduction.statistics import Comparison
+from acer_tf.settings import Settings
+from acer_tf.settings.declaration import PRIORITIES, declarations
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, jsonable
 
 WORDS = (
-    "Reproduced: the claim holds over the whole experiment as its command defines it (--help says how that differs "
-    "from the paper's). Partly: it holds in what was run, or in most of it. Contradicted: it does not. Undecided: our "
-    "runs do not decide it; so it is where a published learning curve has not made a tenth of its whole rise, and our "
-    "run has not risen as far either. With NAME=VALUE: a setting that is not the experiment's own."
+    "One rule: a claim is supported if each of its comparisons has a 95 % interval (over seeds and games, rliable's "
+    "stratified bootstrap) above the value that would be even, contradicted if one lies below, else undecided: what "
+    "would decide it, if the estimate stays, stands there. The interval shown is the weakest one; without a name it is "
+    "of the probability that a run of one method beats one of the other at equal steps. So few runs that chance orders "
+    "them so more often than once in 40 times have none. With NAME=VALUE: a setting that is not the experiment's own. "
+    "Hours are of the machines that made the records."
 )
-_OF_LENGTH = ("total_steps", "log_interval")
-_HEAD = ("source", "claim", "verdict", "what was run", "ours", "the paper's", "records")
+_OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
+_NOT_COMPARED = ("total_steps", "log_interval", "seed")
+_HEAD = ("source", "claim", "verdict", "interval", "ours", "the paper's", "share of the whole", "hours", "records")
 
 
-def verdict(finding: Finding | None, whole: bool) -> str:
-    """The word for a finding that is of all of the figure's runs, or of a part."""
-    if finding is None:
-        return "not run"
-    if finding.holds is None:
-        return "undecided"
-    return ("reproduced" if whole else "partly") if finding.holds else "contradicted"
+def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
+    """The verdict on a claim that all comparisons are above even, and the weakest of them.
+
+    "supported" if the interval of each lies above even; "contradicted" if that of one lies below; else "undecided",
+    and what would decide the weakest.
+    """
+
+    def place(comparison: Comparison) -> tuple[bool, bool, float]:
+        value, low, _ = comparison.estimate  # those without a value come first, then those without an interval
+        known = np.isfinite(value), np.isfinite(low)
+        return *known, float(np.nan_to_num((low if known[1] else value) - comparison.even))
+
+    below = [each for each in comparisons if each.estimate.high < each.even]
+    weakest = min(below or comparisons or [Comparison()], key=place)
+    if below:
+        return "contradicted", weakest
+    above = weakest.estimate.low > weakest.even
+    return ("supported" if above else f"undecided: {weakest.needs}"), weakest
 
 
 def folders() -> dict[str, list[str]]:
@@ -53,10 +69,13 @@ def verdicts(results: Path) -> Table:
     rows = []
     for figure, claim in ((each, claim) for each in figures().values() for claim in each.claims):
         folder = claim.folder or figure.name
-        shown = [verdict(None, False), "none of it", "", "", ""]
+        shown = [decide(())[0], "", "", "", "none of it", "", ""]
         if judged := claim.read(figure, results / folder):
             finding = claim.judge(judged.content)
-            shown = [verdict(finding, judged.whole), judged.share, finding.ours, finding.theirs, folder]
+            verdict, weakest = decide(finding.comparisons)
+            of = f", the weakest of {len(finding.comparisons)}" if len(finding.comparisons) > 1 and str(weakest) else ""
+            shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, judged.share]
+            shown += [number(judged.hours, 1), folder]
         rows.append([claim.source or figure.source, claim.text, *shown])
     return Table(f"{WORDS} Derived from the records by `python -m acer_tf verdicts`.", _HEAD, rows)
 
@@ -78,56 +97,46 @@ def begun(
 
 
 def own_design(figure: Figure, folder: Path) -> Judged | None:
-    """The runs of the paper's own design."""
+    """The runs of the figure's own design."""
     if not (found := begun(figure, folder)):
         return None
-    share = coverage(figure, found[1].cells)
-    return Judged(found[1], str(share), share is not None and share.is_whole)
+    recorded = found[1]
+    return Judged(recorded, coverage(figure, recorded.cells), recorded.hours)
 
 
-def most(found: Sequence[bool]) -> bool | None:
-    """What more than half of the comparisons say; None if neither side has more."""
-    return None if sum(found) * 2 == len(found) else sum(found) * 2 > len(found)
+def coverage(figure: Figure, cells: Collection[Cell]) -> str:
+    """How much of a whole figure its cells are; empty if some are of methods or draws that it does not have."""
+    whole = {cell.place[:3]: cell for cell in figure.whole.values()}
+    if not {(cell.method, cell.draw) for cell in cells} <= {(method, draw) for method, draw, _ in whole}:
+        return ""
+    begun = [cell for cell in cells if cell.steps and cell.place[:3] in whole]
+    if not begun:
+        return f"none of {len(figure.whole)} runs"
+    counts = Counter((cell.method, cell.env) for cell in begun)
+    of = Counter((cell.method, cell.env) for cell in figure.whole.values())
+    done = [100 * min(1.0, cell.steps / whole[cell.place[:3]].total_steps) for cell in begun]
+    kind = {"atari": "games", "minatar": "games of MinAtar, none of Atari"}.get(figure.family, "tasks")
+    unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
+    parts = (
+        f"{len({cell.env for cell in begun})} of {len({env for *_, env in whole})} {kind}",
+        f"{len({cell.method for cell in begun})} of {len({method for method, *_ in whole})} methods",
+        f"{_span(counts.values())} of {max(of.values())} {unit}",
+        f"{_span([float(f'{share:.2g}') for share in done], 'g')} % of the steps",
+    )
+    return "; ".join([", ".join(parts), *altered(begun, whole)])
 
 
-class Coverage(NamedTuple):
-    """The share of a whole reproduction that has begun."""
+def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str], Cell]) -> tuple[str, ...]:
+    """The settings of cells that are not those of the cell in the same place of `whole`, length and seed aside.
 
-    runs: int
-    whole_runs: int
-    least: float  # share of its steps that the shortest run has done, 1 is all; 0 if none has begun
-    most: float  # the same of the longest run
-    altered: tuple[str, ...] = ()  # settings that are not the figure's: "with gamma=0.5", "2 of them with ..."
-
-    @property
-    def is_whole(self) -> bool:
-        return self.runs == self.whole_runs and self.least >= 0.99 and not self.altered
-
-    def __str__(self) -> str:
-        if not self.runs:
-            return f"none of {self.whole_runs} runs"
-        low, high = (f"{min(100.0, 100 * share):.{0 if share > 0.1 else 1}f} %" for share in (self.least, self.most))
-        steps = low if low == high else f"{low} to {high}"
-        return "; ".join([f"{self.runs} of {self.whole_runs} runs, {steps} of their steps", *self.altered])
-
-
-def coverage(figure: Figure, cells: Collection[Cell]) -> Coverage | None:
-    """How much of a figure its cells are; None if some are of a search, or of methods that the figure does not have."""
-    whole = figure.whole
-    if not {(cell.method, cell.draw) for cell in cells} <= {(method, draw) for method, draw, *_ in whole}:
-        return None
-    begun = [cell for cell in cells if cell.steps and cell.place in whole]
-    shares = [cell.steps / whole[cell.place].total_steps for cell in begun]
-    return Coverage(len(shares), len(whole), min(shares, default=0.0), max(shares, default=0.0), altered(begun, whole))
-
-
-def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str, int], Cell]) -> tuple[str, ...]:
-    """The settings of cells that are not those of the cell in the same place of `whole`, length aside."""
+    What draws by priority read alone is left out where there are none.
+    """
     found: Counter[str] = Counter()
     for cell in cells:
-        known = whole[cell.place].settings if cell.place in whole else {}
+        known = whole[cell.place[:3]].settings if cell.place[:3] in whole else {}
         here = {**DEFAULTS, **cell.settings}
-        names = [n for n, value in known.items() if n not in _OF_LENGTH and value not in ("auto", here.get(n))]
+        same = {*_NOT_COMPARED, *(_OF_PRIORITIES if here["replay_priority"] == "uniform" else ())}
+        names = [n for n, value in known.items() if n not in same and value not in ("auto", here.get(n))]
         differing = {name: here.get(name) for name in names}
         if "preset" in differing:  # its name says what it changes
             given = DEFAULTS | jsonable(PRESETS.get(here["preset"], {})) | {"preset": None}
@@ -137,3 +146,8 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str, 
     for setting, count in sorted(found.items()):
         groups.setdefault("" if count == len(cells) else f"{count} of them ", []).append(setting)
     return tuple(f"{runs}with {', '.join(group)}" for runs, group in groups.items())
+
+
+def _span(values: Collection[float], form: str = "") -> str:
+    """ "3", or "1 to 3"."""
+    return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))

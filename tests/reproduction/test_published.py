@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acer_tf.envs import ATARI_GAMES, CONTROL_TASKS
-from acer_tf.reproduction.published import published_ablations, published_curves, published_search
+from acer_tf.reproduction.published import openai_curves, published_ablations, published_curves, published_search
 
 
 # Typed from OpenAI's page, code version 7bfbcf1; in agent steps, not frames.
@@ -23,6 +23,12 @@ def test_pong_has_the_known_points(steps, mean):
 def test_figure_3_has_the_known_points(task, steps, values):
     found = {curve.method: curve.at(steps) for curve in published_curves(f"control/{task}")}
     assert found == pytest.approx(values, abs=0.006)
+
+
+def test_the_older_version_of_openais_code_was_faster_on_breakout():
+    newer, older = openai_curves("atari/Breakout")
+    assert (newer.at(4e6), older.at(4e6)) == pytest.approx((162.7, 191.2), abs=0.1)
+    assert newer.label == older.label and openai_curves("atari/Alien") == []
 
 
 @pytest.mark.parametrize("task", CONTROL_TASKS)

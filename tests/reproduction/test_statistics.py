@@ -32,7 +32,7 @@ def test_the_middle_half_is_averaged_and_the_interval_is_that_of_the_bootstrap(m
     [
         interquartile_mean,
         median,
-        lambda x: probability_of_improvement(x, x[::-1] + 0.1),
+        lambda x: probability_of_improvement(x, x[::-1] + 0.1).estimate,
         lambda x: interquartile_mean_curve(x[..., None]).low,
     ],
 )
@@ -82,12 +82,50 @@ def test_the_points_of_a_curve_are_separate_estimates(monkeypatch):
 def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
     x, y = np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[0.0, 5.0], [2.0, 9.0]])
     # First task: 1>0, 1<2, 3>0, 3>2; second: 5=5, 5<9, twice.
-    assert probability_of_improvement(x, y).value == pytest.approx((3 / 4 + (2 * 0.5) / 4) / 2)
-    assert probability_of_improvement(x + 10, y) == (1.0, 1.0, 1.0)
-    for single in (probability_of_improvement(x[:1] + 10, y), probability_of_improvement(x + 10, y[:1])):
-        assert single.value == 1.0 and math.isnan(single.low) and math.isnan(single.high)  # it shows no order
+    assert probability_of_improvement(x, y).estimate.value == pytest.approx((3 / 4 + (2 * 0.5) / 4) / 2)
+    three = (np.tile(each, (2, 1)) for each in (x, y))
+    assert probability_of_improvement(next(three) + 10, next(three)).estimate == (1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="2 and 1"):
         probability_of_improvement(x, y[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("runs", "tasks", "needs"),
+    [
+        ((1, 1), 1, "4 seeds"),  # 20 orders of three and three, 70 of four and four
+        ((3, 3), 1, "4 seeds"),
+        ((4, 4), 1, ""),
+        ((2, 2), 2, "3 seeds"),
+        ((3, 3), 2, ""),
+        ((1, 1), 5, "2 seeds"),
+        ((1, 1), 6, ""),
+        ((1, 3), 3, ""),
+    ],
+)
+def test_so_few_runs_that_chance_orders_them_so_have_no_interval(runs, tasks, needs, monkeypatch):
+    monkeypatch.setattr(statistics, "RESAMPLES", 20)
+    x, y = (np.full((count, tasks), value) for count, value in zip(runs, (1.0, 0.0), strict=True))
+    found = probability_of_improvement(x, y)
+    assert found.estimate.value == 1.0 and math.isnan(found.estimate.low) == bool(needs)
+    assert not needs or found.needs == needs
+
+
+@pytest.mark.parametrize("gap", [0.3, -0.3])
+def test_what_would_decide_grows_with_the_square_of_the_width_over_the_gap(gap):
+    draws = np.random.default_rng(0).normal(size=(8, 3))
+    found = probability_of_improvement(draws + gap, draws)
+    value, low, high = found.estimate
+    assert low < 0.5 < high and (value > 0.5) == (gap > 0)
+    width = value - low if gap > 0 else high - value
+    assert found.needs == f"about {math.ceil(8 * (width / (value - 0.5)) ** 2)} seeds"
+    assert probability_of_improvement(draws, draws).needs == "more than 100 seeds"
+
+
+def test_with_one_run_of_each_the_tasks_are_resampled():
+    x = np.array([[3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.0, 0.0]])
+    found = probability_of_improvement(x, np.ones((1, 8)))
+    assert found.estimate.value == 0.75 and found.estimate.low < 0.5 < found.estimate.high == 1.0
+    assert found.needs.endswith(" games")
 
 
 def test_the_standard_error_needs_two_scores():

@@ -72,7 +72,7 @@ def site_with_curves(tmp_path_factory):
             write_run(folder / "study" / "runs" / name, settings, returns)
             cells.append(describe(folder / "study" / "runs" / name, name, method))
     write_evidence(folder / "study", Evidence("study", "Study", (), "command", tuple(cells)))
-    (folder / "verdicts.csv").write_text("source,claim,verdict,records\nPaper,it learns,not run,study\n")
+    (folder / "verdicts.csv").write_text("source,claim,verdict,records\nPaper,it learns,undecided: 2 seeds,study\n")
     with served(folder) as address:
         yield address
 
