@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -15,67 +16,76 @@ import pytest
 from gymnasium import spaces
 
 import acer_tf
+from acer_tf.agents.agent import Agent
 from acer_tf.errors import SettingsError
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import HEADS, SCHEDULED
-from acer_tf.runs.checkpoint import Checkpoints, _snapshot
+from acer_tf.policies.export import export_policy
+from acer_tf.runs.checkpoint import Checkpoints, Snapshot, _snapshot
+from acer_tf.runs.records import begin_record
 from acer_tf.settings import Settings, make_settings
-from acer_tf.settings.record import settings_from
+from acer_tf.settings.record import settings_document
 from acer_tf.training.build import make_agent, make_network
+from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.initialize import _by_place, _part, initial_weights
 from acer_tf.types import EnvironmentSpec
 from tests.training.scripted import rows_of, small_settings, tree
 
 CONTINUOUS = {"env": "Pendulum-v1", "agent": "acer_continuous", "unroll_length": 10}
-KINDS: dict[str, dict[str, Any]] = {
-    "acer": {},
-    "recurrent": {"preset": "baselines", "network": "mlp_lstm", "replay_start": 20},
-    "dqn": {"agent": "dqn"},
-    "continuous": CONTINUOUS,
-    "combined": {"env": "Seen-v0", "network": "combined"},
+PLAIN = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
+VECTOR = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
+PARTS = EnvironmentSpec(
+    {"image": (5, 5, 1), "numbers": (4,)}, {"image": "uint8", "numbers": "float32"}, stack=1, num_actions=2
+)
+PARTS = dataclasses.replace(PARTS, observation_scale={"image": 255.0, "numbers": None})
+KINDS: dict[str, tuple[EnvironmentSpec, dict[str, Any]]] = {
+    "acer": (PLAIN, {}),
+    "recurrent": (PLAIN, {"network": "mlp_lstm", "replay_start": 20}),
+    "dqn": (PLAIN, {"agent": "dqn", "preset": "ddqn_tuned"}),
+    "continuous": (VECTOR, CONTINUOUS),
+    "a3c": (VECTOR, CONTINUOUS | {"agent": "trust_a3c", "replay_ratio": 0.0}),
+    "combined": (PARTS, {"network": "combined"}),
+    "masks": (dataclasses.replace(PLAIN, action_masks=True), {}),
+    "unnamed": (PLAIN, {"network": "torsos_of_tests:UNNAMED"}),
 }
 
 
-class Seen(gymnasium.ObservationWrapper):
-    """CartPole with a small image of where the cart is."""
-
-    def __init__(self) -> None:
-        super().__init__(gymnasium.make("CartPole-v1"))
-        image = spaces.Box(0, 255, (5, 5, 1), np.uint8)
-        self.observation_space = spaces.Dict({"numbers": self.env.observation_space, "image": image})
-
-    def observation(self, observation: np.ndarray) -> dict[str, np.ndarray]:
-        return {"numbers": observation, "image": np.full((5, 5, 1), 100 + 20 * observation[0], np.uint8)}
-
-
 @pytest.fixture(autouse=True, scope="module")
-def _seen() -> None:
-    gymnasium.register("Seen-v0", Seen, max_episode_steps=200)
+def _torso(tmp_path_factory):
+    """A torso of layers without names, which Keras numbers through the process."""
+    folder = tmp_path_factory.mktemp("torsos")
+    (folder / "torsos_of_tests.py").write_text(
+        "import keras\nfrom acer_tf.networks.torsos import Torso\n\ndef build(layers, x):\n"
+        "    for _ in range(3):\n"
+        "        x = keras.layers.Dense(6, dtype=layers.dtype_policy, **layers.initializers(1.0, x.shape[-1]))(x)\n"
+        "    return x\n\nUNNAMED = Torso(build, reads=lambda spec: True)\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield
 
 
-def first_weights(run_dir: Path) -> dict[str, np.ndarray]:
-    """The variables of the checkpoint that a run writes before its first step."""
-    return _snapshot(run_dir / "checkpoints" / f"{0:012d}")[0].arrays
+def agent_of(spec: EnvironmentSpec, **given: Any) -> tuple[Settings, Agent[Any]]:
+    settings = small_settings(**{"network": "mlp", "precision": "float32", **given})
+    return settings, make_agent(settings, spec)
 
 
-def newest_weights(run_dir: Path) -> dict[str, np.ndarray]:
-    snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
-    assert snapshot is not None
-    return snapshot.arrays
+def saved(folder: Path, spec: EnvironmentSpec, **given: Any) -> dict[str, np.ndarray]:
+    """A run after 700 steps, with a policy, in `folder`; returns the weights of its network."""
+    settings, agent = agent_of(spec, **given)
+    rng = np.random.default_rng(0)
+    for weight in agent.network.weights:
+        weight.assign(rng.uniform(0.1, 1, weight.shape))
+    computes = {"threads": dict(intra_op=1, inter_op=1, environments=1), "device": dict(name="cpu", model="")}
+    folder.mkdir()
+    details = {"environment": dataclasses.asdict(spec), "history": [], "finished": True, **computes}
+    begin_record(folder, settings_document(settings), details)
+    Checkpoints(folder / "checkpoints").save(Snapshot(agent.arrays(), {"actor": {"steps": 700}}), None, 700)
+    export_policy(agent.network, folder / "policy", policy_metadata(settings, 700, None))
+    return {weight.path: np.asarray(weight.value) for weight in agent.network.weights}
 
 
-def begin(settings: Settings, run_dir: Path) -> dict[str, np.ndarray]:
-    """The first weights of a run that stops after its first row."""
-
-    def stop(row: Any, policy: Any) -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        acer_tf.train(settings, run_dir, quiet=True, threads=1, on_row=stop)
-    return first_weights(run_dir)
-
-
-def of_group(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
+def group_of(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(group): array for name, array in arrays.items() if name.startswith(group)}
 
 
@@ -83,53 +93,92 @@ def equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool((a == b).all())
 
 
-@pytest.mark.training
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_each_kind_come_from_a_run_and_from_a_policy(kind, tmp_path):
+    spec, given = KINDS[kind]
+    there = _placed(saved(tmp_path / "run", spec, **given))
+    for source in (tmp_path / "run", tmp_path / "run/policy"):
+        from_policy = source.name == "policy"
+        lacking = "critic" if kind == "continuous" and from_policy else None
+        settings, agent = agent_of(spec, **given, seed=7, initialize_from=source, reset_heads=lacking)
+        fresh = {name: array.copy() for name, array in agent.arrays().items()}
+        weights, record = initial_weights(settings, agent.network)
+        agent.begin_with(weights)
+        assert record["steps"] == 700 and record["drawn"] == ([lacking] if lacking else [])
+        now = agent.arrays()
+        assert all(equal(array, fresh[name]) for name, array in now.items() if name.startswith("optimizer/"))
+        online, average = (_placed(group_of(now, group)) for group in ("online/", "average/"))
+        for place, array in there.items():
+            if "normalization/count" in place and from_policy:  # it is not in a policy
+                assert online[place] == 700
+            elif "exploration/epsilon" not in place:
+                assert equal(online[place], array) == (lacking is None or not place[0].startswith(lacking)), place
+            assert equal(online[place], average[place]), "the average (target) network begins equal"
+        if lacking:
+            with pytest.raises(SettingsError, match="critic/kernel is absent there.*--reset_heads=critic "):
+                initial_weights(dataclasses.replace(settings, reset_heads=None), agent.network)
+
+
+def _placed(arrays: dict[str, np.ndarray]) -> dict[Any, np.ndarray]:
+    return {place: arrays[path] for place, path in _by_place(arrays).items()}
+
+
+CLASSIC_DQN, TANH = {"agent": "dqn", "preset": "ddqn_tuned"}, {"preset": "baselines"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spec", "source", "run", "wrong"),
+    [
+        (VECTOR, KINDS["a3c"][1], CONTINUOUS, "critic_state/kernel is absent there.*--reset_heads=critic "),
+        (VECTOR, CONTINUOUS, KINDS["a3c"][1], ""),
+        (PLAIN, {"agent": "a3c", "replay_ratio": 0.0}, {}, ""),
+        (PLAIN, TANH, CLASSIC_DQN, r"q_bias/bias is absent there, \(\) here; --reset_heads=q "),
+        (PLAIN, CLASSIC_DQN, TANH, "policy/kernel is absent there.*; q/bias is absent there.*--reset_heads=policy,q "),
+        (PLAIN, TANH | {"lstm_units": 8}, TANH, "its torso differs .* is .* there, absent here.*--lstm_units=8"),
+        (VECTOR, CONTINUOUS | {"shared_torso": True}, CONTINUOUS | {"shared_torso": False}, "policy1/kernel is absent"),
+    ],
+)
+def test_an_agent_may_begin_with_the_torso_of_another(spec, source, run, wrong, tmp_path):
+    saved(tmp_path / "run", spec, **source)
+    settings, agent = agent_of(spec, **run, initialize_from=tmp_path / "run")
+    if not wrong:
+        assert set(initial_weights(settings, agent.network).weights) == {w.path for w in agent.network.weights}
+        return
+    with pytest.raises(SettingsError, match=wrong) as refused:
+        initial_weights(settings, agent.network)
+    if named := re.search("--reset_heads=([a-z,]+) ", str(refused.value)):
+        weights = initial_weights(dataclasses.replace(settings, reset_heads=named[1]), agent.network).weights
+        kept = {weight.path for weight in agent.network.weights if _part(weight.path) not in named[1].split(",")}
+        assert set(weights) == {path for path in kept if _part(path) != SCHEDULED}
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("kind", [{}, CONTINUOUS])
 def test_a_run_begins_with_the_weights_of_a_run_and_loads_them_once(kind, trained, tmp_path):
-    made = small_settings(**KINDS[kind])
-    source = tmp_path / "source"
-    shutil.copytree(trained(made), source)
-    settings = small_settings(**KINDS[kind], seed=7, total_steps=200, initialize_from=source)
-    weights, before = begin(settings, tmp_path / "run"), newest_weights(source)
-    online = of_group(before, "online/")
-    online.pop("exploration/epsilon", None)
-    assert len(online) > 4
+    def stop(row: Any, policy: Any) -> None:
+        raise InterruptedError
+
+    source, run = tmp_path / "source", tmp_path / "run"
+    shutil.copytree(trained(small_settings(**kind)), source)
+    settings = small_settings(**kind, seed=7, total_steps=200, initialize_from=source)
+    with pytest.raises(InterruptedError):
+        acer_tf.train(settings, run, quiet=True, threads=1, on_row=stop)
+    snapshot = Checkpoints(source / "checkpoints").restore(None)
+    assert snapshot is not None
+    first = _snapshot(run / "checkpoints" / f"{0:012d}")[0].arrays  # before the first step
     for group in ("online/", "average/"):
-        assert all(equal(of_group(weights, group)[name], array) for name, array in online.items()), group
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    fresh = make_agent(settings_from(record["settings"]), EnvironmentSpec.of(record["environment"])).arrays()
-    slots = [list(of_group(arrays, "optimizer/").values()) for arrays in (weights, fresh)]
-    assert slots[0] and all(map(equal, *slots))
-    steps = json.loads((source / "run.json").read_text())["steps"]
-    assert record["initialized_from"] == {"path": str(source), "env": made.env, "steps": steps, "drawn": []}
-    assert int(rows_of(tmp_path / "run")[0]["steps"]) < 2 * made.log_interval, "it counts from 0"
+        assert all(equal(first[group + name], array) for name, array in group_of(snapshot.arrays, "online/").items())
+    record, steps = json.loads((run / "run.json").read_text()), json.loads((source / "run.json").read_text())["steps"]
+    assert record["initialized_from"] == {"path": str(source), "env": settings.env, "steps": steps, "drawn": []}
+    assert int(rows_of(run)[0]["steps"]) < 200, "it counts from 0"
 
     shutil.rmtree(source)
-    acer_tf.train(settings, tmp_path / "run", quiet=True, threads=1)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["finished"]
+    acer_tf.train(settings, run, quiet=True, threads=1)
+    assert json.loads((run / "run.json").read_text())["finished"]
     with pytest.raises(acer_tf.RunFolderError, match="initialize_from"):
-        acer_tf.train(small_settings(**KINDS[kind], seed=7, total_steps=300), tmp_path / "run", quiet=True)
-
-
-@pytest.mark.training
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_begins_with_what_a_policy_holds(kind, trained, tmp_path):
-    source = trained(small_settings(**KINDS[kind]))
-    record = json.loads((source / "run.json").read_text())
-    given = {**record["settings"], "seed": 7, "initialize_from": str(source / "policy")}
-    network = make_network(settings_from(given), EnvironmentSpec.of(record["environment"]))
-    lacking = ["critic"] if kind == "continuous" else []
-    if lacking:
-        with pytest.raises(SettingsError, match="critic/kernel is absent there.*--reset_heads=critic "):
-            initial_weights(settings_from(given), network)
-        given["reset_heads"] = "critic"
-    taken, origin = initial_weights(settings_from(given), network)
-    assert origin["drawn"] == lacking and origin["steps"] == record["steps"]
-    for name, array in of_group(newest_weights(source), "online/").items():
-        if name == "normalization/count":  # a policy does not have it
-            assert taken[name] == pytest.approx(array, rel=0.1)
-        elif name != "exploration/epsilon":
-            assert name not in taken if _part(name) in lacking else equal(taken[name], array), name
+        acer_tf.train(small_settings(**kind, seed=7, total_steps=300), run, quiet=True)
 
 
 @pytest.mark.training
@@ -146,8 +195,8 @@ def test_the_first_greedy_evaluation_is_the_source_s(trained_cartpole, tmp_path)
     assert found[0].returns != evaluate(trained_cartpole / "policy").returns
 
 
-def spec_with(actions: int = 2, size: int = 4) -> EnvironmentSpec:
-    return EnvironmentSpec((size,), "float32", stack=1, num_actions=actions)
+def spec_with(actions: int = 2) -> EnvironmentSpec:
+    return dataclasses.replace(PLAIN, num_actions=actions)
 
 
 def resolved(spec: EnvironmentSpec, **given: Any) -> tuple[Settings, Network]:
@@ -234,7 +283,9 @@ def test_a_run_without_checkpoints_gives_its_policy(trained_cartpole, tmp_path):
     shutil.rmtree(tmp_path / "published" / "checkpoints")
     settings, network = resolved(spec_with(), initialize_from=tmp_path / "published")
     taken = initial_weights(settings, network).weights
-    online = of_group(newest_weights(trained_cartpole), "online/")
+    snapshot = Checkpoints(trained_cartpole / "checkpoints").restore(None)
+    assert snapshot is not None
+    online = group_of(snapshot.arrays, "online/")
     assert taken.keys() == online.keys()
     assert all(equal(taken[name], array) for name, array in online.items() if name != "normalization/count")
 
@@ -253,9 +304,7 @@ def test_weights_of_layers_without_names_are_matched_by_their_order():
 
 @pytest.mark.parametrize("kind", [{}, {"agent": "dqn"}, CONTINUOUS, CONTINUOUS | {"dueling": False}])
 def test_the_table_of_heads_has_every_layer_after_the_torso(kind):
-    spec = spec_with()
-    if "env" in kind:
-        spec = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
+    spec = VECTOR if "env" in kind else PLAIN
     settings = make_settings({"env": "CartPole-v1", "network": "mlp", "precision": "float32", **kind})
     network = make_network(settings, spec)
     if isinstance(network, Network):

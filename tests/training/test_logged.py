@@ -17,13 +17,14 @@ from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.replay.ring import is_shown
 from acer_tf.settings import Settings, make_settings
+from acer_tf.training import run
 from acer_tf.training.actor import Actor, Request
 from acer_tf.training.build import make_replay
 from acer_tf.training.logged import Episode, Log
 from acer_tf.training.loop import Loop
 from acer_tf.types import EnvironmentSpec, PerLeaf, TimeStep, leaves_of, map_leaves
 from tests.envs.test_masks import Masked
-from tests.training.scripted import LightAgent, collector_of, rows_of, small_settings, timeless
+from tests.training.scripted import LightAgent, collector_of, rows_of, small_settings, timeless, use_light_agents
 
 N, LENGTH = 3, 5
 
@@ -405,9 +406,24 @@ def test_a_run_learns_from_the_log_at_once_and_resumes_without_it(kind, tmp_path
     before = timeless(tmp_path / "whole")[: len(timeless(tmp_path / "cut")) // 2 - 1]
     assert before == timeless(tmp_path / "cut")[: len(before)]
 
-    acer_tf.train(small_settings(**kind, total_steps=20), tmp_path / "plain", quiet=True)
+
+def test_a_run_that_began_without_a_log_takes_none_later(trained_cartpole):
+    longer = small_settings(seed=3, total_steps=700)
     with pytest.raises(RunFolderError, match="replay_from"):
-        acer_tf.train(small_settings(**kind, total_steps=40), tmp_path / "plain", quiet=True, replay_from=episodes)
+        acer_tf.train(longer, trained_cartpole, quiet=True, replay_from=counted(9))
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_needs_its_log_again(monkeypatch, tmp_path):
+    use_light_agents(monkeypatch)
+    settings, episodes = small_settings(network="mlp", total_steps=40), logged_cartpole(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(run.Checkpoints, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            acer_tf.train(settings, tmp_path, quiet=True, replay_from=episodes)
+    with pytest.raises(RunFolderError, match="replay_from"):
+        acer_tf.train(settings, tmp_path, quiet=True)
+    acer_tf.train(settings, tmp_path, quiet=True, replay_from=episodes)
+    assert int(rows_of(tmp_path)[-1]["stored_rows"]) == 30 + 1 + 20
 
 
 def test_bad_logs_are_refused_before_anything_is_written(tmp_path):
