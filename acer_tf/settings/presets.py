@@ -82,7 +82,7 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     classic_dqn=_DQN_SHORT | dict(
         replay_start=200, replay_ratio=4.0, replay_batch=64, learning_rate=6e-4, target_period=250,
         exploration_steps=10_000, exploration_final=0.05, normalize_rewards=True,
-        dense_units="128,128", dense_activation="relu", dense_normalize_inputs=True,
+        dense_units="256,256", dense_activation="relu",
     ),
 )
 # fmt: on
