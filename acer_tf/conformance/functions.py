@@ -31,12 +31,15 @@ class Functions:
         return tf.constant(value.astype(self._dtype) if value.dtype.kind == "f" else value)
 
     def _laid_out(self, terminated: Array, truncated: Array, next_value: Any, **columns: Array) -> dict[str, tf.Tensor]:
-        """[1, T] tensors of the rows and of a masked row after each episode, where nothing but its value is read."""
+        """[1, T] tensors of the rows, and of a masked row after each time limit, where only the value is read.
+
+        After a termination there is none, as where a life was lost: the discount of 0 alone ends the return.
+        """
         rows: dict[str, list[Any]] = {name: [] for name in (*columns, "discount", "mask")}
         for t in range(len(terminated)):
             here = {name: column[t] for name, column in columns.items()}
             of_rows = [here | {"discount": 1.0 - terminated[t], "mask": True}]
-            if (terminated[t] or truncated[t]) and t + 1 < len(terminated):
+            if truncated[t] and t + 1 < len(terminated):
                 nothing = dict.fromkeys(here, np.nan)
                 of_rows.append(nothing | {"value": next_value[t], "discount": 1.0, "mask": False})
             for row in of_rows:

@@ -5,6 +5,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conformance import twins
 from tests.conformance.cases import all_cases
 from tests.test_architecture import imports
@@ -57,3 +59,11 @@ def test_the_page_names_every_function_with_its_arguments():
     assert {name: set(arguments.split(", ")) for name, arguments in named.items()} == {
         name: set(arguments) for name, arguments in inputs.items()
     }
+
+
+@pytest.mark.parametrize("record", sorted((ROOT / "results" / "conformance").glob("*.txt")), ids=lambda path: path.stem)
+def test_the_records_of_other_libraries_are_of_these_cases(record):
+    rows = re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+    counts = {name: sum(map(int, numbers)) for name, *numbers in rows}
+    each = {name: len(about["cases"]) for name, about in DOCUMENT.items()}
+    assert counts == each | {"cases": sum(each.values())}, "run the checker anew"
