@@ -212,10 +212,9 @@ def _observations_way(space: Any) -> str:
     with contextlib.suppress(AttributeError, NotImplementedError, ValueError):  # parts that gymnasium cannot flatten
         if isinstance(flatten_space(space), Box):
             return f"{reason}make it a Box, with {_FLAT}"
-    if isinstance(space, Dict | Tuple):
-        parts: Any = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-        if rest := [key for key, part in parts if all(isinstance(leaf, known) for _, leaf in paths_of(part))]:
-            return f"{reason}make it a Box, or leave it out, with gymnasium.wrappers.FilterObservation(env, {rest})"
+    parts = (parts_of(space) or {}).items()
+    if rest := [key for key, part in parts if all(isinstance(leaf, known) for _, leaf in paths_of(part))]:
+        return f"{reason}make it a Box, or leave it out, with gymnasium.wrappers.FilterObservation(env, {rest})"
     return f"{reason}make it a Box, {_FUNCTION}"
 
 

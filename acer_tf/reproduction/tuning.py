@@ -15,7 +15,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import optuna
@@ -30,7 +30,7 @@ from acer_tf.runs.folder import Lock
 from acer_tf.runs.records import write_json
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
-from acer_tf.settings.record import jsonable, settings_document
+from acer_tf.settings.record import settings_document
 from acer_tf.training.resolve import missing_for
 from acer_tf.types import EnvironmentSpec
 
@@ -107,10 +107,9 @@ class Tuning:
             known = dict(read_json(path))
             if known.pop("format") != FORMAT:
                 raise ValueError(f"its format is not {FORMAT}")
-            for part, mine in document.items():
-                # Compared as JSON has them.
+            for part, mine in json.loads(json.dumps(document)).items():  # as it was read: JSON has no tuples
                 for name in {**known[part], **mine}:
-                    there, here = known[part].get(name, "(none)"), _plain(mine).get(name, "(none)")
+                    there, here = known[part].get(name, "(none)"), mine.get(name, "(none)")
                     if there != here:
                         raise SweepError(
                             f"--tune_dir={self.folder} holds another search ({name}: {there} there, {here} here): "
@@ -254,33 +253,19 @@ def _distribution(name: str, tried: Search) -> BaseDistribution:
     return FloatDistribution(tried.low, tried.high, log=tried.log)
 
 
-def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is after JSON, which has no tuples."""
-    return {
-        name: {n: list(v) if isinstance(v, tuple) else v for n, v in value.items()}
-        if isinstance(value, Mapping)
-        else value
-        for name, value in jsonable(document).items()
-    }
-
-
 class _FileLock:
     """A lock of a file, also for Optuna's journal, that the kernel frees when its holder dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[str] | None = None
 
     def acquire(self) -> bool:
-        file = self._path.open("a")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        self._file = file
+        self._file = self._path.open("a")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
         return True
 
     def release(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file = None
+        self._file.close()
 
     def __enter__(self) -> None:
         self.acquire()
