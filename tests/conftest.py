@@ -170,19 +170,32 @@ def _event_files_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Settings], Path]:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all processes of the session."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def compiled_once(shared_folder: Path) -> None:
+    """The processes that tests start keep what XLA has compiled, for the next ones that compile the same."""
+    import tensorflow as tf
+
+    tf.function(lambda: tf.constant(0.0), jit_compile=True)()  # from here on TensorFlow reads its flags no more
+    (shared_folder / "xla").mkdir(exist_ok=True)
+    os.environ["TF_XLA_FLAGS"] = f"--tf_xla_persistent_cache_directory={shared_folder / 'xla'}"
+
+
+@pytest.fixture(scope="session")
+def trained(shared_folder: Path) -> Callable[[Settings], Path]:
     """`trained(settings)` is the folder of a finished run with these settings, trained once in a session, whatever the
     number of its processes. A test that changes the run takes a copy of it.
     """
     from acer_tf.training.train import train
 
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-
     def run_of(settings: Settings) -> Path:
         values = json.dumps(dataclasses.asdict(settings), sort_keys=True)
-        folder = shared / f"run-{hashlib.sha256(values.encode()).hexdigest()[:16]}"
+        folder = shared_folder / f"run-{hashlib.sha256(values.encode()).hexdigest()[:16]}"
         with folder.with_suffix(".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not folder.exists():

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import functools
 import multiprocessing
 import os
 import random
@@ -49,12 +50,17 @@ class Done(NamedTuple):
 class Fork:
     """A process that runs `action`, which returns its status, without importing TensorFlow anew; logs beside `log`.
 
-    It begins as one that a shell starts, or one that ignores some signals, as nohup or a shell's & let it.
+    It begins as one that a shell starts, or one that ignores some signals, as nohup or a shell's & let it. Where
+    TensorFlow has already computed, it must be forked from a `server` that has only imported it.
     """
 
-    def __init__(self, action: Callable[[], Any], log: Path, ignored: Collection[int] = ()) -> None:
+    def __init__(
+        self, action: Callable[[], Any], log: Path, ignored: Collection[int] = (), *, server: bool = False
+    ) -> None:
         self._files, self._ignored = (log.with_suffix(".out"), log.with_suffix(".err")), ignored
-        self.process = multiprocessing.get_context("fork").Process(target=self._run, args=(action,))
+        context = multiprocessing.get_context("forkserver" if server else "fork")
+        context.set_forkserver_preload(["acer_tf.training.run"])
+        self.process = context.Process(target=self._run, args=(action,))
         self.process.start()
 
     def _run(self, action: Callable[[], Any]) -> None:
@@ -97,9 +103,9 @@ def argv_of(command: str, **flags: Any) -> list[str]:
     return ["acer_tf", command, *(f"--{name}={value}" for name, value in flags.items())]
 
 
-def start(log: Path, command: str, ignored: Collection[int] = (), **flags: Any) -> Fork:
+def start(log: Path, command: str, ignored: Collection[int] = (), *, server: bool = False, **flags: Any) -> Fork:
     """A command of the package; one that trains has the small run's settings, unless `flags` say otherwise."""
-    return Fork(lambda: acer_tf.main(argv_of(command, **flags)), log, ignored)
+    return Fork(functools.partial(acer_tf.main, argv_of(command, **flags)), log, ignored, server=server)
 
 
 def evaluation(policy: Path, log: Path, ignored: Collection[int] = (), **flags: Any) -> Fork:

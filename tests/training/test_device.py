@@ -1,5 +1,6 @@
 """Threads and devices; TensorFlow's answers about GPUs are replaced where several are needed."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import tensorflow as tf
 from acer_tf import make_settings
 from acer_tf.errors import SettingsError
 from acer_tf.resources import available_cores
-from acer_tf.training.device import CPU, Device, find_device, gpu_count, use_device
+from acer_tf.training.device import CPU, Device, find_device, gpu_count, use_device, use_threads
 from acer_tf.training.train import train
+from tests.torture import common
 
 H200 = Device("gpu:0", "NVIDIA H200", (9, 0))
 CORES = available_cores()
+THREADING = tf.config.threading
 T4 = Device("gpu:1", "Tesla T4", (7, 5))
 
 
@@ -125,6 +128,26 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     assert record["device"] == {"name": "cpu", "model": "", "compute_capability": None}
 
 
+def in_another_process(action, tmp_path, *arguments):
+    """What `action` prints in a process in which TensorFlow has not computed yet."""
+    done = common.Fork(functools.partial(action, *arguments), tmp_path / "log", server=True).end()
+    assert done.status == 0, done.err
+    return done
+
+
+def limit_threads(threads, architecture):
+    print(use_threads(threads, architecture))
+    print([get() for get in (THREADING.get_intra_op_parallelism_threads, THREADING.get_inter_op_parallelism_threads)])
+
+
+def limit_threads_too_late():
+    THREADING.set_intra_op_parallelism_threads(4)
+    THREADING.set_inter_op_parallelism_threads(3)
+    tf.constant(1.0) + 1.0
+    for threads in (1, 0):
+        print(use_threads(threads, "small"))
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("threads", "architecture", "expected"),
@@ -134,29 +157,15 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
         (1, "nature", {"intra_op": 1, "inter_op": 1, "environments": 1}),
     ],
 )
-def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, expected):
-    program = (
-        "import tensorflow as tf; from acer_tf.training.device import use_threads;"
-        f"print(use_threads({threads}, {architecture!r}));"
-        "print([tf.config.threading.get_intra_op_parallelism_threads(),"
-        " tf.config.threading.get_inter_op_parallelism_threads()])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
+def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, expected, tmp_path):
+    done = in_another_process(limit_threads, tmp_path, threads, architecture)
+    assert done.out.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
 
 
 @pytest.mark.process
-def test_a_process_that_has_already_computed_reports_the_threads_in_use():
-    """In a process of its own, since another test may have limited the threads of this one."""
-    program = (
-        "import sys; import tensorflow as tf; from acer_tf.training.device import use_threads;"
-        "tf.config.threading.set_intra_op_parallelism_threads(4);"
-        "tf.config.threading.set_inter_op_parallelism_threads(3);"
-        "tf.constant(1.0) + 1.0;"
-        "print(use_threads(1, 'small')); print(file=sys.stderr);"
-        "print(use_threads(0, 'small')['environments'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [str({"intra_op": 4, "inter_op": 3, "environments": 1}), str(CORES)]
-    assert done.stderr.count("threads apply only to environments") == 1
-    assert "TensorFlow has already started: 1 threads apply only to environments\n" in done.stderr
+def test_a_process_that_has_already_computed_reports_the_threads_in_use(tmp_path):
+    done = in_another_process(limit_threads_too_late, tmp_path)
+    used = {"intra_op": 4, "inter_op": 3}
+    assert done.out.splitlines() == [str(used | {"environments": n}) for n in (1, CORES)]
+    assert done.err.count("threads apply only to environments") == 1
+    assert "TensorFlow has already started: 1 threads apply only to environments\n" in done.err

@@ -6,10 +6,7 @@ import errno
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -25,9 +22,8 @@ from acer_tf.training import run
 from acer_tf.training.export_run import export_run
 from acer_tf.training.train import train
 from tests.runs.test_checkpoint import files_at_most
+from tests.torture import common
 from tests.training.scripted import check_progress, rows_of, small_settings, tree, use_light_agents
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def script(settings, run_dir, checkpoint_minutes=0.0):
@@ -303,14 +299,13 @@ def test_an_error_of_any_kind_closes_the_environments_and_frees_the_folder(tmp_p
 
 
 # Logs and saves many times a second, so that a kill can hit any operation.
-KILLED = {"total_steps": 5_000, "num_envs": 4, "unroll_length": 10, "replay_capacity": 500, "seed": 5}
+KILLED = {"total_steps": 10_000, "num_envs": 4, "unroll_length": 10, "replay_capacity": 500, "seed": 5}
 FLAGS = {**KILLED, "log_interval": 100, "replay_ratio": 1, "replay_start": 10, "env": "CartPole-v1"}
 
 
-def start(run_dir, **flags):
-    command = [sys.executable, "-m", "acer_tf", "train", f"--run_dir={run_dir}", "--threads=1"]
-    command += [f"--{name}={value}" for name, value in {**FLAGS, "checkpoint_minutes": 0.002, **flags}.items()]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(run_dir):
+    """The training; what it says is in run_dir.out and run_dir.err."""
+    return common.start(run_dir, "train", server=True, run_dir=run_dir, **FLAGS, checkpoint_minutes=0.002)
 
 
 def logged(run_dir):
@@ -320,47 +315,33 @@ def logged(run_dir):
     return int(lines[-1].split(",")[0]) if lines else 0
 
 
-def kill_and_continue(run_dir, rounds, seed, **flags):
-    generator = random.Random(seed)
-    settings = small_settings(**{"log_interval": 100, **KILLED, **flags})
-    for n in range(rounds):
-        process = start(run_dir, **flags)
-        announced, first_line = process.stdout.readline(), process.stdout.readline()
-        assert f"in {run_dir}" in announced
-        begun = logged(run_dir)
-        while logged(run_dir) < begun + 200 and process.poll() is None:
-            time.sleep(0.01)
+@pytest.mark.process
+@pytest.mark.usefixtures("compiled_once")
+def test_a_run_killed_ten_times_continues_to_its_end_without_a_gap(tmp_path):
+    generator, run_dir = random.Random(2), tmp_path / "run"
+    for n in range(10):
+        begun, process = logged(run_dir), start(run_dir)
+        process.wait_for(lambda begun=begun: logged(run_dir) >= begun + 200)
         if n == 0:
-            process.send_signal(signal.SIGSTOP)  # at any moment, the lock held
-            assert export_run(run_dir, run_dir.parent / "early") > 0
-            process.send_signal(signal.SIGCONT)
+            os.kill(process.process.pid, signal.SIGSTOP)  # at any moment, the lock held
+            assert export_run(run_dir, tmp_path / "early") > 0
+            os.kill(process.process.pid, signal.SIGCONT)
         time.sleep(generator.uniform(0, 0.1))
-        process.kill()
-        out, err = process.communicate()
-        assert process.returncode == -signal.SIGKILL, err
+        process.process.kill()
+        done = process.end()
+        assert done.status == -signal.SIGKILL, done.err
+        announced, first_line = done.out.splitlines()[:2]
+        assert f"in {run_dir}" in announced
         assert first_line.startswith("continuing") == (n > 0)
-        assert "Traceback" not in err
-        assert "damaged" not in err
+        assert "Traceback" not in done.err and "damaged" not in done.err
         assert logged(run_dir) >= begun + 200
-    process = start(run_dir, **flags)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
-    assert "damaged" not in err
-    assert out.splitlines()[1].startswith("continuing")
-    assert out.endswith(f"finished: policy in {run_dir}/policy\n")
-    check_progress(run_dir, settings)
+    done = start(run_dir).end()
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err and "damaged" not in done.err
+    assert done.out.splitlines()[1].startswith("continuing")
+    assert done.out.endswith(f"finished: policy in {run_dir}/policy\n")
+    check_progress(run_dir, small_settings(**KILLED))
     policy = load_policy(run_dir / "policy")
     assert policy.metadata["steps"] == int(rows_of(run_dir)[-1]["steps"])
     assert policy(np.zeros((3, 4), np.float32)).shape == (3,)
-
-
-@pytest.mark.process
-def test_a_run_killed_three_times_continues_to_its_end_without_a_gap(tmp_path):
-    kill_and_continue(tmp_path / "run", rounds=3, seed=1)
     assert load_policy(tmp_path / "early").metadata["steps"] > 0
-
-
-@pytest.mark.slow
-def test_a_run_killed_ten_times_continues_to_its_end_without_a_gap(tmp_path):
-    kill_and_continue(tmp_path / "run", rounds=10, seed=2, total_steps=15_000)
