@@ -130,7 +130,7 @@ def show(
     published = {env: published_curves(env) for env in by_env}
     title = about.title or ", ".join(by_env)
     titles = {env: title if one else env for env in by_env}
-    caption = "Means over seeds with standard errors, each run thin"
+    caption = "Means over seeds with standard errors, up to three runs thin"
     steps = learning_curves(by_env, published.__getitem__, titles=titles)
     drawings = {"figure": Drawing(caption + ("; dashed: published." if any(published.values()) else "."), steps)}
     if hours:
@@ -174,7 +174,8 @@ def _table(
                 rows.append([env, label, f"{len(runs)} seeds, mean", *length, *means])
                 if np.isfinite(values).all():
                     middles = (str(interquartile_mean(column)) for column in values.T)
-                    rows.append([env, label, f"{len(runs)} seeds, IQM", *length, *middles])
+                    shown = "95 %" if len(runs) > 3 else "range"
+                    rows.append([env, label, f"{len(runs)} seeds, IQM [{shown}]", *length, *middles])
         for curve in published[env]:
             row = [env, curve.label, "published", f"{curve.steps[-1]:,.0f}", ""]
             rows.append([*row, *map(number, [*map(curve.at, at_steps), curve.mean[-1]])])

@@ -85,7 +85,7 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
             x, published = figure1_by_hours()[shown]
         else:
             continue
-        axes.plot(x, published, **_style(shown), linewidth=1, alpha=0.35)
+        axes.plot(x, published, **_style(shown), linewidth=1, alpha=0.35, label=f"{shown.label}, paper")
         end = max(end, float(x[-1]))
     unit = "frames (M)" if axis == "steps" else "hours"
     title = "cumulative maximum" if largest else "plain median"

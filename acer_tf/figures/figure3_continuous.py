@@ -162,7 +162,7 @@ def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: in
         f"{best} draws with the highest return, as in the paper; all: mean of those begun. {control.CAVEAT}"
     )
     drawn = (
-        f"Lines: ours, the {best} best draws (thin), their mean and its standard error; dashed: the paper's, mean and "
+        f"Lines: ours, the mean of the {best} best draws and its standard error; dashed: the paper's, mean and "
         f"standard deviation of its five best of thirty. {control.CAVEAT}"
     )
     every = "Every draw, best first: its learning rate, δ, and return as above."

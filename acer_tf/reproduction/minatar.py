@@ -100,7 +100,8 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
         "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
         "region."
     )
-    games = output.learning_curves(recorded.by_label(), lambda env: [])
+    styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
+    games = output.learning_curves(recorded.by_label(), lambda env: [], styles=styles)
     games_drawn = Drawing("Training curves by game, means over seeds with standard errors.", games)
     games_table = Table(by_game, ["game", "random", *labels.values()], game_rows)
     tables = {"table": Table(caption, head.split("; "), rows), "games": games_table}
@@ -137,13 +138,22 @@ def _game_row(recorded: RecordedRuns, env: str) -> list[str]:
     return row
 
 
-def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
-    # Methods that differ in the trust region alone share a colour.
+def _styles(recorded: RecordedRuns) -> dict[str, tuple[str, str]]:
+    """Colour and line style by method: those that differ in the trust region alone share a colour."""
     kinds: list[Mapping[str, Any]] = []
+    found = {}
     for key, method in recorded.methods.items():
         kind = {name: value for name, value in method.settings.items() if name != "trust_region_delta"}
         kinds += [kind] if kind not in kinds else []
-        colour, runs = f"C{kinds.index(kind) % 10}", recorded.by_env(key)
+        line = ":" if method.settings.get("trust_region_delta") == math.inf else "-"
+        found[key] = f"C{kinds.index(kind) % 10}", line
+    return found
+
+
+def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
+    ends = []
+    for key, (colour, line) in _styles(recorded).items():
+        method, runs = recorded.methods[key], recorded.by_env(key)
         if not (matrix := curves.whole_matrix(runs)):
             continue
         points = np.linspace(0.0, min(curves.reached(row, axis) for row in matrix), _POINTS)
@@ -154,9 +164,11 @@ def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
             continue
         band = statistics.interquartile_mean_curve(scores[..., known])
         x = points[known] / (3600 if axis == "seconds" else 1)
-        dotted = method.settings.get("trust_region_delta") == math.inf
         label = f"{method.label}, {len(runs)} games, {len(matrix)} seeds"
-        axes.plot(x, band.value, label=label, color=colour, linestyle=":" if dotted else "-")
+        axes.plot(x, band.value, label=label, color=colour, linestyle=line)
         output.draw_band(axes, x, band.low, band.high, colour)
+        ends.append(x[-1])
+    if axis == "seconds" and ends and max(ends) > output.FAR * min(ends):
+        axes.set_xscale("log")
     output.dress(axes, axis)
     axes.set(xlabel="steps" if axis == "steps" else "hours", ylabel="normalised score")

@@ -29,7 +29,7 @@ def test_the_table_the_figure_and_the_records_are_made(tmp_path, capsys):
         ["CartPole-v1", "ratio 4", "0", "200", "1.00", "1.00", "3.00"],
         ["CartPole-v1", "ratio 4", "1", "200", "1.00", "1.00", "5.00"],
         ["CartPole-v1", "ratio 4", "2 seeds, mean", "200", "1.00", "1.00 ± 0.00", "4.00 ± 1.00"],
-        ["CartPole-v1", "ratio 4", "2 seeds, IQM", "200", "1.00", "1.00 [1.00, 1.00]", "4.00 [3.00, 5.00]"],
+        ["CartPole-v1", "ratio 4", "2 seeds, IQM [range]", "200", "1.00", "1.00 [1.00, 1.00]", "4.00 [3.00, 5.00]"],
         ["CartPole-v1", "ratio 0", "0", "200", "1.00", "1.00", "2.00"],
     ]
     assert "| CartPole-v1 | ratio 4 | 2 seeds, mean |" in (output / "table.md").read_text()
@@ -205,7 +205,7 @@ def test_logs_of_other_libraries_stand_beside_runs_with_their_protocol(tmp_path)
         ["CartPole-v1", theirs, "0", "", "2.00"],
         ["CartPole-v1", theirs, "1", "", "3.00"],
         ["CartPole-v1", theirs, "2 seeds, mean", "", "2.50 ± 0.50"],
-        ["CartPole-v1", theirs, "2 seeds, IQM", "", "2.50 [2.00, 3.00]"],
+        ["CartPole-v1", theirs, "2 seeds, IQM [range]", "", "2.50 [2.00, 3.00]"],
     ]
     assert f"{theirs[:-1]}) (2 seeds)" in (output / "figure.svg").read_text()
     assert theirs in (output.parent / "index.html").read_text()

@@ -24,7 +24,8 @@ Groups = Mapping[str, Sequence[RunCurve]]
 
 _DPI = 150
 _PATH, _DECIMALS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")  # of an SVG
-_FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
+_THIN = 3  # runs of a group that are drawn one by one: more are seen by their band
+FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +141,9 @@ def learning_curves(
     labels: Mapping[str, str] | None = None,
     unit: str = "seeds",
     axis: Axis = "steps",
+    styles: Mapping[str, tuple[str, str]] | None = None,
 ) -> Figure:
-    """Draws a panel per environment: each group's mean ± standard error over its thin runs; published ones dashed.
+    """Draws a panel per environment: each group's mean ± standard error, up to three runs thin; published ones dashed.
 
     Args:
         by_env: label to runs, by environment. A label has one colour in all panels.
@@ -150,13 +152,15 @@ def learning_curves(
         labels: ours by the name of the published method that shares their colour; by default those that are equal.
         unit: what the runs of a group differ in, for the legend.
         axis: "seconds" draws hours; published curves have steps alone.
+        styles: colour and line style by label; by default a colour each, solid.
     """
     counts: dict[str, list[int]] = collections.defaultdict(list)
     for groups in by_env.values():
         for label, runs in groups.items():
             counts[label].append(len(runs))
     colours = (f"C{number % 10}" for number in itertools.count())
-    legend = {label: (_named(label, each, unit), next(colours)) for label, each in counts.items()}
+    given = styles or {}
+    legend = {label: (_named(label, n, unit), *given.get(label, (next(colours), "-"))) for label, n in counts.items()}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
         curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
@@ -170,9 +174,13 @@ def learning_curves(
 
 
 def _draw_runs(
-    axes: Axes, groups: Groups, published: Sequence[PublishedCurve], legend: Mapping[str, tuple[str, str]], axis: Axis
+    axes: Axes,
+    groups: Groups,
+    published: Sequence[PublishedCurve],
+    legend: Mapping[str, tuple[str, str, str]],
+    axis: Axis,
 ) -> None:
-    """Draws one panel of `learning_curves`; `legend` has the name there and the colour, by label."""
+    """Draws one panel of `learning_curves`; `legend` has the name there, the colour and the line style, by label."""
     longest = max((_x(run, axis)[-1] for runs in groups.values() for run in runs), default=0.0)
     others = iter(f"C{number % 10}" for number in range(len(legend), len(legend) + len(published)))
     for curve in published:
@@ -181,8 +189,8 @@ def _draw_runs(
         draw_band(axes, curve.steps, curve.low, curve.high, colour)
         axes.plot(curve.steps, curve.mean, "--", color=colour, linewidth=1.5, label=curve.label)
     for label, runs in groups.items():
-        name, colour = legend[label]
-        for run in runs:
+        name, colour, line = legend[label]
+        for run in runs if len(runs) <= _THIN else ():
             x, thin = _x(run, axis), 0.3 if len(runs) > 1 else 1.0
             axes.plot(x, run.mean_return, color=colour, alpha=thin, linewidth=0.7)
         shared = min(_x(run, axis)[-1] for run in runs)
@@ -195,7 +203,7 @@ def _draw_runs(
         if len(runs) > 1:
             error = np.std(returns, axis=0, ddof=1) / len(runs) ** 0.5
             draw_band(axes, grid, mean - error, mean + error, colour)
-        axes.plot(grid, mean, color=colour, linewidth=2, label=name)
+        axes.plot(grid, mean, color=colour, linestyle=line, linewidth=2, label=name)
     place_axis(axes, longest, max((curve.steps[-1] for curve in published), default=0.0))
     dress(axes, axis)  # after the scale, which brings its own formatter
 
@@ -264,7 +272,7 @@ def place_axis(axes: Axes, ours: float, published: float) -> None:
 
     It is logarithmic if ours end far before the published ones.
     """
-    if ours and published > _FAR * ours:
+    if ours and published > FAR * ours:
         axes.set(xscale="log", xlim=(ours / 50, 1.2 * published))
     elif published:
         axes.set_xlim(-0.02 * max(ours, published), 1.02 * max(ours, published))

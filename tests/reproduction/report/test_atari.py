@@ -55,6 +55,7 @@ def test_figure1_takes_the_median_over_games_and_its_cumulative_maximum(tmp_path
     assert row_of(report.tables["table"], "DQN")["cells finished"] == "0 of 3"
     lines = {line.get_label(): line for line in report.figures["figure"].figure.axes[0].lines}
     ours = lines["ACER, replay 4, 3 games"]
+    assert {"ACER, replay 4, paper", "ACER, replay 4, no trust region, paper", "DQN, paper"} <= set(lines)
     assert ours.get_ydata()[-1] == pytest.approx(1.5)
     assert ours.get_xdata()[-1] == pytest.approx(40.0)
     assert (ours.get_linestyle(), lines["ACER, replay 4, no trust region, 3 games"].get_linestyle()) == ("-", ":")

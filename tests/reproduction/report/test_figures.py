@@ -56,6 +56,14 @@ def test_a_published_curve_has_the_colour_of_its_method():
     assert len({colours[label] for label in labels}) == 5
 
 
+@pytest.mark.parametrize(("runs", "thin"), [(1, 1), (3, 3), (4, 0)])
+def test_many_runs_are_drawn_by_their_mean_and_band_alone(runs, thin):
+    env = "control/fish"
+    groups = {"ACER": [curve(1e6, value, env, seed=value) for value in range(runs)]}
+    (axes,) = learning_curves({env: groups}, lambda env: []).axes
+    assert len(axes.lines) - len(lines_of(axes)) == thin and len(axes.collections) == (runs > 1)
+
+
 def test_a_label_has_one_colour_in_all_panels_and_a_shared_legend_names_it_once():
     envs = ("minatar/breakout", "minatar/freeway")
     by_env = {

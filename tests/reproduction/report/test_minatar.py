@@ -52,6 +52,25 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
     line = {line.get_label(): line for line in steps.lines}["ACER, replay 4, 2 games, 2 seeds"]
     assert (line.get_xdata()[-1], line.get_ydata()[-1]) == (pytest.approx(1e6), pytest.approx(1.0))
     assert hours.lines[0].get_xdata()[-1] == pytest.approx(1000 / 3600)
+    assert hours.get_xscale() == "linear"
+    games = report.figures["games"].figure.axes[0]
+    for name, style in {"ACER, replay 4": ("C0", "-"), "ACER, replay 4, no trust": ("C0", ":")}.items():
+        assert _style(games, name) == _style(steps, name) == style
+
+
+def _style(axes, begin):
+    """Colour and line style of the line whose label begins so, with its count of seeds or games."""
+    ends = tuple(f"{begin}{end}" for end in (" region (", " region, 2", " (", ", 2"))
+    (line,) = [line for line in axes.lines if line.get_label().startswith(ends)]
+    return line.get_color(), line.get_linestyle()
+
+
+def test_hours_that_differ_much_have_a_logarithmic_axis(tmp_path):
+    made = outcome(tmp_path, METHODS, cells("replay4_trust", "ddqn", seeds=1), lambda cell: [6.0] * 10)
+    for env in minatar.MINATAR[:2]:
+        made.runs("ddqn", env)[:] = [run._replace(seconds=4 * run.seconds) for run in made.runs("ddqn", env)]
+    steps, hours = minatar.report(made, AGAINST).figures["figure"].figure.axes
+    assert (steps.get_xscale(), hours.get_xscale()) == ("linear", "log")
 
 
 def test_what_each_method_is_compared_with(tmp_path):
