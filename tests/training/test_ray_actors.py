@@ -23,7 +23,7 @@ from acer_tf.training.build import make_replay
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, small_settings, timeless
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("compiled_once")]
 ROOT = Path(__file__).parents[2]
 SMALL = {"num_envs": 4, "unroll_length": 5, "replay_start": 10, "replay_capacity": 100, "log_interval": 100}
 PONG = {**SMALL, "replay_ratio": 1.0, "total_steps": 200}
@@ -91,10 +91,9 @@ def timeless_with(values: dict, folder: Path, **other: int) -> list[dict[str, st
     "values",
     [
         {"agent": "dqn", "preset": "ddqn_proportional"},
-        {"network": "small_lstm", "burn_in": 5},
-        {"env": "Taxi-v4", "preset": "classic"},
+        {"env": "Taxi-v4", "preset": "classic", "network": "mlp_lstm", "burn_in": 5},
     ],
-    ids=["by priority", "recurrent", "action masks"],
+    ids=["by priority", "recurrent with action masks"],
 )
 def test_other_agents_act_on_ray(values: dict, tmp_path: Path, cluster: Cluster):
     here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address)
@@ -139,7 +138,7 @@ def test_an_actor_that_hangs_is_replaced(tmp_path: Path, cluster: Cluster):
 
 
 def test_a_run_that_waits_for_an_actor_can_be_stopped(tmp_path: Path, cluster: Cluster):
-    settings = small_settings(actors=2, total_steps=600)
+    settings = small_settings(actors=1, total_steps=600)
 
     def row(*_):
         remote_actors()[0].send_signal(signal.SIGSTOP)
@@ -192,7 +191,7 @@ import pathlib, sys
 from acer_tf.commands.train import run
 from tests.training.scripted import small_settings
 
-settings = small_settings(actors=2, total_steps=1_000_000, log_interval=100)
+settings = small_settings(actors=1, total_steps=1_000_000, log_interval=100)
 run_dir, address = pathlib.Path(sys.argv[1]), sys.argv[2]
 sys.exit(run(settings, run_dir, ray_address=address, quiet=True, on_row=lambda row, _: print(row["steps"], flush=True)))
 """
@@ -270,13 +269,13 @@ def remote() -> bool:
 
 def test_an_actor_that_cannot_begin_says_why(tmp_path: Path, cluster: Cluster):
     with pytest.raises(EnvironmentFailure, match=r"no licence on this node"):
-        train(small_settings(actors=2), tmp_path / "run", ray_address=cluster.address, quiet=True, env=RefusesAll)
+        train(small_settings(actors=1), tmp_path / "run", ray_address=cluster.address, quiet=True, env=RefusesAll)
     assert history(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize("on_ray", [False, True])
 def test_an_error_in_an_actor_ends_the_run_as_it_would_here(on_ray: bool, tmp_path: Path, cluster: Cluster):
-    settings, where = small_settings(actors=2), cluster.address if on_ray else None
+    settings, where = small_settings(actors=1), cluster.address if on_ray else None
     with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed .*: ValueError: no more steps$") as error:
         train(settings, tmp_path / "run", ray_address=where, quiet=True, env=Fails)
     assert "no more steps" in str(error.value.__cause__)

@@ -18,6 +18,7 @@ from acer_tf.reproduction.sweep import LocalLauncher, run_sweep
 from tests.reproduction.sweep.tiny_sweep import main
 from tests.training.scripted import check_progress, rows_of, small_settings
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 ROOT = Path(__file__).resolve().parents[3]
 FLAGS = ["--total_steps=3000", "--checkpoint_minutes=0.002", "--progress_seconds=1", "--processes=2", "--threads=1"]
 
@@ -36,17 +37,18 @@ def under_way(run_dir):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, tmp_path):
+@pytest.mark.parametrize(("number", "code", "cells"), [(signal.SIGINT, 130, 2), (signal.SIGKILL, -9, 1)])
+def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continues(number, code, cells, tmp_path):
     folder = tmp_path / "sweep"
-    command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", f"--sweep_dir={folder}", *FLAGS]
+    flags = [f"--sweep_dir={folder}", f"--seeds={cells}", *FLAGS]
+    command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", *flags]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: process.poll() is not None or sum(map(under_way, folder.glob("cells/*/run"))) == 2)
+    wait_until(lambda: process.poll() is not None or sum(map(under_way, folder.glob("cells/*/run"))) == cells)
     runs = [child.pid for child in psutil.Process(process.pid).children()]
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == code, err
-    assert len(runs) == 2
+    assert len(runs) == cells
     if number == signal.SIGINT:
         assert "SIGINT: asking the cells for a checkpoint, then stopping\n" in err
         assert "2 of 2 cells are missing:" in out
@@ -54,7 +56,7 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_the_same_command_continue
         assert not any(psutil.pid_exists(pid) for pid in runs)
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in runs))
 
-    assert main(["tiny", f"--sweep_dir={folder}", *FLAGS]) == 0
+    assert main(["tiny", *flags]) == 0
     for cell in (folder / "cells").iterdir():
         attempts = json.loads((cell / "attempts.json").read_text())["attempts"]
         # A cell may come to its end before it notices that its sweep was killed.
@@ -113,18 +115,17 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
 
 
 @pytest.mark.process
-def test_a_sweep_whose_output_nobody_reads_asks_its_cells_for_a_checkpoint(tmp_path):
-    cells = [Cell.asked("ACER", small_settings(seed=seed, total_steps=50_000)) for seed in range(2)]
+def test_a_sweep_whose_output_nobody_reads_asks_its_cell_for_a_checkpoint(tmp_path):
+    cell = Cell.asked("ACER", small_settings(total_steps=50_000))
     folder = tmp_path / "sweep"
 
     def say(line):
-        if all(under_way(folder / "cells" / cell.name / "run") for cell in cells):
+        if under_way(folder / "cells" / cell.name / "run"):
             raise BrokenPipeError(32, "Broken pipe")
 
-    launcher = LocalLauncher(2, threads=1)
+    launcher = LocalLauncher(1, threads=1)
     options = {"program": sweep_flags.PROGRAM, "cwd": ROOT, "checkpoint_minutes": 10.0, "progress_seconds": 0.2}
     with pytest.raises(BrokenPipeError):
-        run_sweep("tiny", cells, folder, launcher, say=say, **options)
-    for cell in cells:
-        (err,) = folder.glob(f"cells/{cell.name}/logs/*.err")
-        assert "stopped by SIGTERM; the same command continues from here" in err.read_text()
+        run_sweep("tiny", [cell], folder, launcher, say=say, **options)
+    (err,) = folder.glob("cells/*/logs/*.err")
+    assert "stopped by SIGTERM; the same command continues from here" in err.read_text()

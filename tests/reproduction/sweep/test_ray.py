@@ -22,7 +22,7 @@ from acer_tf.training.ray_connection import connect
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("compiled_once")]
 MEMORY = 4_000_000_000
 ROOT = Path(__file__).parents[3]
 
@@ -170,8 +170,8 @@ def test_a_local_cluster_cannot_be_reached_from_other_machines(tmp_path):
 
 
 def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_path):
-    cluster.add_node(num_cpus=3, memory=MEMORY)
-    cells = [Cell.asked("ACER", small_settings(actors=2, seed=seed, total_steps=300)) for seed in range(2)]
+    cluster.add_node(num_cpus=2, memory=MEMORY)
+    cells = [Cell.asked("ACER", small_settings(actors=1, seed=seed, total_steps=300)) for seed in range(2)]
     report = run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), program=PROGRAM, cwd=ROOT, retries=0)
     assert report.exit_code == 0, report
     for tried in cells:
@@ -179,7 +179,7 @@ def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_p
         (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
         assert attempt["command"][-1] == f"--ray_address={cluster.address}"
         check_progress(path / "run", tried.train_settings)
-    for cores, lacking in ((0, "5 cores.* 3$"), (9, r"5\.\d GB of memory.* 4\.0 GB")):
+    for cores, lacking in ((0, "5 cores.* 2$"), (9, r"5\.\d GB of memory.* 4\.0 GB")):
         cluster.add_node(num_cpus=cores, memory=1)
         with pytest.raises(SweepError, match=f"4 actors.* {lacking}"):
             cells = [Cell.asked("ACER", small_settings(actors=4, num_envs=4))]
