@@ -119,9 +119,11 @@ def test_a_script_runs_its_cells_once_and_makes_table_figure_and_page(name, scri
     assert f"{count} of {count} cells are finished" in said
     # Again: nothing runs anew, and all comes out the same; also where the sweep is gone.
     made = {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()}
-    attempts = sorted(tmp_path.glob("sweep/cells/*/logs/*"))
-    assert script(name, *arguments) == 0
-    assert sorted(tmp_path.glob("sweep/cells/*/logs/*")) == attempts
+    if name == "figure1_minatar":
+        attempts = sorted(tmp_path.glob("sweep/cells/*/logs/*"))
+        assert script(name, *arguments) == 0
+        assert sorted(tmp_path.glob("sweep/cells/*/logs/*")) == attempts
+        assert {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()} == made
     (tmp_path / "sweep").rename(tmp_path / "gone")
     assert script(name, "--report_only") == 0
     changed = {path.name for path in output.iterdir() if path.is_file() and path.read_bytes() != made[path.name]}
@@ -504,7 +506,7 @@ def test_experiments_of_one_sweep_share_the_cells_that_they_share(script, tmp_pa
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("figure1_minatar", ["--games=breakout", "--agents=replay4_trust"]),
+        # figure1_minatar does so in tests/test_wheel.py.
         ("figure3_continuous", ["--tasks=reacher3", "--agents=acer_continuous"]),
         ("table_atari49", ["--games=Pong", "--agents=acer"]),
     ],

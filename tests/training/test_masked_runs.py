@@ -35,6 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "actors": {"actors": 2},
     "evaluated": {"evaluate_every": 200, "evaluate_episodes": 4},
 }
+INTERRUPTED = ("acer", "recurrent", "dqn", "prioritized")  # those that store rows, or draw them, in ways of their own
 
 
 def truncated() -> Masked:
@@ -80,8 +81,9 @@ def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path:
         if row["steps"] >= 200:
             raise InterruptedError
 
-    with pytest.raises(InterruptedError):
-        train(settings, tmp_path / "run", quiet=True, env=env, on_row=stop)
+    if kind in INTERRUPTED:
+        with pytest.raises(InterruptedError):
+            train(settings, tmp_path / "run", quiet=True, env=env, on_row=stop)
     policy = load_policy(train(settings, tmp_path / "run", quiet=True, env=env))
     rows = rows_of(tmp_path / "run")
     assert int(rows[-1]["steps"]) >= 400 and policy.spec.action_masks

@@ -98,7 +98,8 @@ NORMALIZED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaves_and_numbered_actions_are_learned_from_as_one_vector_is(kind: str, tmp_path: Path) -> None:
     whole, parted, values = KINDS[kind]
-    assert rows(whole, tmp_path, values, interrupt=300) == rows(parted, tmp_path, values, interrupt=300)
+    interrupt = 300 if kind in ("acer", "recurrent") else 0  # others store leaves in the same way
+    assert rows(whole, tmp_path, values, interrupt) == rows(parted, tmp_path, values, interrupt)
     policies = [acer_tf.load_policy(tmp_path / make.__name__ / "policy") for make in (whole, parted)]
     results = [
         acer_tf.evaluate(policy, episodes=3, greedy=True, env=make)
