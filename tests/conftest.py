@@ -178,7 +178,10 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def compiled_once(shared_folder: Path) -> None:
-    """The processes that tests start keep what XLA has compiled, for the next ones that compile the same."""
+    """The processes that tests start keep what XLA has compiled, for the next ones that compile the same.
+
+    Not for tests that compare runs: what is read from the folder may round otherwise (an LSTM's acting did).
+    """
     import tensorflow as tf
 
     tf.function(lambda: tf.constant(0.0), jit_compile=True)()  # from here on TensorFlow reads its flags no more

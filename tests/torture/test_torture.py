@@ -103,7 +103,6 @@ def only(*names):
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("compiled_once")
 def test_a_few_attempts_of_the_quick_kinds_are_right(tmp_path):
     names = ("kill:1", "flags:1", "observations:1", "environments:0", *NEW)
     done = campaign("-m", "tests.torture", "--seed=1", f"--output={tmp_path}", *only(*names))
@@ -113,7 +112,6 @@ def test_a_few_attempts_of_the_quick_kinds_are_right(tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize(("faults", "found"), FOUND, ids=["flags", "signals and spaces", "others"])
 def test_planted_faults_are_found(tmp_path, faults, found):
     done = campaign("-c", faults + CAMPAIGN, "--seed=1", *only(*found), f"--output={tmp_path}")

@@ -23,7 +23,7 @@ from acer_tf.training.build import make_replay
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, small_settings, timeless
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("compiled_once")]
+pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 SMALL = {"num_envs": 4, "unroll_length": 5, "replay_start": 10, "replay_capacity": 100, "log_interval": 100}
 PONG = {**SMALL, "replay_ratio": 1.0, "total_steps": 200}
