@@ -54,6 +54,7 @@ def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
         "continuous",
         "optimizers",
         "slippery",
+        "functions",
     )
     assert set(FILES) == {f"my_{kind}.py" for kind in kinds}
     assert len([line for line in FILES["my_rules.py"].splitlines() if line.strip()]) < 60

@@ -39,13 +39,15 @@ def load(name: str, vectors: Path = VECTORS) -> Any:
     module, _, path = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    names = json.loads(vectors.read_text(encoding="utf-8"))
     try:
         found: Any = importlib.import_module(module)
         for attribute in path.split(".") if path else ():
             found = getattr(found, attribute)
+        offered = any(hasattr(found, function) for function in names)
     except (Exception, SystemExit) as error:
         raise ImportError(f"cannot be imported: {type(error).__name__}: {error}") from error
-    if not any(hasattr(found, function) for function in json.loads(vectors.read_text(encoding="utf-8"))):
+    if not offered:
         raise ImportError("offers none of the kit's functions: name a module, or module:object, that has them")
     return found
 
@@ -68,13 +70,13 @@ def check(functions: Any, precision: str = "float64", vectors: Path = VECTORS) -
             except NotImplementedError:
                 not_offered += 1
                 continue
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 problem = f"raised {type(error).__name__}: {error}"
             passed += not problem
             if problem:
                 inputs = "\n".join(f"    {key} = {json.dumps(value)}" for key, value in case["inputs"].items())
                 expected = json.dumps(case["output"])
-                first = first or f"{name}, case '{case['name']}'\n{inputs}\n  expected {expected}\n  {problem}"
+                first = first or f"{name}, case '{case['name']}'\n{inputs}\n  expected {expected}\n  {problem:.1000}"
                 failed.append(case["name"])
         outcomes.append(Outcome(name, passed, not_offered, failed, first))
     return outcomes
@@ -98,7 +100,7 @@ def _array(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     numbers = [float(v) if v in ("NaN", "Infinity", "-Infinity") else v for v in value]
-    return value if any(isinstance(v, str) for v in numbers) else np.array(numbers)
+    return numbers if any(isinstance(v, str) for v in numbers) else np.array(numbers)
 
 
 def _difference(case: dict[str, Any], got: Any, tolerance: float) -> str:

@@ -28,6 +28,7 @@ import pandas
 from acer_tf.reproduction.report.output import Table, markdown
 from acer_tf.runs.provenance import provenance
 from tests.torture import (
+    answers,
     clusters,
     common,
     damage,
@@ -68,6 +69,7 @@ KINDS = {
     "searches": (searches.search, 14),
     "masks": (masks.masks, 40),
     "vectors": (vectors.vectors, 40),
+    "answers": (answers.answers, 10),
 }
 
 

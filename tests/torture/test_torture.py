@@ -73,13 +73,22 @@ VECTORS_FAULT = """
 from acer_tf.envs.own_vectors import OwnVector
 OwnVector._numbers = lambda self, method, name, found, kinds: found
 """
+# Every answer is taken for the right one.
+ANSWERS_FAULT = """
+from acer_tf.conformance import check
+check._difference = lambda *_: ""
+"""
 CAMPAIGN = "import sys; from tests.torture import __main__; sys.exit(__main__.main(sys.argv[1:]))"
 
 
 NEW = ("signals:8", "signals_played:1", "spaces:1", "endless:0", "evaluated:0", "workers:4", "masks:0", "vectors:0")
+NEW += ("answers:0",)
 FOUND = [
     (FLAGS_FAULT, {"flags:3": "a traceback: KeyError: 'planted'"}),
-    (SIGNALS_FAULT + SPACES_FAULT, {"signals:8": "no checkpoint of the moment", "spaces:0": "is not in"}),
+    (
+        SIGNALS_FAULT + SPACES_FAULT + ANSWERS_FAULT,
+        {"signals:8": "no checkpoint of the moment", "spaces:0": "is not in", "answers:0": "passed: "},
+    ),
     (
         EVALUATED_FAULT + WORKERS_FAULT + SEARCHES_FAULT + MASKS_FAULT + VECTORS_FAULT,
         {
