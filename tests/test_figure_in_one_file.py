@@ -83,7 +83,7 @@ def test_its_runs_are_on_the_page_and_its_claim_is_judged(used):
     assert (reported.status, judged.status) == (0, 0), reported.err + judged.err
     assert "8 of 8 cells are finished" in reported.out and "| ACER | 90.00 |" in reported.out
     page = (folder / "my_results" / "index.html").read_text()
-    assert "CartPole with and without replay" in page and "4 of 4 seeds, 100 % of the steps" in page
+    assert "CartPole with and without replay" in page and "4/4 seeds, 100 % of steps" in page
     with (folder / "my_results" / "verdicts.csv").open(newline="") as file:
         (row,) = [row for row in csv.DictReader(file) if row["source"] == "A paper, Figure 7"]
     assert (row["claim"], row["verdict"], row["ours"]) == ("replay helps", "supported", "60.00")

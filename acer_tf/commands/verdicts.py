@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def page(table: Table) -> str:
-    """The verdicts as a page, the records as links."""
-    linked = [[*row[:-1], f"[{row[-1]}]({row[-1]})" if row[-1] else ""] for row in table.rows]
-    body = markdown(Table(table.caption, table.head, linked))
+    """The verdicts as a page, whose sources link to their records."""
+    linked = [[f"[{row[0]}]({row[-1]})" if row[-1] else row[0], *row[1:-1]] for row in table.rows]
+    body = markdown(Table(table.caption, table.head[:-1], linked))
     return f"# Is the paper reproduced?\n\n{table.caption}\n\n{body}\n"

@@ -115,7 +115,7 @@ def more_replay(recorded: RecordedRuns) -> Finding:
     ours = [float(np.interp(steps, median.points, cumulative_maximum(median.values))) for median in found]
     theirs = [atari.published_median(key, atari.FRAMES_PER_STEP * steps) for key in keys]
     where = f"{found[0].games}, {atari.FRAMES_PER_STEP * steps / 1e6:.0f}M frames, ratios {atari.ratios_of(keys)}"
-    return Finding(gains, f"medians {output.numbers(ours)} ({where})", output.numbers(theirs))
+    return Finding(gains, f"{output.numbers(ours)} ({where})", output.numbers(theirs))
 
 
 FIGURE = Figure(

@@ -78,7 +78,7 @@ def more_replay(recorded: RecordedRuns) -> Finding:
     ours = numbers([interquartile_mean(scores).value for scores in finals.values()])
     theirs = numbers([published_median(key, 100e6) for key in finals])
     ratios = f"(interquartile means, ratios {ratios_of(finals)})"
-    return Finding(gains, f"{ours} {ratios}", f"{theirs} on Atari at 100M frames")
+    return Finding(gains, f"{ours} {ratios}", f"{theirs} (Atari, 100M frames)")
 
 
 def trust_region_gains(recorded: RecordedRuns) -> Finding:
@@ -88,16 +88,16 @@ def trust_region_gains(recorded: RecordedRuns) -> Finding:
         return Finding(())
     # At one ratio the pair may have come further than at another, and later the trust region may help more or less.
     groups = recorded.scores([*pairs[-1], *pairs[0]], minatar.score)
-    what = f"gain at ratio {ratios_of([pairs[-1][0]])} less that at {ratios_of([pairs[0][0]])}"
+    what = f"ratio {ratios_of([pairs[-1][0]])} less {ratios_of([pairs[0][0]])}"
     gain = Comparison()
     if groups:
         gain = compare(lambda a, b, c, d: wins(a, b) - wins(c, d), *groups, even=0.0, what=what)
-    each = ", ".join(str(recorded.improvement(*pair, minatar.score).estimate) for pair in pairs)
+    each = numbers([recorded.improvement(*pair, minatar.score).estimate.value for pair in pairs])
     theirs = [published_median(with_it, 150e6) / published_median(without, 150e6) for with_it, without in pairs]
     return Finding(
         [gain],
-        f"a run with it beats one without with probability {each} (ratios {ratios_of(key for key, _ in pairs)})",
-        f"medians with it are {numbers(theirs)} of those without, Atari at 150M frames",
+        f"{each} (a run with it beats one without, ratios {ratios_of(key for key, _ in pairs)})",
+        f"{numbers(theirs)} (median with it by that without, Atari, 150M frames)",
     )
 
 
@@ -107,7 +107,7 @@ def read_preset_paper(figure: Figure, folder: Path) -> Judged | None:
 
 
 _SOURCE, _SECTION4 = "ACER, Figure 1, on MinAtar", "ACER, Section 4, on MinAtar"
-_MORE, _GAINS = "more replay learns more per step", "the trust region gains more the more is replayed"
+_MORE, _GAINS = "more replay learns more per step", "the trust region gains more with more replay"
 _PAPER = "figure1_minatar_paper"  # folder of the runs with preset paper
 FIGURE = Figure(
     __name__,

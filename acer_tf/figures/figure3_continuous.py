@@ -30,7 +30,7 @@ from acer_tf.reproduction.curves import RecordedRuns, RunCurve, final_return, re
 from acer_tf.reproduction.evidence import own_evidence
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method, cells_of
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number, numbers
+from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
 from acer_tf.reproduction.statistics import Comparison, compare, wins
 from acer_tf.reproduction.verdicts import begun, coverage, own_design
 
@@ -184,18 +184,18 @@ def better_in(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> Findi
         ours += bool(scores) and scores[0] > scores[1]
         theirs += published[METHODS[better].published] > published[METHODS[worse].published]
     count = len(envs) * len(pairs)
-    lengths = f"{_millions(control.REPLAY_STEPS, envs)} steps, A3C's {_millions(control.ON_POLICY_STEPS, envs)}"
+    lengths = f"{_millions(control.REPLAY_STEPS, envs)} steps (A3C's {_millions(control.ON_POLICY_STEPS, envs)})"
     return Finding(
         [recorded.improvement(*pair, envs=envs) for pair in pairs],
-        f"means: {ours} of {count} pairs on {', '.join(env.rpartition('/')[2] for env in envs)}, at equal steps",
-        f"{theirs} of {count} at its ends, {lengths}",
+        f"{ours} of {count} pairs of means ({', '.join(env.rpartition('/')[2] for env in envs)}, equal steps)",
+        f"{theirs} of {count} at {lengths}",
     )
 
 
 def _millions(lengths: Mapping[str, int], envs: Sequence[str]) -> str:
-    """The range of the lengths of some tasks: "9M to 124M"."""
+    """The range of the lengths of some tasks: "9M–124M"."""
     steps = sorted(lengths[env] for env in envs)
-    return " to ".join(dict.fromkeys(f"{value / 1e6:.0f}M" for value in (steps[0], steps[-1])))
+    return "–".join(dict.fromkeys(f"{value / 1e6:.0f}M" for value in (steps[0], steps[-1])))
 
 
 def read_best_draws(figure: Figure, folder: Path) -> Judged | None:
@@ -230,8 +230,8 @@ def best_of_draws(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> F
         of = [[scores[key][:, None] for key in pair] for pair in pairs or itertools.pairwise(order)]
         gains += [compare(wins, *pair, unit="draws") for pair in of]
         shown = ", ".join(f"{METHODS[key].label} {number(scores[key].mean(), 0)}" for key in order)
-        ours.append(f"{env.rpartition('/')[2]} at {steps / 1e6:.1f}M steps: {shown}")
-        theirs.append(f"{numbers([published[key] for key in order])} at equal steps")
+        ours.append(f"{shown} ({env.rpartition('/')[2]}, {steps / 1e6:.1f}M steps)")
+        theirs.append(f"{', '.join(number(published[key], 0) for key in order)} (equal steps)")
     return Finding(gains, "; ".join(ours), "; ".join(theirs))
 
 

@@ -96,7 +96,7 @@ def settings_matter(recorded: RecordedRuns) -> Finding:
     if not (ours.any() and theirs.any()):
         return Finding(())
     rank = compare(_correlation, ours[None], theirs[None], even=0.0, unit="draws", what="rank correlation")
-    return Finding([rank], "our returns against the paper's at the settings next to ours, ranked within tasks")
+    return Finding([rank], "with the paper's returns at the settings next to ours")
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -123,7 +123,7 @@ def read_draws(figure: Figure, folder: Path) -> Judged | None:
     return Judged(found[1], coverage(whole, found[1].cells), found[1].hours)
 
 
-_SOURCE, _GOOD = "ACER, Figures 5 and 6", "which settings of learning rate and δ are good"
+_SOURCE, _GOOD = "ACER, Figures 5 and 6", "which learning rates and δ are good"
 FIGURE = Figure(
     __name__,
     order=33,
@@ -140,6 +140,6 @@ FIGURE = Figure(
     report=report,
     claims=(
         Claim(_GOOD, settings_matter, own_design),
-        Claim(_GOOD, settings_matter, read_draws, f"{_SOURCE}, draws of Figure 3's protocol", "figure3_draws"),
+        Claim(_GOOD, settings_matter, read_draws, f"{_SOURCE}, own draws", "figure3_draws"),
     ),
 )

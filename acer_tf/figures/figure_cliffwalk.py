@@ -199,7 +199,7 @@ def read_updates(figure: Figure, folder: Path) -> Judged | None:
         for (kind, replay), group in results.groupby(["representation", "replay"])
         if replay in _JUDGED
     }
-    share = f"{sizes[0]} to {sizes[-1]} states of {SIZES[0]} to {SIZES[-1]}, {runs} of {RUNS} runs"
+    share = f"{sizes[0]}–{sizes[-1]} of {SIZES[0]}–{SIZES[-1]} states, {runs}/{RUNS} runs"
     known = (folder / "run.json").exists()
     return Judged((sizes, tables), share, read_record(folder).document["seconds"] / 3600 if known else np.nan)
 
@@ -222,7 +222,7 @@ def oracle_gains(updates: Updates) -> Finding:
     groups = tables["tabular", "uniform"], tables["tabular", "oracle"]
     grown = compare(growth, *groups, even=1.0, unit="runs", what="growth with each state")
     ours = f"{gains(*groups)[-1]:,.0f} times fewer at {sizes[-1]} states"
-    return Finding([grown], ours, "no numbers; the same by its figure")
+    return Finding([grown], ours, "the same, no numbers")
 
 
 def priorities_between(updates: Updates) -> Finding:
@@ -235,7 +235,7 @@ def priorities_between(updates: Updates) -> Finding:
     gains = [compare(wins, -last[kind, fewer], -last[kind, more], unit="runs") for kind, (fewer, more) in pairs]
     medians = {kind: [np.median(last[kind, replay]) for replay in _JUDGED] for kind in REPRESENTATIONS}
     shown = "; ".join(f"{kind} {', '.join(f'{value:,.0f}' for value in values)}" for kind, values in medians.items())
-    return Finding(gains, f"{shown} ({', '.join(_JUDGED)})", "order only: it gives no numbers")
+    return Finding(gains, f"{shown} ({', '.join(_JUDGED)})", "order only, no numbers")
 
 
 _BETWEEN = "priorities lie between uniform replay and the oracle"

@@ -64,8 +64,8 @@ def read_seeds(figure: Figure, folder: Path, preset: str) -> Judged | None:
         return None
     runs = [read_run(folder / "runs" / cell.name) for cell in longest]
     ends = sorted(float(run.steps[-1]) for run in runs)
-    steps = " to ".join(dict.fromkeys(f"{end / 1e6:.1f}M" for end in (ends[0], ends[-1])))
-    length = f"{len(runs)} of {figure.seeds} seeds, {steps} of {_STEPS / 1e6:.0f}M steps"
+    steps = "–".join(dict.fromkeys(f"{end / 1e6:.1f}M" for end in (ends[0], ends[-1])))
+    length = f"{len(runs)}/{figure.seeds} seeds, {steps} of {_STEPS / 1e6:.0f}M steps"
     usual = {cell.place[:3]: Cell.asked(cell.method, make_settings(env=cell.env, **wanted)) for cell in longest}
     hours = sum(float(run.seconds[-1]) for run in runs) / 3600
     return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours)
@@ -94,9 +94,9 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
         gains.append(gap._replace(estimate=wide, needs=needs))
         ours.append(number(float(mine.mean()), 1))
         shown = [number(float(values.mean()), 1) for values in (mean, low, high)]
-        theirs.append("{} (band {} to {})".format(*shown))
-    where = "mean over the compared range: " if ours else ""
-    return Finding(gains, where + ", ".join(dict.fromkeys(ours)), ", ".join(theirs))
+        theirs.append("{} [{}, {}]".format(*shown))
+    where, band = (" (means over the compared range)", " (both versions, bands)") if ours else ("", "")
+    return Finding(gains, ", ".join(dict.fromkeys(ours)) + where, ", ".join(theirs) + band)
 
 
 def _means(run: RunCurve, curve: PublishedCurve, third: float) -> tuple[float, ...] | None:
@@ -137,7 +137,7 @@ FIGURE = Figure(
     report=report,
     claims=tuple(
         Claim(
-            "ACER learns faster than both published curves",
+            "faster than both published curves",
             published_curve,
             functools.partial(read_seeds, preset=preset),
             f"OpenAI baselines, {game}{', preset paper' if preset == 'paper' else ''}",

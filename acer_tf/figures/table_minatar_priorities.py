@@ -34,13 +34,12 @@ def priorities(recorded: RecordedRuns) -> Finding:
     """Whether both kinds of priorities are an improvement of Double DQN."""
     kinds = ("rank", "proportional")
     gains = [recorded.improvement(f"ddqn_{kind}", "ddqn", minatar.score) for kind in kinds]
-    known = ", ".join(f"{gain.estimate} ({kind})" for kind, gain in zip(kinds, gains, strict=True) if str(gain))
     agents = ("Double DQN", *(f"Prioritized Double DQN ({kind})" for kind in kinds))
     theirs = [published_scores(agent, "human starts").median() for agent in agents]
     return Finding(
         gains,
-        f"a prioritized run beats a uniform one with probability {known}",
-        f"medians {numbers(theirs)} on Atari: uniform, {', '.join(kinds)}",
+        f"{numbers([gain.estimate.value for gain in gains])} (a run beats a uniform one, {', '.join(kinds)})",
+        f"{numbers(theirs)} (medians on Atari: uniform, {', '.join(kinds)})",
     )
 
 

@@ -35,11 +35,12 @@ class Comparison(NamedTuple):
 
     estimate: Estimate = Estimate(np.nan, np.nan, np.nan)
     even: float = 0.5
-    needs: str = "runs of all that it compares"  # what would decide it where the interval does not
+    needs: str = "runs of it"  # what would decide it where the interval does not
     what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
 
     def __str__(self) -> str:
-        return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate} against {self.even:g}".lstrip()
+        even = "" if self.even == (0.0 if self.what else 0.5) else f" (even: {self.even:g})"
+        return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate}{even}".lstrip()
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:

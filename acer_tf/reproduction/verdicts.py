@@ -22,16 +22,16 @@ from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, jsonable
 
 WORDS = (
-    "One rule: a claim is supported if each of its comparisons has a 95 % interval (over seeds and games, rliable's "
-    "stratified bootstrap) above the value that would be even, contradicted if one lies below, else undecided: what "
-    "would decide it, if the estimate stays, stands there. The interval shown is the weakest one; without a name it is "
-    "of the probability that a run of one method beats one of the other at equal steps. So few runs that chance orders "
-    "them so more often than once in 40 times have none. With NAME=VALUE: a setting that is not the experiment's own. "
-    "Hours are of the machines that made the records."
+    "Supported: the 95 % interval (over seeds and games, rliable's stratified bootstrap) of each comparison lies above "
+    "even. Contradicted: one lies below. Undecided: neither; what would decide it, if the estimate stays, stands "
+    "there. The weakest comparison is shown: the probability that a run of one method beats one of the other at equal "
+    "steps (even: 0.5), or what is named (even: 0). Runs so few that chance orders them so in more than 1 of 40 cases "
+    "have no interval. NAME=VALUE is not the experiment's own setting. Hours are those of the machines for all runs "
+    "there."
 )
 _OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
-_HEAD = ("source", "claim", "verdict", "interval", "ours", "the paper's", "share of the whole", "hours", "records")
+_HEAD = ("source", "claim", "verdict", "interval", "ours", "the paper's", "share", "hours", "records")
 
 
 def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
@@ -73,7 +73,7 @@ def verdicts(results: Path) -> Table:
         if judged := claim.read(figure, results / folder):
             finding = claim.judge(judged.content)
             verdict, weakest = decide(finding.comparisons)
-            of = f", the weakest of {len(finding.comparisons)}" if len(finding.comparisons) > 1 and str(weakest) else ""
+            of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
             shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, judged.share]
             shown += [number(judged.hours, 1), folder]
         rows.append([claim.source or figure.source, claim.text, *shown])
@@ -115,13 +115,13 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     counts = Counter((cell.method, cell.env) for cell in begun)
     of = Counter((cell.method, cell.env) for cell in figure.whole.values())
     done = [100 * min(1.0, cell.steps / whole[cell.place[:3]].total_steps) for cell in begun]
-    kind = {"atari": "games", "minatar": "games of MinAtar, none of Atari"}.get(figure.family, "tasks")
+    kind = {"atari": "games", "minatar": "games of MinAtar"}.get(figure.family, "tasks")
     unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
     parts = (
-        f"{len({cell.env for cell in begun})} of {len({env for *_, env in whole})} {kind}",
-        f"{len({cell.method for cell in begun})} of {len({method for method, *_ in whole})} methods",
-        f"{_span(counts.values())} of {max(of.values())} {unit}",
-        f"{_span([float(f'{share:.2g}') for share in done], 'g')} % of the steps",
+        f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",
+        f"{len({cell.method for cell in begun})}/{len({method for method, *_ in whole})} methods",
+        f"{_span(counts.values())}/{max(of.values())} {unit}",
+        f"{_span([float(f'{share:.2g}') for share in done], 'g')} % of steps",
     )
     return "; ".join([", ".join(parts), *altered(begun, whole)])
 
@@ -149,5 +149,5 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str],
 
 
 def _span(values: Collection[float], form: str = "") -> str:
-    """ "3", or "1 to 3"."""
-    return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))
+    """ "3", or "1–3"."""
+    return "–".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))

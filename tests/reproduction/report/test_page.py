@@ -348,7 +348,7 @@ def test_of_how_much_of_the_paper_the_runs_are_is_said(tmp_path):
     evidence = Evidence("table_atari49", "T", (), "c", (dataclasses.replace(one, method="acer", settings=settings),))
     write_evidence(tmp_path / "x", evidence)
     html = write_page(tmp_path).read_text()
-    assert "cells finished</span>; of the whole: 1 of 49 games, 1 of 2 methods, 1 of 3 seeds, 50 % of the steps" in html
+    assert "cells finished</span>; of the whole: 1/49 games, 1/2 methods, 1/3 seeds, 50 % of steps" in html
 
 
 def test_runs_that_do_not_overlap_have_no_mean():

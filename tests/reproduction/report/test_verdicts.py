@@ -81,16 +81,16 @@ def comparison(value: float, low: float = math.nan, high: float = math.nan, need
 @pytest.mark.parametrize(
     ("comparisons", "word", "shown"),
     [
-        ([], "undecided: runs of all that it compares", ""),
-        ([comparison(0.9, 0.6, 1.0)], "supported", "0.90 [0.60, 1.00] against 0.5"),
-        ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.51, 0.9)], "supported", "0.80 [0.51, 0.90] against 0.5"),
-        ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.5, 0.9)], "undecided: 4 seeds", "0.80 [0.50, 0.90] against 0.5"),
-        ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.5)], "undecided: 4 seeds", "0.10 [0.00, 0.50] against 0.5"),
-        ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.4)], "contradicted", "0.10 [0.00, 0.40] against 0.5"),
-        ([Comparison(), comparison(0.1, 0.0, 0.4)], "contradicted", "0.10 [0.00, 0.40] against 0.5"),
-        ([comparison(0.9, 0.6, 1.0), comparison(1.0, needs="2 seeds")], "undecided: 2 seeds", "1.00 against 0.5"),
-        ([comparison(1.0, needs="2 seeds"), comparison(0.0)], "undecided: 4 seeds", "0.00 against 0.5"),
-        ([comparison(1.0, needs="2 seeds"), Comparison()], "undecided: runs of all that it compares", ""),
+        ([], "undecided: runs of it", ""),
+        ([comparison(0.9, 0.6, 1.0)], "supported", "0.90 [0.60, 1.00]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.51, 0.9)], "supported", "0.80 [0.51, 0.90]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.5, 0.9)], "undecided: 4 seeds", "0.80 [0.50, 0.90]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.5)], "undecided: 4 seeds", "0.10 [0.00, 0.50]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.4)], "contradicted", "0.10 [0.00, 0.40]"),
+        ([Comparison(), comparison(0.1, 0.0, 0.4)], "contradicted", "0.10 [0.00, 0.40]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(1.0, needs="2 seeds")], "undecided: 2 seeds", "1.00"),
+        ([comparison(1.0, needs="2 seeds"), comparison(0.0)], "undecided: 4 seeds", "0.00"),
+        ([comparison(1.0, needs="2 seeds"), Comparison()], "undecided: runs of it", ""),
     ],
 )
 def test_a_verdict_follows_from_the_intervals_alone(comparisons: list[Comparison], word: str, shown: str) -> None:
@@ -101,7 +101,7 @@ def test_a_verdict_follows_from_the_intervals_alone(comparisons: list[Comparison
 def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:
     table = verdicts(tmp_path)
     assert len(table.rows) >= 20
-    nothing = ["undecided: runs of all that it compares", "", "", "", "none of it", "", ""]
+    nothing = ["undecided: runs of it", "", "", "", "none of it", "", ""]
     assert all(row[2:] == nothing for row in table.rows)
 
 
@@ -128,9 +128,7 @@ def test_more_replay_on_atari(tmp_path: Path, better: int, games: tuple[str, ...
     record(tmp_path, "figure1_atari57", games, value, seeds=seeds)
     found = row(tmp_path, "ACER, Figure 1", "more replay")
     assert found["verdict"] == word
-    assert found["share of the whole"] == (
-        f"{len(games)} of 57 games, 2 of 10 methods, {seeds} of 1 seeds, 0.44 to 1.5 % of the steps"
-    )
+    assert found["share"] == (f"{len(games)}/57 games, 2/10 methods, {seeds}/1 seeds, 0.44–1.5 % of steps")
 
 
 def test_more_replay_is_judged_by_the_games_of_every_ratio(tmp_path: Path) -> None:
@@ -158,8 +156,8 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str) -> No
     record(tmp_path, "figure3_continuous", tasks, value, seeds=3)
     found = row(tmp_path, "ACER, Figure 3", "leads")
     assert found["verdict"].partition(":")[0] == word
-    assert found["ours"].startswith(f"means: {4 * leads} of 8 pairs on reacher3, cheetah")
-    assert found["the paper's"] == "7 of 8 at its ends, 9M to 79M steps, A3C's 19M to 159M"
+    assert found["ours"].startswith(f"{4 * leads} of 8 pairs of means (reacher3, cheetah")
+    assert found["the paper's"] == "7 of 8 at 9M–79M steps (A3C's 19M–159M)"
 
 
 def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
@@ -172,7 +170,7 @@ def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
             seeds=seeds,
         )
         found = row(tmp_path / word, "ACER, Figure 3", "with the trust region")
-        assert found["verdict"] == word and found["ours"].startswith("means: 2 of 2 pairs")
+        assert found["verdict"] == word and found["ours"].startswith("2 of 2 pairs")
 
 
 def test_methods_are_compared_where_the_shortest_run_ends(tmp_path: Path) -> None:
@@ -191,7 +189,7 @@ def test_runs_without_a_score_decide_nothing(tmp_path: Path) -> None:
     for path in (tmp_path / "figure3_continuous" / "runs").glob("*/progress.csv"):
         path.write_text("steps,seconds,episodes,mean_return,interval_return\n100000,1,0,,\n")
     for text in ("leads", "with the trust region"):
-        assert row(tmp_path, "ACER, Figure 3", text)["verdict"] == "undecided: runs of all that it compares"
+        assert row(tmp_path, "ACER, Figure 3", text)["verdict"] == "undecided: runs of it"
 
 
 @pytest.mark.parametrize(("sign", "word"), [(1, "supported"), (-1, "contradicted"), (0, "undecided")])
@@ -224,9 +222,9 @@ def test_the_draws_of_figure_3_are_judged_by_the_settings_next_to_theirs(tmp_pat
 
     made = outcome(tmp_path / "figure3_draws", methods, cells, value)
     write_evidence(tmp_path / "figure3_draws", Evidence("figure3_continuous", "", (), "", made.cells))
-    found = row(tmp_path, "ACER, Figures 5 and 6, draws of Figure 3's protocol", "")
+    found = row(tmp_path, "ACER, Figures 5 and 6, own draws", "")
     assert found["verdict"] == "supported" and found["interval"].startswith("rank correlation 1.00 [")
-    assert found["share of the whole"] == "1 of 6 tasks, 1 of 1 methods, 30 of 30 draws, 11 % of the steps"
+    assert found["share"] == "1/6 tasks, 1/1 methods, 30/30 draws, 11 % of steps"
 
 
 def test_priorities_on_minatar_are_undecided_when_the_seeds_mix(tmp_path: Path) -> None:
@@ -256,7 +254,7 @@ def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tm
     record(tmp_path, "table_atari49", games, lambda cell: 1.0 if cell.method == "a3c" else None)
     record(tmp_path, "table1_prioritized", games, lambda cell: 1.0 if cell.method == "dqn" else None)
     for source in ("PPO, Table 6", "PER, Table 1"):
-        assert row(tmp_path, source, "")["verdict"] == "undecided: runs of all that it compares"
+        assert row(tmp_path, source, "")["verdict"] == "undecided: runs of it"
     record(tmp_path, "table_atari49", games, lambda cell: 1.0)
     assert "over 1 game" in row(tmp_path, "PPO, Table 6", "")["ours"]
 
@@ -315,12 +313,12 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
         for seed in range(4)
     ]
     write_results(results[:-5], path)
-    assert row(tmp_path, "PER, Figure 1", "")["share of the whole"] == "8 to 9 states of 2 to 16, 4 of 10 runs"
+    assert row(tmp_path, "PER, Figure 1", "")["share"] == "8–9 of 2–16 states, 4/10 runs"
     assert row(tmp_path, "PER, Figure 2", "")["verdict"] == "supported"
     write_results(results[:32], path)
     assert row(tmp_path, "PER, Figure 1", "")["verdict"].startswith("undecided")
     write_results(results[:3], path)
-    assert row(tmp_path, "PER, Figure 1", "")["share of the whole"] == "none of it"
+    assert row(tmp_path, "PER, Figure 1", "")["share"] == "none of it"
     path.write_text("representation\nnothing else\n")
     with pytest.raises(ResultsError, match="results.csv holds no results"):
         verdicts(tmp_path)
@@ -347,7 +345,7 @@ def test_draws_of_a_search_are_not_judged_as_the_preset(tmp_path: Path) -> None:
     made = outcome(tmp_path / "made", experiment.methods, [cell], lambda cell: _ten(1.0))
     draw = dataclasses.replace(made.cells[0], draw=0)
     write_evidence(tmp_path / experiment.name, Evidence(experiment.name, "", (), "", (draw,)))
-    assert row(tmp_path, "ACER, Figure 3", "leads")["share of the whole"] == "none of it"
+    assert row(tmp_path, "ACER, Figure 3", "leads")["share"] == "none of it"
 
 
 ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper's, on reacher3
@@ -359,7 +357,7 @@ ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper
         ({}, "supported"),
         ({"trust_tis": 4.95}, "undecided: "),  # below ACER by less than the draws differ
         ({"trust_tis": 50.0}, "contradicted"),
-        ({"a3c": None}, "undecided: runs of all that it compares"),
+        ({"a3c": None}, "undecided: runs of it"),
     ],
 )
 def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
@@ -380,10 +378,10 @@ def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | N
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["verdict"].startswith(word)
     if not change:
-        assert found["ours"] == "reacher3 at 1.8M steps: ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1"
-        share = "1 of 6 tasks, 5 of 5 methods, 7 of 30 draws, 9.5 to 20 % of the steps; the best of 30 draws"
-        assert found["share of the whole"] == share
-        assert found["the paper's"] == "312.50, 255.52, 85.90, 55.18, 45.33 at equal steps"
+        assert found["ours"] == "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1 (reacher3, 1.8M steps)"
+        share = "1/6 tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps; the best of 30 draws"
+        assert found["share"] == share
+        assert found["the paper's"] == "312, 256, 86, 55, 45 (equal steps)"
     helped = row(tmp_path, "ACER, Figure 3, its protocol", "with the trust region")
     assert helped["verdict"].startswith(word if change.get("a3c", 1) is None else "supported")
 
@@ -448,9 +446,9 @@ def test_what_was_run_names_other_settings_and_unequal_lengths(tmp_path: Path) -
     ]
     kept = [cell for cell in evidence.cells if (cell.seed, cell.method) == (1, "replay4_trust")]
     write_evidence(tmp_path / "figure1_minatar", dataclasses.replace(evidence, cells=(*other, *kept)))
-    found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["share of the whole"]
+    found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["share"]
     count = sum(cell.steps > 0 for cell in other)
-    share = "2 of 5 games of MinAtar, none of Atari, 4 of 10 methods, 1 to 2 of 3 seeds, 30 to 100 % of the steps"
+    share = "2/5 games of MinAtar, 4/10 methods, 1–2/3 seeds, 30–100 % of steps"
     assert found == f"{share}; {count} of them with gamma=0.9"
 
 
@@ -460,7 +458,7 @@ def test_a_single_run_names_other_settings(tmp_path: Path) -> None:
     cell = describe(run, "one", "ACER")
     write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "command", (cell,)))
     found = row(tmp_path, "OpenAI baselines, Pong", "faster")
-    assert found["share of the whole"] == "1 of 6 seeds, 4.0M of 10M steps; with replay_ratio=0.0"
+    assert found["share"] == "1/6 seeds, 4.0M of 10M steps; with replay_ratio=0.0"
 
 
 def test_the_help_names_the_folder_of_every_claim(capsys) -> None:
@@ -480,8 +478,8 @@ def test_of_each_seed_the_longest_run_counts(tmp_path: Path) -> None:
         cells.append(describe(run, name, "ACER"))
     write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "command", tuple(cells)))
     found = row(tmp_path, "OpenAI baselines, Pong", "faster")
-    assert found["share of the whole"] == "2 of 6 seeds, 2.0M to 4.0M of 10M steps"
-    assert found["ours"] == "mean over the compared range: 1.5" and found["hours"] == f"{6_000 / 3600:.1f}"
+    assert found["share"] == "2/6 seeds, 2.0M–4.0M of 10M steps"
+    assert found["ours"] == "1.5 (means over the compared range)" and found["hours"] == f"{6_000 / 3600:.1f}"
 
 
 def test_coverage_counts_runs_of_the_whole(tmp_path: Path) -> None:
@@ -489,10 +487,10 @@ def test_coverage_counts_runs_of_the_whole(tmp_path: Path) -> None:
     evidence = read_evidence(tmp_path / "figure4_ablation")
     assert evidence is not None
     figure = figures()["figure4_ablation"]
-    parts = "1 of 3 tasks, 5 of 5 methods, 1 of 3 seeds"
-    assert coverage(figure, evidence.cells) == f"{parts}, 1.3 % of the steps"
+    parts = "1/3 tasks, 5/5 methods, 1/3 seeds"
+    assert coverage(figure, evidence.cells) == f"{parts}, 1.3 % of steps"
     whole = [dataclasses.replace(cell, steps=10**9) for cell in evidence.cells]
-    assert coverage(figure, whole) == f"{parts}, 100 % of the steps"
+    assert coverage(figure, whole) == f"{parts}, 100 % of steps"
     assert coverage(figure, []) == "none of 45 runs"
     for change in ({"draw": 0}, {"method": "another"}):
         assert coverage(figure, [dataclasses.replace(evidence.cells[0], **change)]) == ""
@@ -579,14 +577,14 @@ def test_a_gain_whose_interval_holds_one_half_decides_nothing(tmp_path: Path) ->
 
     record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
     found = row(tmp_path, "PER, Table 1, on MinAtar", "")
-    assert "probability 0.67 [" in found["ours"] and found["verdict"].startswith("undecided: about ")
+    assert found["ours"].startswith("0.67, 0.67 (") and found["verdict"].startswith("undecided: about ")
 
 
 @pytest.mark.parametrize(
     ("tasks", "worse", "words"),
     [
-        (("fish", "walker2d"), 3, ("supported", "undecided: runs of all that it compares")),
-        (("fish", "walker2d"), 2, ("contradicted", "undecided: runs of all that it compares")),
+        (("fish", "walker2d"), 3, ("supported", "undecided: runs of it")),
+        (("fish", "walker2d"), 2, ("contradicted", "undecided: runs of it")),
         (("humanoid", "fish"), 4, ("supported", "undecided: 4 seeds")),
     ],
 )
@@ -647,7 +645,7 @@ def test_a_curve_is_judged_by_runs_of_acer_with_its_preset_in_its_environment(
     settings = {"env": "atari/Pong", "agent": "acer", "preset": "baselines", "seed": 0, "total_steps": 10}
     cell = Cell("long", "other", settings | other, steps=10)
     write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "", (cell,)))
-    assert row(tmp_path, "OpenAI baselines, Pong", "")["share of the whole"] == "none of it"
+    assert row(tmp_path, "OpenAI baselines, Pong", "")["share"] == "none of it"
 
 
 @pytest.mark.parametrize(
@@ -677,7 +675,7 @@ def test_coverage_names_settings_that_are_not_the_figures_own() -> None:
     experiment = figures()["figure4_ablation"]
     asked = make_cells(experiment.methods, experiment.envs, experiment.seeds)
     done = [dataclasses.replace(cell, state="finished", steps=cell.total_steps) for cell in asked]
-    whole = "3 of 3 tasks, 5 of 5 methods, 3 of 3 seeds, 100 % of the steps"
+    whole = "3/3 tasks, 5/5 methods, 3/3 seeds, 100 % of steps"
     assert coverage(experiment, done) == whole
     other = dataclasses.replace(done[0], settings={**done[0].settings, "gamma": 0.5, "log_interval": 7})
     assert coverage(experiment, [other, *done[1:]]) == f"{whole}; 1 of them with gamma=0.5"
