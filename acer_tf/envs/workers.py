@@ -119,11 +119,13 @@ class WorkersVector(AsyncVectorEnv):
     def _answer_of(self, number: int, method: str) -> Any:
         try:
             answer, error = self.parent_pipes[number].recv()
-        except (EOFError, OSError) as lost:
+        except (EOFError, OSError):
             process = self.processes[number]
             process.join(1.0)
+            where = "when it was made" if method == "begin" else f"in {method}()"
             how = f"process {number + 1} of --env_workers={len(self.processes)} ended with status {process.exitcode}"
-            raise EnvironmentFailure(f"{self._id} failed in {method}(): {how}") from lost
+            # Without a cause: its traceback would not be of the environment's code.
+            raise EnvironmentFailure(f"{self._id} failed {where}: {how}") from None
         if error is not None:
             kind, message, trace = error
             raise kind(message) from (WorkerTraceback(trace) if trace else None)
