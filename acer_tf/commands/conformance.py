@@ -20,11 +20,11 @@ flag.enum("precision", "float64", ["float64", "float32"], "of the functions: wha
 @cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    ours = f"acer_tf.conformance.functions:{FLAGS.precision}"
+    name = f"acer_tf.conformance.functions:{FLAGS.precision}" if FLAGS.check is None else FLAGS.check
     try:
-        functions = load(ours if FLAGS.check is None else FLAGS.check)
+        functions = load(name)
     except ImportError as error:
-        raise SettingsError(f"--check={FLAGS.check}: {error}") from error
+        raise SettingsError(f"--check={name}: {error}") from error
     outcomes = check(functions, FLAGS.precision)
     print(report(outcomes))
     return int(any(outcome.failed for outcome in outcomes))
