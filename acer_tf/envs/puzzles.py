@@ -68,5 +68,6 @@ def optimum(norm: float) -> float:
     return float(1.0 - COST * (steps[steps > 0] - 1).mean())
 
 
-for _name, _task in {"Parcels-v0": Parcels, "Courier-v0": Courier}.items():
+_TASKS: dict[str, Any] = {"Parcels-v0": Parcels, "Courier-v0": Courier}
+for _name, _task in _TASKS.items():
     gymnasium.register(_name, _task, max_episode_steps=50)
