@@ -3,7 +3,6 @@
 Numbers drawn at random have three digits, from generators that are the same in every version of Python.
 """
 
-import functools
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -25,14 +24,13 @@ def case(name: str, *, scale: float | None = None, ties: Any = None, **inputs: A
     return {"name": name, **{key: value for key, value in about.items() if value is not None}, "inputs": inputs}
 
 
-@functools.cache
-def all_cases() -> dict[str, list[Case]]:
-    """The cases of every function by name."""
-    groups = (_returns(), _discrete(), _masked(), _continuous(), _trust_region(), _dqn(), _priorities(), _vectors())
-    return {name: cases for group in groups for name, cases in group.items()}
+def of_acer() -> dict[str, list[Case]]:
+    """The cases of ACER's functions, by name."""
+    return _returns() | _discrete() | _masked() | _continuous() | _trust_region()
 
 
-def _numbers(seed: str, count: int, low: float = -2.0, high: float = 2.0) -> list[float]:
+def numbers(seed: str, count: int, low: float = -2.0, high: float = 2.0) -> list[float]:
+    """Numbers of three digits between the bounds."""
     generator = random.Random(seed)
     return [round(generator.uniform(low, high), 3) for _ in range(count)]
 
@@ -59,13 +57,13 @@ ENDS = {
 def _window(ends: str, seed: str = "") -> dict[str, Any]:
     """Rows of episodes; after a termination next_value is a number that must not count."""
     count = len(ends)
-    value, after = _numbers(f"value {seed}{ends}", count), _numbers(f"after {seed}{ends}", count)
+    value, after = numbers(f"value {seed}{ends}", count), numbers(f"after {seed}{ends}", count)
     over = [end != "." or t + 1 == count for t, end in enumerate(ends)]
     return {
-        "reward": _numbers(f"reward {seed}{ends}", count),
+        "reward": numbers(f"reward {seed}{ends}", count),
         "terminated": [end in "TB" for end in ends],
         "truncated": [end in "XB" for end in ends],
-        "q": _numbers(f"q {seed}{ends}", count),
+        "q": numbers(f"q {seed}{ends}", count),
         "value": value,
         "next_value": [100.0 if end in "TB" else after[t] if over[t] else value[t + 1] for t, end in enumerate(ends)],
         "gamma": 0.99,
@@ -106,7 +104,7 @@ def _returns() -> dict[str, list[Case]]:
 
     for name, window, options in _windows():
         count = len(window["reward"])
-        add(name, window, _numbers(name, count, 0.1, 2.5), _numbers(name, count, -3, 3), **options)
+        add(name, window, numbers(name, count, 0.1, 2.5), numbers(name, count, -3, 3), **options)
         cases["q_opc"].append(case(name, **options, **window))
         cases["multi_step_return"].append(case(name, **options, **_without(window, "q", "value")))
     plain = _window(".....", "rho")
@@ -123,7 +121,7 @@ def _returns() -> dict[str, list[Case]]:
     for name, ends in ENDS.items():
         window = _without(_window(ends), "reward", "q", "value", "next_value", "gamma")
         count = len(ends)
-        cases["trajectory_weight"].append(case(name, **window, log_rho=_numbers(name, count, -1, 1), c=5.0))
+        cases["trajectory_weight"].append(case(name, **window, log_rho=numbers(name, count, -1, 1), c=5.0))
     window = _without(_window("....."), "reward", "q", "value", "next_value", "gamma")
     for name, logs in {
         "a product above c": [1.0, 1.0, 1.0, 0.5, 0.25],
@@ -135,7 +133,7 @@ def _returns() -> dict[str, list[Case]]:
 
 
 def _discrete() -> dict[str, list[Case]]:
-    f, mu, q = _policy("f"), _policy("mu"), _numbers("q", 4)
+    f, mu, q = _policy("f"), _policy("mu"), numbers("q", 4)
     value = round(sum(a * b for a, b in zip(f, q, strict=True)), 3)
     both = {"probabilities": f, "behaviour": mu}
     # ρ = 2, 2, 0.5, 0.5 and so on, exactly.
@@ -199,16 +197,16 @@ def _discrete() -> dict[str, list[Case]]:
 
 def _masked() -> dict[str, list[Case]]:
     everything, some, one = [True] * 4, [True, False, True, False], [False, False, False, True]
-    logits = _numbers("logits", 4, -3, 3)
-    softmax = [case(name, logits=logits, legal=legal) for name, legal in _MASKS.items()]
+    logits = numbers("logits", 4, -3, 3)
+    softmax = [case(name, logits=logits, legal=legal) for name, legal in MASKS.items()]
     softmax += [
         case("logits of 1000: no overflow", logits=[1000.0, 999.0, 998.0, -1000.0], legal=everything),
         case("the largest logit is masked", logits=[0.5, 900.0, -0.5, 900.0], legal=some),
         case("the only valid logit is 2000 below the others", logits=[0.0, 0.0, 0.0, -2000.0], legal=one),
         case("valid logits underflow beside a masked one", logits=[-900.0, 900.0, -901.0, 900.0], legal=some),
     ]
-    q = _numbers("greedy", 4)
-    greedy = [case(name, q=q, legal=legal, epsilon=0.1) for name, legal in _MASKS.items()]
+    q = numbers("greedy", 4)
+    greedy = [case(name, q=q, legal=legal, epsilon=0.1) for name, legal in MASKS.items()]
     greedy += [
         case("the best action is masked, all others are negative", q=[-3.0, 5.0, -2.0, 0.0], legal=some, epsilon=0.1),
         case("ε = 1: uniform over the valid actions", q=q, legal=some, epsilon=1.0),
@@ -217,7 +215,7 @@ def _masked() -> dict[str, list[Case]]:
     return {"masked_softmax": softmax, "epsilon_greedy": greedy}
 
 
-_MASKS = {
+MASKS = {
     "every action is valid": [True] * 4,
     "two valid actions": [True, False, True, False],
     "one valid action": [False, False, False, True],
@@ -226,7 +224,7 @@ _MASKS = {
 
 def _continuous() -> dict[str, list[Case]]:
     d, std = 3, 0.3
-    action, mean, other = (_numbers(name, d, -0.6, 0.6) for name in ("action", "mean", "behaviour"))
+    action, mean, other = (numbers(name, d, -0.6, 0.6) for name in ("action", "mean", "behaviour"))
     places = {
         "an ordinary policy": dict(action=action, mean=mean, behaviour_mean=other),
         "the same policy: ρ = 1": dict(action=action, mean=mean, behaviour_mean=mean),
@@ -239,7 +237,7 @@ def _continuous() -> dict[str, list[Case]]:
     still = {"nothing between mean and action": dict(action=mean, mean=mean, behaviour_mean=other)}
     all_places = places | extreme | still
     dueling = [
-        case("five samples", value=0.5, advantage=-1.25, sampled_advantages=_numbers("samples", 5)),
+        case("five samples", value=0.5, advantage=-1.25, sampled_advantages=numbers("samples", 5)),
         case("one sample", value=0.5, advantage=-1.25, sampled_advantages=[0.75]),
         case("the action is the only sample: Q is V", value=0.5, advantage=-1.25, sampled_advantages=[-1.25]),
         case("advantages of 1e12", value=0.5, advantage=HUGE, sampled_advantages=[HUGE, HUGE, 1.0], scale=HUGE),
@@ -273,7 +271,7 @@ def _continuous() -> dict[str, list[Case]]:
 
 def _trust_region() -> dict[str, list[Case]]:
     # A categorical's k = −φ_a / φ has no positive component.
-    g, k = _numbers("g", 4), [-abs(x) for x in _numbers("k", 4)]
+    g, k = numbers("g", 4), [-abs(x) for x in numbers("k", 4)]
     exact = [-1.0, -0.5, -2.0, -0.25]
     rows = {
         "the constraint binds": ([-4.0, 0.5, -3.0, 2.0], exact, 1.0),
@@ -288,7 +286,7 @@ def _trust_region() -> dict[str, list[Case]]:
         "g along k": ([-10.0, -5.0, -20.0, -2.5], exact, 1.0),
         "k of 1e-8 and g of 1e10": ([-1e10, 2e10, -3e10, 1e10], [-1e-8, -2e-8, -3e-8, -1e-8], 1.0),
         "δ of 1e-12": ([-4.0, 0.5, -3.0, 2.0], exact, TINY),
-        "components of k of both signs, as of a Gaussian": (_numbers("gauss g", 3), _numbers("gauss k", 3, -9, 9), 0.5),
+        "components of k of both signs, as of a Gaussian": (numbers("gauss g", 3), numbers("gauss k", 3, -9, 9), 0.5),
     }
     scales = {"k of 1e-8 and g of 1e10": 1e10}
     return {
@@ -296,158 +294,3 @@ def _trust_region() -> dict[str, list[Case]]:
             case(name, scale=scales.get(name), g=g, k=k, delta=delta) for name, (g, k, delta) in rows.items()
         ]
     }
-
-
-def _dqn() -> dict[str, list[Case]]:
-    every, some, one = _MASKS.values()
-    usual = dict(q=0.75, reward=-1.0, terminated=False, next_q=[1.0, 3.0, -2.0, 0.5], legal=every, gamma=0.99)
-    negative = [-3.0, 2.0, -1.5, 0.0]
-    rows = {
-        "an ordinary step": usual,
-        "a termination: nothing follows": usual | {"terminated": True},
-        "the values after a termination are NaN, and are not read": usual | {"terminated": True, "next_q": ["NaN"] * 4},
-        "the best action is masked": usual | {"legal": some},
-        "valid actions are negative, masked ones are not": usual | {"legal": some, "next_q": negative},
-        "one valid action": usual | {"legal": one},
-        "γ = 0": usual | {"gamma": 0.0},
-    }
-    chosen = {"next_online_q": [2.0, 1.0, 2.5, -1.0]}  # chooses another action than the target network
-    swapped = [case(name, **row, **chosen) for name, row in rows.items()]
-    swapped.append(
-        case("the online network's best is masked", **usual | {"legal": [True, True, False, True]}, **chosen)
-    )
-    return {"dqn_error": [case(name, **row) for name, row in rows.items()], "double_dqn_error": swapped}
-
-
-def _priorities() -> dict[str, list[Case]]:
-    many = [abs(x) for x in _numbers("many", 40)]
-    uniforms = _numbers("uniforms", 8, 0, 1)
-
-    def draws(name: str, priorities: list[float], uniforms: list[float], alpha: float = 1.0, **changes: Any) -> Case:
-        inputs = dict(capacity=len(priorities), indices=list(range(len(priorities))), priorities=priorities)
-        return case(name, **(inputs | dict(alpha=alpha, uniforms=uniforms) | changes))
-
-    proportional = [
-        draws("four items", [1.0, 2.0, 3.0, 4.0], uniforms),
-        draws("α = 0.6", [1.0, 2.0, 3.0, 4.0], uniforms, 0.6),
-        draws("α = 0: uniform", [1.0, 20.0, 3.0, 0.5], uniforms, 0.0),
-        draws("equal priorities", [0.5] * 5, uniforms),
-        draws("positions exactly between two items belong to the later one", [1.0, 1.0, 2.0, 4.0], [0.0] * 4),
-        draws("the end of the mass", [1.0, 1.0, 2.0, 4.0], [1 - 2**-20] * 4),
-        draws("priorities of 0 are never drawn, not at the ends either", [0.0, 1.0, 0.0, 3.0, 0.0], [0.0, 0.999]),
-        draws("α = 0 draws also an item of priority 0, since 0^0 = 1", [0.0, 1.0], [0.5, 0.5], 0.0),
-        draws("one item", [0.25], uniforms),
-        draws("a capacity that is no power of two, 40 items", many, _numbers("forty", 16, 0, 1), 0.7),
-        draws("priorities of 1e-12 and 1e12", [1e-12, 1e12, 1e-12, 1e12], uniforms),
-        draws("most places are empty", [1.0, 3.0], uniforms, capacity=100, indices=[17, 63]),
-        draws(
-            "a new priority replaces the old one",
-            [9.0, 2.0, 1.0, 0.5, 4.0],
-            uniforms,
-            capacity=3,
-            indices=[0, 1, 2, 0, 2],
-        ),
-        draws("an item falls to 0", [9.0, 2.0, 0.0], uniforms, capacity=2, indices=[0, 1, 0]),
-    ]
-    distinct, ties = [0.5, 3.0, 1.0, 2.0, 0.25], [2.0, 1.0, 2.0, 0.5]
-    ranks = [case(f"five items, α = {a:g}", priorities=distinct, alpha=a) for a in (0.7, 1.0, 0.0)]
-    ranks += [
-        case("ties: each has a rank of its own", priorities=ties, alpha=0.7, ties=[[0, 2]]),
-        case("equal priorities: ranks 1 to 4 all the same", priorities=[1.0] * 4, alpha=1.0, ties=[[0, 1, 2, 3]]),
-        case("a priority of 0 has the last rank, and can be drawn", priorities=[0.0, 2.0, 1.0], alpha=1.0),
-        case("the size of priorities does not matter", priorities=[1e12, 1e-12, 1.0], alpha=0.7),
-        case("one item", priorities=[3.0], alpha=0.7),
-    ]
-    ranked = [
-        case("five items", priorities=distinct, alpha=0.7, uniforms=uniforms),
-        case("α = 0: uniform", priorities=distinct, alpha=0.0, uniforms=uniforms),
-        case("the start of each range", priorities=distinct, alpha=0.7, uniforms=[0.0] * 8),
-        case("one draw at the end of the mass", priorities=distinct, alpha=0.7, uniforms=[1 - 2**-20]),
-    ]
-    shares = [0.4, 0.3, 0.2, 0.1]
-    weights = [
-        case("β = 0.4", probabilities=shares, size=4, beta=0.4),
-        case("β = 1", probabilities=shares, size=4, beta=1.0),
-        case("β = 0: all 1", probabilities=shares, size=4, beta=0.0),
-        case("an item drawn twice, of a memory of a million", probabilities=[1e-6, 1e-6, 2e-3], size=10**6, beta=0.5),
-        case("equal probabilities", probabilities=[0.125] * 3, size=8, beta=0.7),
-        case("P of 1e-12", probabilities=[1e-12, 0.5], size=100, beta=0.4),
-    ]
-    of_memory = [
-        case(
-            "the least likely item is not in the batch",
-            probabilities=[0.4, 0.3],
-            least_probability=0.05,
-            size=5,
-            beta=0.4,
-        ),
-        case("it is in the batch", probabilities=[0.4, 0.1], least_probability=0.1, size=4, beta=1.0),
-        case("β = 0: all 1", probabilities=[0.4, 0.3], least_probability=0.05, size=5, beta=0.0),
-    ]
-    return {
-        "proportional_draws": proportional,
-        "rank_probabilities": ranks,
-        "rank_draws": ranked,
-        "replay_weights": weights,
-        "replay_weights_of_memory": of_memory,
-        "ring_probabilities": [_ring(name, *each) for name, each in _RINGS.items()],
-    }
-
-
-# Capacity and events: an item's number where it is appended, or its number and new error.
-_RINGS: dict[str, tuple[int, list[Any]]] = {
-    "new items are equal": (4, [0, 1, 2]),
-    "an update, and a new item with the largest priority so far": (4, [0, 1, (0, 4.0), 2]),
-    "errors below 1 leave the largest priority at 1": (4, [0, 1, (0, 0.25), (1, 0.5), 2]),
-    "the ring is exactly full": (3, [0, 1, 2, (0, 2.0)]),
-    "the ring wraps: an overwritten item's priority is gone": (3, [0, 1, 2, (0, 9.0), (1, 0.5), (2, 0.25), 3]),
-    "the largest priority outlives its item": (2, [0, 1, (0, 9.0), (1, 0.5), 2, 3, (2, 1.0)]),
-    "the ring wraps twice": (3, [*range(8), (6, 0.25), (7, 3.0), 8]),
-    "an error of 0 has priority ε": (3, [0, 1, (0, 0.0)]),
-}
-
-
-def _ring(name: str, capacity: int, events: list[Any]) -> Case:
-    appended = [isinstance(event, int) for event in events]
-    return case(
-        name,
-        capacity=capacity,
-        alpha=0.6,
-        epsilon=0.01,
-        events=["append" if new else "update" for new in appended],
-        items=[event if new else event[0] for event, new in zip(events, appended, strict=True)],
-        errors=[0.0 if new else event[1] for event, new in zip(events, appended, strict=True)],
-    )
-
-
-def _vectors() -> dict[str, list[Case]]:
-    """What a vector environment of one copy returns: episode e observes 10 e, 10 e + 1 and so on."""
-    cases = []
-    for name, ends in {
-        "no end": "...",
-        "a termination": "..T...",
-        "a time limit: the value of the true last observation follows": "..X...",
-        "terminated and truncated at once": "..B..",
-        "episodes of one step": "TXTX",
-        "the window ends with an episode": "...X",
-    }.items():
-        for autoreset in ("next_step", "same_step"):
-            shown, final, over = [0.0], list[Any](), list[str]()
-            for end in ends:
-                step = shown[-1] + 1
-                begin = float(10 * (shown[-1] // 10 + 1))
-                over.append(end)
-                if autoreset == "next_step":
-                    shown.append(step)
-                    final.append("NaN")
-                    if end != ".":  # the next step begins an episode, whatever the action
-                        shown.append(begin)
-                        final.append("NaN")
-                        over.append(".")
-                else:
-                    shown.append(step if end == "." else begin)
-                    final.append("NaN" if end == "." else step)
-            inputs = dict(autoreset=autoreset, observation=shown, final_observation=final)
-            flags = dict(terminated=[e in "TB" for e in over], truncated=[e in "XB" for e in over])
-            cases.append(case(f"{name}, {autoreset}", **inputs, **flags))
-    return {"vector_rows": cases}

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import twins
-from tests.conformance.cases import all_cases
+from tests.conformance.cases import of_acer
+from tests.conformance.replay_cases import of_replay
 from tests.test_architecture import imports
 
 ROOT = Path(__file__).resolve().parents[2]
+MAKERS = ("tests.conformance.cases", "tests.conformance.replay_cases")
 DOCUMENT = json.loads(twins.VECTORS.read_text(encoding="utf-8"))
 
 
@@ -24,9 +26,9 @@ def test_the_committed_vectors_are_what_the_twins_make():
 
 
 def test_the_twins_are_made_of_pythons_own_modules():
-    for name in ("cases.py", "twins.py"):
+    for name in ("cases.py", "replay_cases.py", "twins.py"):
         source = Path(__file__).with_name(name).read_text(encoding="utf-8")
-        used = {each.module for each in imports(source, "") if each.module != "tests.conformance.cases"}
+        used = {each.module for each in imports(source, "") if each.module not in MAKERS}
         assert {module.partition(".")[0] for module in used} <= sys.stdlib_module_names
 
 
@@ -35,7 +37,7 @@ def test_they_are_strict_json_that_any_language_reads():
 
 
 def test_every_case_of_a_function_has_a_name_and_the_same_arguments():
-    assert list(DOCUMENT) and set(DOCUMENT) == set(all_cases())
+    assert list(DOCUMENT) and set(DOCUMENT) == set(of_acer()) | set(of_replay())
     for name, about in DOCUMENT.items():
         cases = about["cases"]
         assert about["source"] and len(cases) >= 3, name

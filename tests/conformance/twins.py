@@ -1,4 +1,4 @@
-"""The kit's functions, written anew from the papers: they make vectors.json from the cases of `cases.py`.
+"""The kit's functions, written anew from the papers: they make vectors.json from the cases beside them.
 
 python -m tests.conformance.twins
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.conformance.cases import all_cases
+from tests.conformance.cases import of_acer
+from tests.conformance.replay_cases import of_replay
 
 VECTORS = Path(__file__).parents[2] / "acer_tf" / "conformance" / "vectors.json"
 ACER = "Wang et al. 2017 (arXiv:1611.01224), "
@@ -346,13 +347,13 @@ def _rounded(value: Any) -> Any:
 
 def document() -> str:
     """The text of vectors.json."""
-    lines = []
+    lines, cases = [], of_acer() | of_replay()
     with decimal.localcontext(decimal.Context(prec=60)):
         for name, function in _TWINS.items():
             head = {"source": _SOURCES[name], "tolerance": TOLERANCE}
             lines.append(f'"{name}": {json.dumps(head, ensure_ascii=False)[:-1]}, "cases": [')
             made = []
-            for case in all_cases()[name]:
+            for case in cases[name]:
                 inputs = SimpleNamespace(**{key: _exact(value) for key, value in case["inputs"].items()})
                 whole = {**case, "output": _rounded(function(inputs))}
                 made.append(json.dumps(whole, ensure_ascii=False, allow_nan=False))
