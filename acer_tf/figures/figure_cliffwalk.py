@@ -200,8 +200,10 @@ def read_updates(figure: Figure, folder: Path) -> Judged | None:
         if replay in _JUDGED
     }
     share = f"{sizes[0]}–{sizes[-1]} of {SIZES[0]}–{SIZES[-1]} states, {runs}/{RUNS} runs"
-    known = (folder / "run.json").exists()
-    return Judged((sizes, tables), share, read_record(folder).document["seconds"] / 3600 if known else np.nan)
+    hours = np.nan
+    with contextlib.suppress(RecordError, KeyError, TypeError):  # the results count without it
+        hours = read_record(folder).document["seconds"] / 3600
+    return Judged((sizes, tables), share, hours)
 
 
 Updates = tuple[list[int], dict[tuple[str, str], np.ndarray]]

@@ -75,8 +75,8 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
     """Whether runs lie above each published curve, over the whole range in which there is something to compare.
 
     That begins where the run or the published mean has made a third of the published rise, and ends where either ends.
-    The published band, whose meaning is not stated, widens the interval. Three seeds, whose interval is their range, are
-    enough: beside six published runs they have 84 orders.
+    The published band, whose meaning is not stated, widens the interval. Three seeds, whose interval is their range,
+    are enough: beside six published runs they have 84 orders.
     """
     gains, ours, theirs = [], [], []
     for curve in openai_curves(runs[0].env):

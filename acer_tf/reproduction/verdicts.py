@@ -115,7 +115,7 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     counts = Counter((cell.method, cell.env) for cell in begun)
     of = Counter((cell.method, cell.env) for cell in figure.whole.values())
     done = [100 * min(1.0, cell.steps / whole[cell.place[:3]].total_steps) for cell in begun]
-    kind = {"atari": "games", "minatar": "games of MinAtar"}.get(figure.family, "tasks")
+    kind = {"atari": "games", "minatar": "games of MinAtar (0/57 of Atari)"}.get(figure.family, "tasks")
     unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
     parts = (
         f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",

@@ -313,7 +313,10 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
         for seed in range(4)
     ]
     write_results(results[:-5], path)
-    assert row(tmp_path, "PER, Figure 1", "")["share"] == "8–9 of 2–16 states, 4/10 runs"
+    for record, hours in (("", ""), ('{"format": 1, "settings": {}, "finished": true, "seconds": 7200}', "2.0")):
+        (tmp_path / "cliffwalk" / "run.json").write_text(record)
+        found = row(tmp_path, "PER, Figure 1", "")
+        assert (found["share"], found["hours"]) == ("8–9 of 2–16 states, 4/10 runs", hours)
     assert row(tmp_path, "PER, Figure 2", "")["verdict"] == "supported"
     write_results(results[:32], path)
     assert row(tmp_path, "PER, Figure 1", "")["verdict"].startswith("undecided")
@@ -448,7 +451,7 @@ def test_what_was_run_names_other_settings_and_unequal_lengths(tmp_path: Path) -
     write_evidence(tmp_path / "figure1_minatar", dataclasses.replace(evidence, cells=(*other, *kept)))
     found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["share"]
     count = sum(cell.steps > 0 for cell in other)
-    share = "2/5 games of MinAtar, 4/10 methods, 1–2/3 seeds, 30–100 % of steps"
+    share = "2/5 games of MinAtar (0/57 of Atari), 4/10 methods, 1–2/3 seeds, 30–100 % of steps"
     assert found == f"{share}; {count} of them with gamma=0.9"
 
 
