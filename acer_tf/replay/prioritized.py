@@ -38,7 +38,7 @@ class PrioritizedReplay(TrajectoryReplay):
         priority: Priority,
         priority_exponent: tuple[float, float],
         importance_exponent: tuple[float, float],
-        priority_epsilon: float = 0.01,
+        priority_epsilon: float = 1e-6,
         normalize_by_batch: bool = True,
         file: Path | None = None,
     ) -> None:

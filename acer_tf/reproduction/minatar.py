@@ -42,7 +42,9 @@ def dqn_methods() -> dict[str, Method]:
     agents = {"ddqn": ("Double DQN", "ddqn_tuned")} | {
         f"ddqn_{kind}": (f"Prioritized Double DQN ({kind})", f"ddqn_{kind}") for kind in ("proportional", "rank")
     }
-    return {key: Method(label, {**_DQN, "preset": preset}, STEPS) for key, (label, preset) in agents.items()}
+    # The records are of runs before presets had what an author of PER names, 0.01.
+    settings = {**_DQN, "priority_epsilon": 1e-6}
+    return {key: Method(label, {**settings, "preset": preset}, STEPS) for key, (label, preset) in agents.items()}
 
 
 class MinatarReference(NamedTuple):

@@ -24,7 +24,7 @@ _ORIGINAL = dict(
 # environments, one bias per action.
 _DQN_SHORT: dict[str, Any] = _DQN | dict(
     num_envs=8, replay_capacity=12_500, optimizer="adam", max_gradient_norm=10.0, initialization="orthogonal",
-    shared_bias=False,
+    shared_bias=False, priority_epsilon=0.01,
 )
 # The ACER paper, §6 and appendix E.
 _CONTINUOUS: dict[str, Any] = dict(
@@ -75,7 +75,7 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     ddqn_rank=_DQN | _QUARTER | dict(
         replay_priority="rank", priority_exponent=0.7, priority_exponent_final=0.7, importance_exponent=0.5
     ),
-    ddqn_proportional=_DQN | _QUARTER | dict(replay_priority="proportional"),
+    ddqn_proportional=_DQN | _QUARTER | dict(replay_priority="proportional", priority_epsilon=0.01),
     minatar_dqn=_DQN_SHORT | dict(
         replay_start=1_250, learning_rate=2.5e-4, target_period=1_000, exploration_steps=100_000,
     ),

@@ -114,7 +114,7 @@ class Settings:
         d.REPLAY, d.PRIORITIES)
     priority_exponent_final: float = setting(
         0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
-    priority_epsilon: float = setting(0.01, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
+    priority_epsilon: float = setting(1e-6, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
     importance_exponent: float = setting(
         0.4, d.UNIT_INTERVAL, "β at the run's start: a draw has weight (stored · probability)^-β", d.REPLAY,
         d.PRIORITIES)

@@ -208,7 +208,7 @@ def test_the_flags_become_the_settings(ran):
         "replay_batch": 16,
         "priority_exponent": 0.7,
         "priority_exponent_final": 0.5,
-        "priority_epsilon": 0.02,
+        "priority_epsilon": 0.01,
         "importance_exponent": 0.5,
         "importance_exponent_final": 0.9,
         "weights_by_batch": False,

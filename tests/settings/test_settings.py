@@ -86,7 +86,7 @@ BASELINES = {
     "replay_batch": 0,
     "priority_exponent": 0.6,
     "priority_exponent_final": 0.6,
-    "priority_epsilon": 0.01,
+    "priority_epsilon": 1e-6,
     "importance_exponent": 0.4,
     "importance_exponent_final": 1.0,
     "weights_by_batch": True,
