@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 SOURCE = (
-    "# Stable-Baselines3 2.9.2, trained by results/table_gymnasium/sb3_learn.py with RL Zoo's settings for the\n"
-    "# task, or its defaults where there are none; one row per {row}. Returns are raw.\n"
+    "# Source: results/table_gymnasium/sb3_learn.py, Stable-Baselines3 2.9.2 with the settings of\n"
+    "# DLR-RM/rl-baselines3-zoo@master (hyperparams/ppo.yml, dqn.yml), or its defaults for tasks that are not there.\n"
+    "# One row per {row}; returns are raw.\n"
 )
 ENDS, CURVES = "sb3_gymnasium.csv", "sb3_gymnasium_curves.csv"
 

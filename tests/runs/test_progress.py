@@ -192,7 +192,7 @@ def test_what_tensorflow_cannot_write_is_an_os_error(tmp_path, monkeypatch):
 
 
 def test_tensorboard_has_the_settings_as_hparams_once(tmp_path):
-    settings = settings_document(make_settings(env="CartPole-v1", learning_rate=0.25, replay_ratio=2.0))
+    settings = settings_document(make_settings(env="minatar/breakout", learning_rate=0.25, replay_ratio=2.0))
     progress = Progress(tmp_path, 0, 0, settings)
     progress.write(row_of(10))
     position = progress.state()["position"]
@@ -206,6 +206,6 @@ def test_tensorboard_has_the_settings_as_hparams_once(tmp_path):
                     found.append(metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content))
     (start,) = found
     assert start.hparams["learning_rate"].number_value == 0.25
-    assert start.hparams["env"].string_value == "CartPole-v1"
+    assert start.hparams["env"].string_value == "minatar/breakout"
     assert start.hparams["on_policy_updates"].bool_value is True
     assert "learning_rate_final" not in start.hparams, "it is None"
