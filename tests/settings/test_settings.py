@@ -150,11 +150,8 @@ DDQN = BASELINES | {
     "trust_region_delta": INF,
 }
 QUARTER = {"learning_rate": 0.0000625, "rmsprop_epsilon": 0.01 / 1024 / 16}
-DDQN_PROPORTIONAL = DDQN | QUARTER | {
-    "preset": "ddqn_proportional",
-    "replay_priority": "proportional",
-    "priority_epsilon": 0.01,
-}
+DDQN_PROPORTIONAL = DDQN | QUARTER | {"preset": "ddqn_proportional", "replay_priority": "proportional"}
+DDQN_PROPORTIONAL |= {"priority_epsilon": 0.01}
 DDQN_RANK = (
     DDQN
     | QUARTER
