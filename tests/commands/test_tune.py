@@ -90,7 +90,7 @@ def test_interim_returns_below_the_median_stop_a_trial(searched, monkeypatch):
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_trials(tmp_path):
+def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_trials(tmp_path, monkeypatch):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SLOW": "0.05"}
     code = f"import sys; from acer_tf.commands import tune; tune.PROGRAM = (sys.executable, {TRIAL!r}); "
     code += "sys.exit(tune.main(['tune', *sys.argv[1:]]))"
@@ -113,7 +113,7 @@ def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_tri
     two = [start(), start()]
     answers = [(process.communicate(timeout=300), process.returncode) for process in two]
     assert [status for _, status in answers] == [0, 0], answers
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     trials = journal()
     assert len(trials) == 6 and {t.state.name for t in trials} <= {"COMPLETE", "PRUNED"}
     first_run = (tmp_path / "search/cells/trial-0000/run/progress.csv").read_text().splitlines()

@@ -37,11 +37,12 @@ def acer(**given):
 @pytest.mark.training
 @pytest.mark.parametrize("preset", RULES["dqn"].presets)
 def test_every_preset_trains_evaluates_and_exports(preset, trained):
-    run_dir = trained(dqn(preset))
+    run_dir = trained(dqn(preset, num_envs=1))
     policy, rows = load_policy(run_dir / "policy"), rows_of(run_dir)
     assert rows[0]["replay/td_error"] == "" and float(rows[-1]["replay/td_error"]) > 0
-    # One for every four rows from the 200th on, including masked rows.
-    assert int(rows[-1]["replay_updates"]) == (int(rows[-1]["stored_rows"]) - 200) // 4 + 1
+    # One for every four rows from the 200th on, including masked rows; classic_dqn makes four.
+    unrolls = (int(rows[-1]["stored_rows"]) - 200) // 4 + 1
+    assert int(rows[-1]["replay_updates"]) == unrolls * (4 if preset == "classic_dqn" else 1)
     assert rows[-1]["on_policy_updates"] == "0"
     assert len(evaluate(policy, episodes=3).returns) == 3
     observation = np.random.default_rng(0).normal(size=[9, 4]).astype(np.float32)

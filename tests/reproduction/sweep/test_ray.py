@@ -22,7 +22,7 @@ from acer_tf.training.ray_connection import connect
 from tests.reproduction.sweep.conftest import cell
 from tests.training.scripted import check_progress, small_settings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("compiled_once")]
+pytestmark = pytest.mark.cluster
 MEMORY = 4_000_000_000
 ROOT = Path(__file__).parents[3]
 
