@@ -91,9 +91,10 @@ def timeless_with(values: dict, folder: Path, **other: int) -> list[dict[str, st
     "values",
     [
         {"agent": "dqn", "preset": "ddqn_proportional"},
-        {"env": "Taxi-v4", "preset": "classic", "network": "mlp_lstm", "burn_in": 5},
+        {"network": "small_lstm", "burn_in": 5},
+        {"env": "Taxi-v4", "preset": "classic"},
     ],
-    ids=["by priority", "recurrent with action masks"],
+    ids=["by priority", "recurrent", "action masks"],
 )
 def test_other_agents_act_on_ray(values: dict, tmp_path: Path, cluster: Cluster):
     here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address)
