@@ -49,7 +49,7 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     # `baselines` for tasks that are learned in some 100,000 steps: more updates per step, and replay from early on.
     # Rewards and inputs are normalized, since the tasks' returns differ by a factor of a hundred, and so do the numbers
     # that they show (MountainCar's velocity is at most 0.07). The entropy weight is one for rewards so divided. The
-    # learning rate falls to 0, as OpenAI's; at a constant one LunarLander's policies got worse for a while.
+    # learning rate falls to 0, as OpenAI's.
     classic=dict(
         num_envs=8, replay_start=200, optimizer="adam", learning_rate=1e-3, learning_rate_final=0.0,
         entropy_weight=1e-3, normalize_rewards=True,

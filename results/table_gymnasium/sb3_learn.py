@@ -32,7 +32,20 @@ from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [256, 256]}}
-FAST = {"batch_size": 128, "gamma": 0.99, "target_update_interval": 250, "gradient_steps": -1}
+BOTH = {  # of two tasks
+    "n_timesteps": 100_000,
+    "learning_rate": 6.3e-4,
+    "batch_size": 128,
+    "buffer_size": 50_000,
+    "learning_starts": 0,
+    "gamma": 0.99,
+    "target_update_interval": 250,
+    "train_freq": 4,
+    "gradient_steps": -1,
+    "exploration_fraction": 0.12,
+    "exploration_final_eps": 0.1,
+    **SMALL,
+}
 # hyperparams/ppo.yml and dqn.yml of rl-baselines3-zoo; its lin_x falls from x to 0 over the run. BipedalWalker's PPO is
 # for 5 M steps there.
 ZOO: dict[tuple[str, str], dict[str, Any]] = {
@@ -132,28 +145,8 @@ ZOO: dict[tuple[str, str], dict[str, Any]] = {
         "exploration_final_eps": 0.07,
         **SMALL,
     },
-    ("dqn", "Acrobot-v1"): {
-        **FAST,
-        "n_timesteps": 100_000,
-        "learning_rate": 6.3e-4,
-        "buffer_size": 50_000,
-        "learning_starts": 0,
-        "train_freq": 4,
-        "exploration_fraction": 0.12,
-        "exploration_final_eps": 0.1,
-        **SMALL,
-    },
-    ("dqn", "LunarLander-v3"): {
-        **FAST,
-        "n_timesteps": 100_000,
-        "learning_rate": 6.3e-4,
-        "buffer_size": 50_000,
-        "learning_starts": 0,
-        "train_freq": 4,
-        "exploration_fraction": 0.12,
-        "exploration_final_eps": 0.1,
-        **SMALL,
-    },
+    ("dqn", "Acrobot-v1"): BOTH,
+    ("dqn", "LunarLander-v3"): BOTH,
 }
 # Tasks that RL Zoo does not have, for as many steps as `table_gymnasium`; the last ones are this package's.
 OTHERS = {"Taxi-v4": 200_000, "Blackjack-v1": 200_000, "FrozenLake-v1": 100_000}
