@@ -1,7 +1,7 @@
 """What belongs to the core of the tests (`make test`), and what holds them to it.
 
 A test is in the core unless it names, by a marker, the mechanism that keeps it out: see MECHANISMS. A core test that
-starts a process or a training, or takes longer than SECONDS, fails.
+starts a process or a training fails, and so does one that takes far longer than SECONDS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 MECHANISMS = ("process", "training", "slow", "cluster", "learning")
-SECONDS = 3.0
+SECONDS = 3.0  # what a test of the core takes at most
+_MARGIN = 2  # it fails at so many times that: the same test takes 2 s on one run and 3 s on the next
 _REFERENCE = 0.03  # CPU seconds that `_calculate` takes on the machine for which SECONDS is meant
 _STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system")
 
@@ -49,7 +50,7 @@ def rules_of_the_core(*, apply: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def at_most(seconds: float = SECONDS) -> Iterator[None]:
+def at_most(seconds: float = _MARGIN * SECONDS) -> Iterator[None]:
     """Fails if the body takes longer.
 
     The shorter of CPU and wall time counts: the first does not grow when other processes have the cores, the second not
@@ -61,8 +62,8 @@ def at_most(seconds: float = SECONDS) -> Iterator[None]:
     taken = min(process_time() - cpu, monotonic() - wall)
     if taken > seconds and taken > seconds * (slowness := max(1.0, _calculate() / _REFERENCE)):
         pytest.fail(
-            f"took {taken:.1f} s, and a test of the core at most {seconds * slowness:.1f} s on this machine: make it "
-            "faster, or mark it with pytest.mark.slow"
+            f"took {taken:.1f} s, and a test of the core fails at {seconds * slowness:.1f} s on this machine: make it "
+            f"faster ({SECONDS:g} s), or mark it with pytest.mark.slow"
         )
 
 

@@ -58,17 +58,17 @@ def test_another_folder_than_a_policy_is_not_replaced(trained_cartpole, tmp_path
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 
 
-def test_the_policy_of_a_run_or_a_folder_is_written_in_another_format(trained_cartpole, tmp_path, capsys):
-    for name in FORMATS:
-        for flag, source in (("run_dir", trained_cartpole), ("policy", trained_cartpole / "policy")):
-            file = tmp_path / f"{flag}.{name}"
-            given = ["export", f"--{flag}={source}", f"--format={name}", f"--output={file}"]
-            assert export.main(given) == 0
-            assert f"in {file}" in capsys.readouterr().out
-            assert metadata_of(file) == load_policy(trained_cartpole / "policy").metadata
-            assert export.main(given) == 2
-            assert capsys.readouterr().err.startswith(f"error: --output={file} exists: not replaced")
-    assert len(os.listdir(tmp_path)) == 2 * len(FORMATS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_policy_of_a_run_or_a_folder_is_written_in_another_format(trained_cartpole, tmp_path, capsys, name):
+    for flag, source in (("run_dir", trained_cartpole), ("policy", trained_cartpole / "policy")):
+        file = tmp_path / f"{flag}.{name}"
+        given = ["export", f"--{flag}={source}", f"--format={name}", f"--output={file}"]
+        assert export.main(given) == 0
+        assert f"in {file}" in capsys.readouterr().out
+        assert metadata_of(file) == load_policy(trained_cartpole / "policy").metadata
+        assert export.main(given) == 2
+        assert capsys.readouterr().err.startswith(f"error: --output={file} exists: not replaced")
+    assert len(os.listdir(tmp_path)) == 2
 
 
 def test_what_is_no_policy_is_not_converted(tmp_path, capsys):
