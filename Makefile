@@ -12,7 +12,6 @@ PYTEST := -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-r
 LOCK ?=# that of the Python in VENV
 SEED ?= 0
 
-export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .PHONY: same-python help install demo test test-rest test-all test-lowest learning torture lint benchmark docs tutorial lock clean distclean

@@ -9,8 +9,11 @@
 import ast
 import importlib
 import os
+import sys
 from pathlib import Path
 from typing import Any
+
+from acer_tf.importing import Finder
 
 # TensorFlow reads this when it is first used. By default it takes oneDNN's convolutions only if the processor has
 # VNNI, AVX512_BF16 or AMX instructions; they are a third faster with AVX2 too.
@@ -18,6 +21,8 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # Keras reads this when it is first imported, before ~/.keras/keras.json; networks and updates are TensorFlow's.
 os.environ["KERAS_BACKEND"] = "tensorflow"
+
+sys.meta_path.insert(0, Finder())
 
 __version__ = "0.2.0"
 

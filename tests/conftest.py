@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _THREADS = str(min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
 
 for _name, _value in {
-    "TF_CPP_MIN_LOG_LEVEL": "2",
     "TF_NUM_INTRAOP_THREADS": _THREADS,
     "TF_NUM_INTEROP_THREADS": _THREADS,
     "OMP_NUM_THREADS": _THREADS,

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # those of its group. acer_tf/__init__.py is the front door: it may import every part, and no part imports it. OUTSIDE
 # is not part of the package.
 LAYERS: list[list[set[str]]] = [
-    [{"types"}, {"errors"}, {"references"}],
+    [{"types"}, {"errors"}, {"references"}, {"importing"}],
     [{"files"}],
     [{"equations", "distributions"}],
     [{"networks"}, {"replay"}, {"envs"}],

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import SettingsError
+from acer_tf.importing import has_driver
 from acer_tf.networks.torsos import torso_of
 from acer_tf.resources import available_cores
 
-# TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs. The
-# drivers of NVIDIA, AMD and WSL leave these files in /dev.
-_DRIVERS = ("nvidia[0-9]*", "kfd", "dxg")
+# TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +48,9 @@ def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device
         raise SettingsError(f"--device={requested}: must be auto, cpu or gpu:N")
     if requested == "cpu":
         return CPU
-    found = _gpus() if _has_driver(drivers) else []
+    found = _gpus() if has_driver(drivers) else []
     if requested == "auto" and not found:
-        if _has_driver(drivers):
+        if has_driver(drivers):
             print("TensorFlow cannot use this machine's GPU: pip install 'tensorflow[and-cuda]'", file=sys.stderr)
         return CPU
     import tensorflow as tf
@@ -73,7 +72,7 @@ def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device
 
 def gpu_count() -> int:
     """How many GPUs TensorFlow can use here."""
-    return len(_gpus()) if _has_driver() else 0
+    return len(_gpus()) if has_driver() else 0
 
 
 def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) -> None:
@@ -130,10 +129,6 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
         if threads and (intra_op > threads or inter_op > threads or 0 in (intra_op, inter_op)):
             print(f"TensorFlow has already started: {threads} threads apply only to environments", file=sys.stderr)
     return {"intra_op": intra_op, "inter_op": inter_op, "environments": cores}
-
-
-def _has_driver(drivers: Path = Path("/dev")) -> bool:
-    return any(next(drivers.glob(pattern), None) for pattern in _DRIVERS)
 
 
 def _gpus() -> list[Any]:

@@ -21,8 +21,6 @@ import tempfile
 import time
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import pandas
 
 from acer_tf.reproduction.report.output import Table, markdown
