@@ -34,6 +34,10 @@ class Categorical:
         # The first action whose cumulative probability exceeds the draw: never one of probability 0.
         return tf.argmax(tf.cast(drawn < below, tf.int32), axis=-1, output_type=tf.int32)
 
+    def rows(self, at: tf.Tensor) -> "Categorical":
+        """The distributions [M] at the indices `at` [M] of the first axis."""
+        return Categorical(tf.gather(self.statistics, at), None if self._legal is None else tf.gather(self._legal, at))
+
     def density(self, action: tf.Tensor) -> tf.Tensor:
         """[...] f(a|φ) of int `action` [...]."""
         return tf.gather(self.statistics, action, axis=-1, batch_dims=action.shape.rank)
@@ -69,7 +73,7 @@ class Gaussian:
 
     def __init__(self, mean: tf.Tensor, std: float) -> None:
         self.statistics = mean
-        self._variance = std**2
+        self._std, self._variance = std, std**2
         scale = tf.fill([mean.shape[-1]], tf.constant(std, mean.dtype))
         self._distribution = tfp.distributions.MultivariateNormalDiag(loc=mean, scale_diag=scale)
 
@@ -79,6 +83,10 @@ class Gaussian:
         No gradient flows through the samples into the mean.
         """
         return tf.stop_gradient(self._distribution.sample(() if count is None else count, seed=seed))
+
+    def rows(self, at: tf.Tensor) -> "Gaussian":
+        """The distributions [M] at the indices `at` [M] of the first axis."""
+        return Gaussian(tf.gather(self.statistics, at), self._std)
 
     def log_density(self, action: tf.Tensor) -> tf.Tensor:
         """[...] log f(a|φ) of `action` [..., d]."""

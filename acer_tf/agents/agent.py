@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import keras
@@ -28,6 +28,10 @@ def update_average(average: keras.Model, online: keras.Model, decay: float) -> N
     """θ_a ← α θ_a + (1 − α) θ, α = `decay`, for every trainable variable (§3.3 and Algorithm 2)."""
     for theta_a, theta in zip(average.trainable_variables, online.trainable_variables, strict=True):
         theta_a.assign(decay * theta_a + (1.0 - decay) * theta)
+
+
+# With fewer rows, matrix products round otherwise than with many.
+_SAME_ROWS = 4
 
 
 class Update(NamedTuple):
@@ -82,16 +86,32 @@ class Agent(Generic[N]):
         return make_optimizer(settings)
 
     def act(
-        self, observation: PerLeaf, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
+        self,
+        observation: PerLeaf,
+        seed: np.ndarray,
+        state: np.ndarray,
+        legal: np.ndarray | None = None,
+        first: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(a_t ~ f(·|φ(x_t)), [N] int32 or [N, d] float32; φ(x_t) [N, A or d] float32; the next state [N, U]).
 
         Takes x_t [N, *observation_shape], a seed [2] int32 that decides the draws, and the state [N, U] from the
         previous call, or zeros where an episode begins; U is 0 without recurrence. `legal` [N, A] bool are the valid
-        actions, None for all.
+        actions, None for all. With `first`, an int32 scalar, the N rows are those from `first` on of all environments
+        of the run, and get the draws that these rows have when all act together.
         """
-        action, statistics, next_state = self._act(observation, seed, state, legal)
+        action, statistics, next_state = self._act(observation, seed, state, legal, first)
         return action.numpy(), statistics.numpy(), next_state.numpy()
+
+    def acting_weights(self) -> list[tf.Tensor]:
+        """Copies of all that acting depends on but the schedule, for `act_as`: updates write in place."""
+        return [tf.raw_ops.DeepCopy(x=weight.value) for weight in self.network.weights]
+
+    def act_as(self, weights: Sequence[Any], steps: int) -> None:
+        """Makes this agent act as another of the same settings did, by its `acting_weights`, after `steps` steps."""
+        for variable, weight in zip(self.network.weights, weights, strict=True):
+            variable.assign(weight)
+        self.schedule(steps)
 
     def prepare(self, batch: Batch) -> list[str]:
         """Traces `learn` for up to M updates on batches of these shapes; returns the names of its diagnostics."""
@@ -168,11 +188,27 @@ class Agent(Generic[N]):
             variable.assign(arrays[name])
 
     def choose(
-        self, observation: PerLeaf, seed: tf.Tensor, state: tf.Tensor, legal: tf.Tensor | None = None
+        self,
+        observation: PerLeaf,
+        seed: tf.Tensor,
+        state: tf.Tensor,
+        legal: tf.Tensor | None = None,
+        first: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ...]:
         """Does what `act` does, on tensors."""
-        policy, next_state = self.network.distribution(observation, state, legal)
-        return policy.sample(seed), policy.statistics, next_state
+        if first is None:
+            policy, next_state = self.network.distribution(observation, state, legal)
+            return policy.sample(seed), policy.statistics, next_state
+        count = state.shape[0]
+        inputs = observation, state, legal
+        if count < _SAME_ROWS:  # the last row again
+            at = tf.minimum(tf.range(_SAME_ROWS), count - 1)
+            inputs = optree.tree_map(lambda rows: tf.gather(rows, at), inputs)
+        policy, next_state = self.network.distribution(*inputs)
+        place = first + tf.range(count)
+        everywhere = tf.minimum((tf.range(self.settings.num_envs) - first) % self.settings.num_envs, count - 1)
+        drawn = tf.gather(policy.rows(everywhere).sample(seed), place)
+        return drawn, policy.statistics[:count], next_state[:count]
 
     def learning_reward(self, reward: tf.Tensor) -> tf.Tensor:
         """The raw rewards [...] as updates use them: scaled, normalized and clipped, as the settings say."""

@@ -124,6 +124,7 @@ def make(
     num_envs: int,
     seed: int | Sequence[int],
     *,
+    first: int = 0,
     atari_preset: str | AtariPreset = "acer2016",
     threads: int = 1,
     workers: int = 1,
@@ -141,6 +142,7 @@ def make(
         num_envs: N.
         seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
             after n steps passes them with the seed, and so gets new episodes.
+        first: gives the N the seeds that those from `first` on have in a vector of more.
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: how many "atari" and "control" use; other families use one. Results do not depend on it.
         workers: 1 to step all in this process; more for so many processes, a divisor of N, which give the same. Those
@@ -162,7 +164,7 @@ def make(
     if num_envs < 1:
         raise InvalidEnvironment(f"num_envs must be at least 1, got {num_envs}")
     # SeedSequence gives nearby seeds unrelated words, so that no two runs share an environment; ALE takes 31 bits.
-    seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(num_envs)]
+    seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(first + num_envs)[first:]]
     prefix, name = ("gymnasium", env_id) if factory is not None else split_id(env_id)
     family = FAMILIES[prefix]
     options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}

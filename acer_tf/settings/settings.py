@@ -75,11 +75,11 @@ class Settings:
     num_envs: int = setting(16, d.between(1, 100_000), "environments that step together")
     actors: int = setting(
         0, d.between(0, 100_000), "number of actors, a divisor of num_envs; they share the environments evenly and act "
-        "with the weights from before the last iteration's updates (with --ray_address, while these updates run); 0: "
-        "one actor, which waits for the updates")
+        "with the weights from before the last iteration's updates, while these updates run; 0: one actor, which waits "
+        "for the updates")
     acting_lag: int = setting(
-        0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, as "
-        "with --actors=1; 0: with the newest ones", d.NO_ACTORS)
+        0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, "
+        "while these updates run, as with --actors=1; 0: with the newest ones", d.NO_ACTORS)
     unroll_length: int = setting(
         20, d.at_least(1), "k: the steps that each environment makes in one iteration, and the rows of a replayed "
         "window (with DQN a window has 1 row)", search=d.values(5, 10, 20, 50))

@@ -10,8 +10,13 @@ from acer_tf.errors import NonFiniteError
 from acer_tf.types import Row, TimeStep, Unroll
 
 # (observations [N, ...], int32 seed [2], recurrent states [N, U], valid actions [N, A] or None) to (actions [N] or
-# [N, d], statistics of the behaviour policy [N, A] or [N, d], next recurrent states [N, U]).
-Act = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray, np.ndarray]]
+# [N, d], statistics of the behaviour policy [N, A] or [N, d], next recurrent states [N, U]). If several actors share
+# the environments, also the number of the N's first one as `first`: see `Agent.act`.
+Act = Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+class Stopped(Exception):
+    """The run was asked to stop while it waited for an unroll."""
 
 
 class Request(NamedTuple):

@@ -1,6 +1,7 @@
 """Builds the network, agent, replay, actors and loop of a run from its settings."""
 
 import collections
+import functools
 import inspect
 import math
 from pathlib import Path
@@ -159,10 +160,11 @@ def make_actor(
     Raises:
         SettingsError: the caller's vector environment does not suit the settings.
     """
-    num_envs, seeds = settings.num_envs // settings.groups, (settings.seed, steps, *((group, 1) if group else (0,)))
+    num_envs = settings.num_envs // settings.groups
+    first = group * num_envs
     options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
     options |= {"threads": threads, "workers": workers, "factory": factory}
-    env = envs.make(settings.env, num_envs, seeds, **options)
+    env = envs.make(settings.env, num_envs, (settings.seed, steps, 0), first=first, **options)
     if env.num_envs != num_envs or (env.pauses and settings.recurrent):
         env.close()
         if env.num_envs == num_envs:
@@ -174,8 +176,9 @@ def make_actor(
             f"--num_envs={settings.num_envs}: must be {env.num_envs * settings.groups}, for the vector environment of "
             f"{settings.env} has {env.num_envs}; or give its function a parameter num_envs"
         )
-    seed = derive_seed(settings, f"actions {group}" if group else "actions")
-    return Actor(env, act, seed, _recurrent_sizes(settings)["state_size"], truncates)
+    if settings.groups > 1:
+        act = functools.partial(act, first=np.int32(first))
+    return Actor(env, act, derive_seed(settings, "actions"), _recurrent_sizes(settings)["state_size"], truncates)
 
 
 def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) -> LocalActors:

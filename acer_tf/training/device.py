@@ -103,7 +103,7 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) ->
         print("TensorFlow has already started: it keeps its devices and what it takes of their memory", file=sys.stderr)
 
 
-def use_threads(threads: int, network: str) -> dict[str, int]:
+def use_threads(threads: int, network: str, *, lagging: bool = False) -> dict[str, int]:
     """Sets TensorFlow's threads to suit the network; has no effect once TensorFlow has computed something.
 
     More threads speed up only large torsos: in small networks, waking a thread takes longer than its share of the work.
@@ -112,15 +112,19 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
     Args:
         threads: the most to use; 0 for `available_cores`. With 1, runs of the same seed on a CPU are identical.
         network: the run's `--network`.
+        lagging: whether acting may go on beside the updates; with one core it does not.
 
     Returns:
-        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", and those of "environments".
+        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", those of "environments", and 1 or 0
+        for "acting" alone.
     """
     import tensorflow as tf
 
     config = tf.config.threading
     cores = threads or available_cores()
+    acting = int(lagging and cores > 1)
     intra_op, inter_op = (cores, min(2, cores)) if torso_of(network).large else (1, 1)
+    inter_op += acting
     try:
         config.set_intra_op_parallelism_threads(intra_op)
         config.set_inter_op_parallelism_threads(inter_op)
@@ -128,7 +132,7 @@ def use_threads(threads: int, network: str) -> dict[str, int]:
         intra_op, inter_op = config.get_intra_op_parallelism_threads(), config.get_inter_op_parallelism_threads()
         if threads and (intra_op > threads or inter_op > threads or 0 in (intra_op, inter_op)):
             print(f"TensorFlow has already started: {threads} threads apply only to environments", file=sys.stderr)
-    return {"intra_op": intra_op, "inter_op": inter_op, "environments": cores}
+    return {"intra_op": intra_op, "inter_op": inter_op, "environments": cores, "acting": acting}
 
 
 def _gpus() -> list[Any]:

@@ -11,14 +11,10 @@ from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
-from acer_tf.training.actor import Request
+from acer_tf.training.actor import Request, Stopped
 from acer_tf.training.build import actor_bytes
 from acer_tf.training.ray_process import RayProcess
 from acer_tf.types import EnvironmentSpec, Unroll
-
-
-class Stopped(Exception):
-    """The run was asked to stop while it waited for an unroll."""
 
 
 def connect(address: str, settings: Settings, spec: EnvironmentSpec) -> RayProcess:
@@ -51,7 +47,7 @@ class RayActors:
         driver.call("start", settings, agent.network.spec, cloudpickle.dumps(factory), steps, timeout)
 
     def begin(self, request: Request) -> None:
-        self._driver.send("unroll", [np.asarray(weight.value) for weight in self._agent.network.weights], request)
+        self._driver.send("unroll", [np.asarray(weight) for weight in self._agent.acting_weights()], request)
 
     def take(self) -> Unroll:
         """Raises what `Actors` lists, Stopped, or ClusterLost if no cluster answers or an actor cannot be replaced."""

@@ -169,9 +169,7 @@ class _Remote:
     def unroll(self, weights: list[np.ndarray], request: Request) -> Unroll:
         if self._error is not None:
             raise self._error
-        for variable, weight in zip(self._agent.network.weights, weights, strict=True):
-            variable.assign(weight)
-        self._agent.schedule(request.scheduled)
+        self._agent.act_as(weights, request.scheduled)
         return self._actor.unroll(request)
 
 

@@ -27,7 +27,8 @@ from acer_tf.runs.records import Row, RunRecord, write_json
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
-from acer_tf.training.actor import Actors
+from acer_tf.training.acting_thread import ActingThread
+from acer_tf.training.actor import Act, Actors, LocalActors, Stopped
 from acer_tf.training.build import (
     derive_seed,
     make_agent,
@@ -43,7 +44,7 @@ from acer_tf.training.export_run import policy_metadata
 from acer_tf.training.initialize import initial_weights
 from acer_tf.training.logged import Log
 from acer_tf.training.loop import Loop
-from acer_tf.training.ray_actors import RayActors, Stopped, connect
+from acer_tf.training.ray_actors import RayActors, connect
 from acer_tf.training.reach import Reach
 from acer_tf.types import EnvironmentSpec
 
@@ -84,7 +85,7 @@ def run(job: Job) -> Path:
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
-    threads = use_threads(job.threads, settings.network)
+    threads = use_threads(job.threads, settings.network, lagging=settings.lagging and job.ray_address is None)
     network = make_network(settings, spec)  # these raise for bad input, before anything is written
     make_optimizer(settings, spec)
     if settings.initialize_from is not None and job.record is None:
@@ -101,14 +102,23 @@ def run(job: Job) -> Path:
         stop = StopRequest("writing a checkpoint, then stopping")
 
         def make_actors(steps: int) -> Actors:
-            if driver is None:
-                options = {"threads": threads["environments"], "workers": job.env_workers, "factory": job.env}
-                return make_local_actors(settings, agent.act, steps, **options)
-            return RayActors(driver, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
+            if driver is not None:
+                return RayActors(driver, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
+            options = {"threads": threads["environments"], "workers": job.env_workers, "factory": job.env}
+
+            def make(act: Act) -> LocalActors:
+                return make_local_actors(settings, act, steps, **options)
+
+            if not threads["acting"]:
+                return make(agent.act)
+            return ActingThread(make, agent, make_agent(settings, spec), stop=stop, note=job.note)
 
         begun = _restore(job, agent, replay, threads, make_actors, opened)
         with stop:
             begun.advance(stop)
+            begun.save(with_replay=False)
+            if stop.signal_number is not None:
+                raise Interrupted(stop.signal_number)
         return begun.finish()
 
 
@@ -313,8 +323,7 @@ class _Run:
         return policy_metadata(self.job.settings, self.steps, self.maker["commit"])
 
     def finish(self) -> Path:
-        """Writes the last checkpoint, the policy and the end of the record; returns the policy's folder."""
-        self.save(with_replay=False)
+        """Writes the policy and the end of the record, after the last checkpoint; returns the policy's folder."""
         policy = self._export()
         done: dict[str, Any] = {"finished": True, "steps": self.steps, "seconds": round(self._seconds(), 1)}
         if self.evaluations.reached and self.steps < self.job.settings.total_steps:

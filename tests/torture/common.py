@@ -183,6 +183,11 @@ def stopped_run(scratch: Path, steps: int = END, **over: Any) -> Path:
     return once(scratch.parent / f"run-{steps}{_name(over)}", lambda folder: Fork(lambda: make(folder), folder))
 
 
+def acting_thread(rng: random.Random) -> dict[str, Any]:
+    """For a third of the attempts, the flags with which a thread acts beside the updates."""
+    return {"acting_lag": 1, "threads": 2} if rng.random() < 1 / 3 else {}
+
+
 def _name(over: dict[str, Any]) -> str:
     return "".join(f"-{name}={value}" for name, value in over.items()).replace("/", "-")
 
@@ -191,7 +196,9 @@ def expected_rows(scratch: Path, steps: int, **over: Any) -> list[dict[str, str]
     """progress.csv of a run that was stopped and continued at a checkpoint of `steps`, and not disturbed otherwise.
 
     The environments begin new episodes there, so it is not the same as that of a run that was never stopped (steps 0).
+    It has one thread, with which nothing runs at the same time.
     """
+    over.pop("threads", None)
     begun = stopped_run(scratch, steps or END, **over)
 
     def again(folder: Path) -> Fork:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from acer_tf import __main__ as acer_tf
 from tests.torture import common
@@ -15,13 +16,17 @@ def kill(rng: random.Random, scratch: Path) -> common.Attempt:
     """Kills a run, gives the same command again, and compares it with one that continued there undisturbed.
 
     In half of the attempts two processes step the environments, which the kill must end too. In a quarter the run
-    begins with the weights of another.
+    begins with the weights of another. In a third a thread acts beside the updates.
     """
     run, workers = scratch / "run", rng.choice((1, 2))
-    over = {"initialize_from": common.stopped_run(scratch, seed=6)} if rng.random() < 0.25 else {}
+    over: dict[str, Any] = {"initialize_from": common.stopped_run(scratch, seed=6)} if rng.random() < 0.25 else {}
+    over |= (thread := common.acting_thread(rng))
     process = common.start(scratch / "killed", "train", run_dir=run, env_workers=workers, **over)
     aim = common.wait_for_moment(rng, process, run, ("any", "any", "any", "checkpoint", "checkpoint", "export"))
-    aim += (" with processes" if workers > 1 else "") + (", with the weights of another run" if over else "")
+    aim += (" with processes" if workers > 1 else "") + (
+        ", with the weights of another run" if "initialize_from" in over else ""
+    )
+    aim += ", with a thread" if thread else ""
     process.process.kill()
     if (killed := process.end()).status != -signal.SIGKILL:
         return common.Attempt("kill -9", aim, common.complaint(killed, (0,)), "it ended before")

@@ -60,18 +60,22 @@ class Shots:
 
 
 def train(rng: random.Random, scratch: Path) -> common.Attempt:
-    """A run that is asked to end leaves a checkpoint of the moment; after any, the same command continues."""
-    shots, run = Shots(rng), scratch / "run"
+    """A run that is asked to end leaves a checkpoint of the moment; after any, the same command continues.
+
+    In a third a thread acts beside the updates.
+    """
+    shots, run, thread = Shots(rng), scratch / "run", common.acting_thread(rng)
     aims = ("start", "any", "any", "update", "update", "checkpoint", "export")
     # Without others, the checkpoint of the moment is the only one.
     minutes = rng.choice((0, 10))
-    flags = {"run_dir": run, "checkpoint_minutes": minutes}
+    flags = {"run_dir": run, "checkpoint_minutes": minutes, **thread}
     process = common.start(scratch / "hit", "train", shots.ignored, **flags)
     aim = common.wait_for_moment(rng, process, run, aims[: None if minutes == 0 else 5])
     learning, exported = _steps(run)[:1] > [0] and not list(run.glob(".*")), (run / "policy").exists()
     shots.fire(process)
     done = process.end()
     what = f"train, {aim}: {shots.what}, checkpoints every {minutes} minutes"
+    what += ", with a thread" if thread else ""
     if (wrong := shots.complaint(done)) or (done.status == 0 and shots.effective):
         swallowed = "" if exported else f"{shots.what} did not end it"
         return common.Attempt("signals", what, wrong or swallowed, "it ended before")
@@ -87,7 +91,7 @@ def train(rng: random.Random, scratch: Path) -> common.Attempt:
         done = common.start(scratch / "again", "train", **flags).end()
     else:
         steps = 0
-    wrong = wrong or common.judge_resumption(done, run, scratch, steps, allowed=(0,))
+    wrong = wrong or common.judge_resumption(done, run, scratch, steps, allowed=(0,), **thread)
     return common.Attempt("signals", f"{what}, continued from step {steps}", wrong)
 
 

@@ -75,11 +75,12 @@ class ScriptedEnvironment:
 
 
 def act(
-    observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
+    observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None, first: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Actions of the uniform policy, by the seed alone, without a state."""
-    action = np.random.default_rng(seed).integers(0, SPEC.num_actions, len(observation)).astype(np.int32)
-    return action, np.full((len(observation), SPEC.num_actions), 1 / SPEC.num_actions, np.float32), state
+    """Actions of the uniform policy, by the seed and the environment's number alone, without a state."""
+    count = len(observation)
+    action = np.random.default_rng(seed).integers(0, SPEC.num_actions, first + count)[first:].astype(np.int32)
+    return action, np.full((count, SPEC.num_actions), 1 / SPEC.num_actions, np.float32), state
 
 
 def replay_of(num_envs: int, capacity: int = 1000, unroll_length: int = 4, seed: int = 0) -> TrajectoryReplay:
@@ -123,7 +124,12 @@ class LightAgent:
         self._diagnostics = diagnostics
 
     def act(
-        self, observation: np.ndarray, seed: np.ndarray, state: np.ndarray, legal: np.ndarray | None = None
+        self,
+        observation: np.ndarray,
+        seed: np.ndarray,
+        state: np.ndarray,
+        legal: np.ndarray | None = None,
+        first: int = 0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         actions = self.network.spec.num_actions
         action = np.random.default_rng(seed).integers(0, actions, len(observation)).astype(np.int32)

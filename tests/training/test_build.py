@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acer_tf import envs, resources
+from acer_tf import resources
 from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
 from acer_tf.settings import make_settings
@@ -392,9 +392,22 @@ def test_both_networks_of_an_agent_read_observations_by_the_same_statistics():
     assert agent.network.normalization is agent.average.normalization is not None
 
 
-def test_each_group_of_environments_and_the_loop_have_a_seed_of_their_own(monkeypatch):
-    monkeypatch.setattr(envs, "make", lambda *_, **__: type("World", (), {"num_envs": 1, "pauses": False}))
-    settings = settings_of(num_envs=4, actors=4)
-    seeds = [build.make_actor(settings, None, 0, group)._seed for group in range(4)]
-    seeds += [build.derive_seed(settings, purpose) for purpose in ("poisson", "replay", "weights")]
-    assert len(set(seeds)) == 7
+def test_environments_and_actions_have_the_seeds_of_their_numbers_in_the_run_whoever_steps_them():
+    def acts(observation, seed, state, legal, first=0):
+        return seed[0], first + np.arange(len(observation)), observation
+
+    found = []
+    for actors in (1, 2, 4):
+        settings = settings_of(num_envs=4, actors=actors)
+        made = [build.make_actor(settings, acts, 100, group) for group in range(actors)]
+        observations = [actor._env.reset().observation for actor in made]
+        pairs = zip(made, observations, strict=True)
+        answers = [actor._act(x, np.array([actor._seed, 0]), None, None) for actor, x in pairs]
+        found.append([np.concatenate(observations), {a[0] for a in answers}, np.concatenate([a[1] for a in answers])])
+        for actor in made:
+            actor.close()
+    for observations, seeds, numbers in found:
+        np.testing.assert_array_equal(observations, found[0][0])
+        assert seeds == found[0][1] and len(seeds) == 1
+        assert numbers.tolist() == [0, 1, 2, 3]
+    assert len({build.derive_seed(settings, each) for each in ("actions", "poisson", "replay", "weights")} | seeds) == 4

@@ -135,8 +135,8 @@ def in_another_process(action, tmp_path, *arguments):
     return done
 
 
-def limit_threads(threads, architecture):
-    print(use_threads(threads, architecture))
+def limit_threads(threads, architecture, lagging):
+    print(use_threads(threads, architecture, lagging=lagging))
     print([get() for get in (THREADING.get_intra_op_parallelism_threads, THREADING.get_inter_op_parallelism_threads)])
 
 
@@ -150,15 +150,16 @@ def limit_threads_too_late():
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("threads", "architecture", "expected"),
+    ("threads", "architecture", "lagging", "expected"),
     [
-        (0, "nature", {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES}),
-        (3, "small", {"intra_op": 1, "inter_op": 1, "environments": 3}),
-        (1, "nature", {"intra_op": 1, "inter_op": 1, "environments": 1}),
+        (0, "nature", False, {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES, "acting": 0}),
+        (3, "small", False, {"intra_op": 1, "inter_op": 1, "environments": 3, "acting": 0}),
+        (1, "nature", True, {"intra_op": 1, "inter_op": 1, "environments": 1, "acting": 0}),
+        (2, "small", True, {"intra_op": 1, "inter_op": 2, "environments": 2, "acting": 1}),
     ],
 )
-def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, expected, tmp_path):
-    done = in_another_process(limit_threads, tmp_path, threads, architecture)
+def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, lagging, expected, tmp_path):
+    done = in_another_process(limit_threads, tmp_path, threads, architecture, lagging)
     assert done.out.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
 
 
@@ -166,6 +167,6 @@ def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, archi
 def test_a_process_that_has_already_computed_reports_the_threads_in_use(tmp_path):
     done = in_another_process(limit_threads_too_late, tmp_path)
     used = {"intra_op": 4, "inter_op": 3}
-    assert done.out.splitlines() == [str(used | {"environments": n}) for n in (1, CORES)]
+    assert done.out.splitlines() == [str(used | {"environments": n, "acting": 0}) for n in (1, CORES)]
     assert done.err.count("threads apply only to environments") == 1
     assert "TensorFlow has already started: 1 threads apply only to environments\n" in done.err

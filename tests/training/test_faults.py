@@ -138,6 +138,26 @@ def test_a_signal_in_the_last_iteration_loses_nothing(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "policy").exists()
 
 
+def test_a_signal_in_the_last_checkpoint_loses_nothing(tmp_path, monkeypatch):
+    settings = small_settings(total_steps=100, log_interval=100)
+    use_light_agents(monkeypatch)
+    save = Checkpoints.save
+
+    def signalled(self, snapshot, replay, step):
+        if step >= settings.total_steps:
+            os.kill(os.getpid(), signal.SIGQUIT)
+        save(self, snapshot, replay, step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "save", signalled)
+        assert script(settings, tmp_path / "run", checkpoint_minutes=1000.0) == 128 + signal.SIGQUIT
+    (row,) = rows_of(tmp_path / "run")
+    assert steps_at_checkpoint(tmp_path / "run") == int(row["steps"]) >= 100
+    assert script(settings, tmp_path / "run") == 0
+    assert rows_of(tmp_path / "run") == [row]
+    assert (tmp_path / "run" / "policy").exists()
+
+
 def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_path, monkeypatch, capsys, environments):
     """From the second checkpoint on, the kernel refuses to write a state of this size."""
     made = use_light_agents(monkeypatch)

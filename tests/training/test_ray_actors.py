@@ -81,12 +81,6 @@ def test_actors_on_ray_collect_what_they_would_in_one_process(task: str, tmp_pat
     assert int(here[-1]["replay_updates"]) > 5
 
 
-def timeless_with(values: dict, folder: Path, **other: int) -> list[dict[str, str]]:
-    run_dir = folder / "-".join(f"{name}{value}" for name, value in other.items())
-    train(make_settings(values, **other), run_dir, threads=1, quiet=True)
-    return timeless(run_dir)
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -99,13 +93,6 @@ def timeless_with(values: dict, folder: Path, **other: int) -> list[dict[str, st
 def test_other_agents_act_on_ray(values: dict, tmp_path: Path, cluster: Cluster):
     here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address)
     assert here == there
-
-
-def test_one_actor_is_a_lag_of_one(tmp_path: Path):
-    values = TASKS["minatar"]
-    lag = timeless_with(values, tmp_path, acting_lag=1)
-    assert lag == timeless_with(values, tmp_path, actors=1)
-    assert lag != timeless_with(values, tmp_path, acting_lag=0)
 
 
 # Faults
