@@ -99,6 +99,31 @@ def test_every_file_and_heading_that_is_linked_exists(page):
         assert not anchor or anchor in _anchors(target), link
 
 
+def test_every_detail_says_where_it_is_from_what_turns_it_and_what_it_did():
+    page = TEXT["docs/details.md"]
+    _, *details = re.split(r"^\*\*(\d+)\. ", page, flags=re.MULTILINE)
+    assert [*map(int, details[::2])] == [*range(1, len(details) // 2 + 1)] and len(details) // 2 >= 30
+    for detail in details[1::2]:
+        assert re.findall(r"^- \*(\w+):\*", detail, re.MULTILINE) == ["Where", "Flag", "Effect"], detail
+    used, links = (
+        set(re.findall(r"\]\[([\w-]+)\]", page)),
+        dict(re.findall(r"^\[([\w-]+)\]: (\S+)$", page, re.MULTILINE)),
+    )
+    assert used == links.keys()
+    files = [link for link in links.values() if link.startswith("https://github.com/") and "/blob/" in link]
+    assert all(re.search(r"/blob/[0-9a-f]{40}/", link) for link in files) and len(files) >= 20
+
+
+def test_the_tables_of_findings_are_what_their_examples_print(monkeypatch, capsys):
+    page = TEXT["docs/findings.md"]
+    monkeypatch.chdir(ROOT)
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, namespace)
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) >= 20 and all(row in page.splitlines() for row in printed.splitlines())
+
+
 def test_every_page_of_docs_is_in_the_index():
     pages = {path.name for kind in ("*.md", "*.ipynb") for path in (ROOT / "docs").glob(kind)} - {"README.md"}
     assert pages == set(re.findall(r"^\| \[(\S+)\]\(\1\)", TEXT["docs/README.md"], re.MULTILINE))
