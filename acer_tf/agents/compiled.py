@@ -1,5 +1,6 @@
 """Compilation of acting and of updates."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ class Compiled:
         self._serial = execution == "serial" and not on_gpu
         # Kept here, because `tf.function` takes 0.2 ms to find one, a third of the time of acting with a small network.
         self.traces: dict[Any, Any] = {}
+        self._lock = threading.Lock()  # several threads may act
 
     def __call__(self, *arguments: Any) -> Any:
         trace = self.trace(*arguments)
@@ -41,12 +43,15 @@ class Compiled:
         """The function traced for arguments of these shapes and dtypes; XLA compiles it at its first call."""
         arrays, structure = optree.tree_flatten(arguments)
         key = structure, *[(array.shape, array.dtype) for array in arrays]
-        if key not in self.traces:
-            specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
-            flat = tf.function(
-                lambda *tensors: self._function(*structure.unflatten(tensors)), autograph=False, jit_compile=self._xla
-            )
-            self.traces[key] = flat.get_concrete_function(*specs)
+        with self._lock:
+            if key not in self.traces:
+                specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
+                flat = tf.function(
+                    lambda *tensors: self._function(*structure.unflatten(tensors)),
+                    autograph=False,
+                    jit_compile=self._xla,
+                )
+                self.traces[key] = flat.get_concrete_function(*specs)
         return self.traces[key]
 
 

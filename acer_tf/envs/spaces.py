@@ -167,7 +167,7 @@ def _refusal(env_id: str, kind: str, space: Any, way: str) -> InvalidEnvironment
 
 def _scale(space: Box) -> float | None:
     """The number that `EnvironmentSpec.observation_scale` describes."""
-    high = space.high.max()
+    high = float(space.high.max())
     if space.dtype == np.uint8:
         return max(float(high), 1.0)
     # The pairs of axes that `networks.torsos` reads as images.

@@ -181,8 +181,8 @@ def make_actor(
     return Actor(env, act, derive_seed(settings, "actions"), _recurrent_sizes(settings)["state_size"], truncates)
 
 
-def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) -> LocalActors:
-    """The actors of all environments in this process; arguments as in `make_actor`."""
+def make_actors(settings: Settings, act: Act, steps: int, **options: Any) -> list[Actor]:
+    """The actors of all environments, in this process; arguments as in `make_actor`."""
     actors: list[Actor] = []
     try:
         for group in range(settings.groups):
@@ -190,7 +190,7 @@ def make_local_actors(settings: Settings, act: Act, steps: int, **options: Any) 
     except BaseException:
         LocalActors(actors).close()
         raise
-    return LocalActors(actors)
+    return actors
 
 
 def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:

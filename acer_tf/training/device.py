@@ -103,7 +103,7 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) ->
         print("TensorFlow has already started: it keeps its devices and what it takes of their memory", file=sys.stderr)
 
 
-def use_threads(threads: int, network: str, *, lagging: bool = False) -> dict[str, int]:
+def use_threads(threads: int, network: str, *, acting: int = 0) -> dict[str, int]:
     """Sets TensorFlow's threads to suit the network; has no effect once TensorFlow has computed something.
 
     More threads speed up only large torsos: in small networks, waking a thread takes longer than its share of the work.
@@ -112,17 +112,17 @@ def use_threads(threads: int, network: str, *, lagging: bool = False) -> dict[st
     Args:
         threads: the most to use; 0 for `available_cores`. With 1, runs of the same seed on a CPU are identical.
         network: the run's `--network`.
-        lagging: whether acting may go on beside the updates; with one core it does not.
+        acting: how many actors may act beside the updates; with one core none does.
 
     Returns:
-        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", those of "environments", and 1 or 0
-        for "acting" alone.
+        The threads in use, for a record: TensorFlow's "intra_op" and "inter_op", those of "environments", and those of
+        "acting" alone.
     """
     import tensorflow as tf
 
     config = tf.config.threading
     cores = threads or available_cores()
-    acting = int(lagging and cores > 1)
+    acting = min(acting, cores) if cores > 1 else 0
     intra_op, inter_op = (cores, min(2, cores)) if torso_of(network).large else (1, 1)
     inter_op += acting
     try:

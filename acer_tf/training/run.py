@@ -27,12 +27,12 @@ from acer_tf.runs.records import Row, RunRecord, write_json
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
-from acer_tf.training.acting_thread import ActingThread
-from acer_tf.training.actor import Act, Actors, LocalActors, Stopped
+from acer_tf.training.acting_threads import ActingThreads
+from acer_tf.training.actor import Act, Actor, Actors, LocalActors, Stopped
 from acer_tf.training.build import (
     derive_seed,
+    make_actors,
     make_agent,
-    make_local_actors,
     make_network,
     make_optimizer,
     make_replay,
@@ -85,7 +85,8 @@ def run(job: Job) -> Path:
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
-    threads = use_threads(job.threads, settings.network, lagging=settings.lagging and job.ray_address is None)
+    beside = settings.groups if settings.lagging and job.ray_address is None else 0
+    threads = use_threads(job.threads, settings.network, acting=beside)
     network = make_network(settings, spec)  # these raise for bad input, before anything is written
     make_optimizer(settings, spec)
     if settings.initialize_from is not None and job.record is None:
@@ -101,19 +102,20 @@ def run(job: Job) -> Path:
         agent = make_agent(settings, spec)
         stop = StopRequest("writing a checkpoint, then stopping")
 
-        def make_actors(steps: int) -> Actors:
+        def actors_from(steps: int) -> Actors:
             if driver is not None:
                 return RayActors(driver, settings, agent, steps, timeout=job.actor_timeout, stop=stop, factory=job.env)
             options = {"threads": threads["environments"], "workers": job.env_workers, "factory": job.env}
 
-            def make(act: Act) -> LocalActors:
-                return make_local_actors(settings, act, steps, **options)
+            def make(act: Act) -> list[Actor]:
+                return make_actors(settings, act, steps, **options)
 
             if not threads["acting"]:
-                return make(agent.act)
-            return ActingThread(make, agent, make_agent(settings, spec), stop=stop, note=job.note)
+                return LocalActors(make(agent.act))
+            acting = make_agent(settings, spec)
+            return ActingThreads(make, agent, acting, threads["acting"], stop=stop, note=job.note)
 
-        begun = _restore(job, agent, replay, threads, make_actors, opened)
+        begun = _restore(job, agent, replay, threads, actors_from, opened)
         with stop:
             begun.advance(stop)
             begun.save(with_replay=False)
@@ -127,7 +129,7 @@ def _restore(
     agent: Agent,
     replay: TrajectoryReplay,
     threads: dict[str, int],
-    make_actors: Callable[[int], Actors],
+    actors_from: Callable[[int], Actors],
     opened: contextlib.ExitStack,
 ) -> "_Run":
     """The run from its checkpoint, or from step 0, with its record and progress.csv begun or continued."""
@@ -154,7 +156,7 @@ def _restore(
         agent.begin_with(weights)
         begins["initialized_from"] = origin
         job.say(f"begins with the weights of {origin['path']}, {origin['steps']:,} steps of {origin['env']}")
-    actors = opened.enter_context(contextlib.closing(make_actors(steps)))
+    actors = opened.enter_context(contextlib.closing(actors_from(steps)))
     lagging_until = settings.total_steps if settings.lagging else 0
     loop = Loop(Collector(actors, replay, lagging_until=lagging_until), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:

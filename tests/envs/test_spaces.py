@@ -315,6 +315,7 @@ def test_a_space_that_was_forgotten(name):
         (spaces.Box(0, 65_535, (64, 64), np.uint16), 65_535),
         (spaces.Box(0, 1, (64, 64, 3), np.float32), 1),
         (spaces.Box(0, 0.5, (5, 5, 3), np.float32), 1),
+        (spaces.Box(0, 10, (5, 5, 3), np.float16), 10),
         # As they are.
         (spaces.Box(0, 1, (10, 10, 4), np.bool_), None),
         (spaces.Box(0, 255, (4,), np.float32), None),
@@ -326,6 +327,7 @@ def test_a_space_that_was_forgotten(name):
         (spaces.Box(np.zeros((3, 3, 1)), np.arange(9.0).reshape(3, 3, 1), dtype=np.float64), None),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_the_scale_of_observations_follows_from_their_bounds(space, scale):
     found = spec_of("World-v0", space, MOVES).observation_scale
     assert found == scale and isinstance(found, type(scale if scale is None else 1.0))

@@ -202,7 +202,7 @@ def spaces(rng: random.Random, scratch: Path) -> common.Attempt:
     written = [" ".join(str(space).split())[:70] for space in (env.observation_space, env.action_space)]
     what = f"{', '.join(written)}{', its bounds' if env.extreme else ''}"
     flags: dict[str, Any] = {"env": ENV, "run_dir": run, "total_steps": 100}
-    for number in range(4):  # ways out of what is left
+    for number in range(6):  # of the observations, the actions, their masks, the agent and its network
         done = common.start(scratch / f"train{number}", "train", **flags).end()
         # Values at the bounds may be no finite float32, or too large to learn from.
         allowed = (0, 1, 2) if env.extreme or env.may_fail else (0, 2)

@@ -135,8 +135,8 @@ def in_another_process(action, tmp_path, *arguments):
     return done
 
 
-def limit_threads(threads, architecture, lagging):
-    print(use_threads(threads, architecture, lagging=lagging))
+def limit_threads(threads, architecture, acting):
+    print(use_threads(threads, architecture, acting=acting))
     print([get() for get in (THREADING.get_intra_op_parallelism_threads, THREADING.get_inter_op_parallelism_threads)])
 
 
@@ -150,16 +150,17 @@ def limit_threads_too_late():
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("threads", "architecture", "lagging", "expected"),
+    ("threads", "architecture", "acting", "expected"),
     [
-        (0, "nature", False, {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES, "acting": 0}),
-        (3, "small", False, {"intra_op": 1, "inter_op": 1, "environments": 3, "acting": 0}),
-        (1, "nature", True, {"intra_op": 1, "inter_op": 1, "environments": 1, "acting": 0}),
-        (2, "small", True, {"intra_op": 1, "inter_op": 2, "environments": 2, "acting": 1}),
+        (0, "nature", 0, {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES, "acting": 0}),
+        (3, "small", 0, {"intra_op": 1, "inter_op": 1, "environments": 3, "acting": 0}),
+        (1, "nature", 2, {"intra_op": 1, "inter_op": 1, "environments": 1, "acting": 0}),
+        (2, "small", 1, {"intra_op": 1, "inter_op": 2, "environments": 2, "acting": 1}),
+        (3, "small", 8, {"intra_op": 1, "inter_op": 4, "environments": 3, "acting": 3}),
     ],
 )
-def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, lagging, expected, tmp_path):
-    done = in_another_process(limit_threads, tmp_path, threads, architecture, lagging)
+def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, acting, expected, tmp_path):
+    done = in_another_process(limit_threads, tmp_path, threads, architecture, acting)
     assert done.out.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
 
 

@@ -1,6 +1,7 @@
-"""Actors in a thread of their own: what they act with, what they raise, and environments that do not return."""
+"""Actors in threads of their own: what they act with, what they raise, and environments that do not return."""
 
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,11 +10,11 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from acer_tf.errors import EnvironmentFailure
-from acer_tf.training import acting_thread
-from acer_tf.training.acting_thread import ActingThread
-from acer_tf.training.actor import Actor, LocalActors, Request, Stopped
+from acer_tf.training import acting_threads
+from acer_tf.training.acting_threads import ActingThreads
+from acer_tf.training.actor import Actor, Request, Stopped
 from acer_tf.training.train import train
-from tests.training.scripted import ScriptedEnvironment, act, check_progress, small_settings, timeless
+from tests.training.scripted import Row, ScriptedEnvironment, act, check_progress, small_settings, timeless
 
 TASKS = {
     "DQN by rank": {"env": "minatar/breakout", "agent": "dqn", "preset": "ddqn_rank"},
@@ -56,15 +57,16 @@ class Slow(ScriptedEnvironment):
 
 
 class Thread:
-    """An `ActingThread` on an environment, with what it needs."""
+    """`ActingThreads`, one for each environment, with what they need."""
 
-    def __init__(self, env: ScriptedEnvironment) -> None:
+    def __init__(self, *envs: ScriptedEnvironment) -> None:
         self.agent, self.acting, self.notes = Learner(), Learner(), list[str]()
         self.stop = SimpleNamespace(signal_number=None)
-        self.actors = ActingThread(
-            lambda policy: LocalActors([Actor(env, policy, 0)]),
+        self.actors = ActingThreads(
+            lambda policy: [Actor(env, policy, 0) for env in envs],
             self.agent,
             self.acting,
+            len(envs),
             stop=self.stop,
             note=lambda steps, lines: self.notes.extend(f"{steps}: {line}" for line in lines),
         )
@@ -92,6 +94,18 @@ def test_it_collects_beside_the_caller_with_the_weights_that_begin_found():
     assert thread.notes == []
 
 
+def test_the_environments_of_one_actor_step_while_those_of_another_wait_and_the_order_is_kept():
+    waiting, others = Slow(), ScriptedEnvironment([[Row(1.0), Row(2.0)], [Row(3.0)]])
+    thread = Thread(waiting, others)
+    thread.actors.begin(request(2))
+    while len(others.actions) < 2:
+        time.sleep(0.01)
+    assert waiting.actions == []
+    waiting.go.set()
+    assert thread.actors.take().reward.tolist() == [[0, 0], [1, 2], [3, 0]]
+    thread.actors.close()
+
+
 @pytest.mark.parametrize("error", [EnvironmentFailure("the physics"), SystemExit(3)])
 def test_what_an_environment_raises_is_raised_where_the_run_waits(error):
     class Failing(ScriptedEnvironment):
@@ -107,9 +121,9 @@ def test_what_an_environment_raises_is_raised_where_the_run_waits(error):
 
 
 def test_an_environment_that_does_not_return_is_named_and_left_at_a_request_to_stop(monkeypatch):
-    monkeypatch.setattr(acting_thread, "SILENCE_SECONDS", 0.1)
-    monkeypatch.setattr(acting_thread, "CLOSE_SECONDS", 0.1)
-    monkeypatch.setattr(acting_thread, "_POLL_SECONDS", 0.2)
+    monkeypatch.setattr(acting_threads, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(acting_threads, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(acting_threads, "_POLL_SECONDS", 0.2)
     env = Slow()
     thread = Thread(env)
     thread.actors.begin(request(3, steps=40))
@@ -157,13 +171,16 @@ def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, t
 
 @pytest.mark.training
 def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
-    lags = {"lag": {"acting_lag": 1}, **{f"{n} actors": {"actors": n} for n in (1, 2, 4)}, "none": {}}
+    lags = {"lag": {"acting_lag": 1}, **{f"{n} actors": {"actors": n} for n in (2, 4)}, "none": {}}
     found = {}
-    for name, given in lags.items():
-        settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, **given)
-        train(settings, tmp_path / name, threads=1, quiet=True)
-        found[name] = timeless(tmp_path / name)
-    assert found["1 actors"] == found["2 actors"] == found["4 actors"] == found["lag"] != found["none"]
+    for threads in (1, 2):
+        for name, given in lags.items():
+            settings, run_dir = small_settings(num_envs=4, total_steps=300, **given), tmp_path / f"{name} {threads}"
+            train(settings, run_dir, threads=threads, quiet=True)
+            found[run_dir.name] = timeless(run_dir)
+    none = [found.pop(f"none {threads}") for threads in (1, 2)]
+    assert all(rows == found["lag 1"] for rows in found.values())
+    assert none[0] == none[1] != found["lag 1"]
 
 
 @pytest.mark.training
