@@ -14,7 +14,7 @@ import psutil
 from tests.torture import common
 
 _SUBREAPER = 36  # the option of prctl
-_PATIENCE_SECONDS = 15.0  # until everything that Ray started has ended
+_PATIENCE_SECONDS = 60.0  # until everything that Ray started has ended, also on a busy machine
 _SETTINGS: dict[str, int] = {"actors": 2, "total_steps": 3000}
 
 
