@@ -54,18 +54,12 @@ class Finder(importlib.abc.MetaPathFinder):
 class _Package(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         global _importing
-        collects = gc.isenabled()
-        gc.disable()  # it would look at half a million objects again and again, and find nothing
         _importing += 1
         try:
-            super().exec_module(module)
+            with without_collections():
+                super().exec_module(module)
         finally:
             _importing -= 1
-            if collects:
-                if not gc.get_freeze_count():
-                    gc.freeze()
-                    gc.unfreeze()  # they are in the oldest generation now, which is the last to be looked at
-                gc.enable()
 
 
 class _Library(ExtensionFileLoader):
@@ -80,6 +74,21 @@ class _Library(ExtensionFileLoader):
                 return super().create_module(spec)
         finally:
             del os.environ[_LEVEL]
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Pauses the garbage collector, which would look at half a million objects that stay, again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # all are in the oldest generation now, which is the last to be looked at
+            gc.enable()
 
 
 @contextlib.contextmanager

@@ -114,8 +114,13 @@ class Agent(Generic[N]):
         self.schedule(steps)
 
     def prepare(self, batch: Batch) -> list[str]:
-        """Traces `learn` for up to M updates on batches of these shapes; returns the names of its diagnostics."""
-        trace = self._learn.trace(batch.trajectory, batch.weight, np.int32(len(batch.weight)))
+        """Traces `learn` for up to M updates on batches of these shapes; returns the names of its diagnostics.
+
+        It is compiled meanwhile and afterwards, beside what the caller does.
+        """
+        arguments = batch.trajectory, batch.weight, np.int32(0)
+        trace = self._learn.trace(*arguments)
+        self._learn.compile_ahead(*arguments)
         return list(trace.structured_outputs[0])
 
     def learn(self, batch: Batch, at_most: int = 1) -> list[Update]:

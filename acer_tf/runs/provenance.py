@@ -1,7 +1,9 @@
 """Provenance: the time, machine, command, code and packages that made a result."""
 
+import collections
 import contextlib
 import datetime
+import email
 import functools
 import hashlib
 import importlib.metadata
@@ -19,6 +21,8 @@ import psutil
 from acer_tf import __version__
 from acer_tf.resources import available_cores
 from acer_tf.runs.commit import code_version
+
+_TOP_LEVEL = re.compile(r"^([^/,]+?)(?:/.*)?\.py,", re.MULTILINE)  # the module of each file that RECORD names
 
 
 def provenance() -> dict[str, Any]:
@@ -76,15 +80,22 @@ def package_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **versions, "acer_tf": __version__}
 
 
-@functools.cache  # reading the metadata of every package takes half a second
+@functools.cache  # reading the metadata of every package takes time
 def _installed(path: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
     """Versions by canonical name, and the distributions by module. `path`, the process's, is the cache's key."""
     found: dict[str, str] = {}
+    top_level = collections.defaultdict[str, list[str]](list)
     for distribution in importlib.metadata.distributions():
-        if name := distribution.metadata["Name"]:
+        metadata = next(filter(None, map(distribution.read_text, ("METADATA", "PKG-INFO", ""))), "")
+        # Without the long texts after the fields: `importlib.metadata` parses all, which takes four times as long.
+        fields = email.message_from_string(metadata.partition("\n\n")[0])
+        if name := fields["Name"]:
             # Python imports the first on the path.
-            found.setdefault(_canonical(name), distribution.version)
-    return found, importlib.metadata.packages_distributions()
+            found.setdefault(_canonical(name), fields["Version"])
+            declared = (distribution.read_text("top_level.txt") or "").split()
+            for module in declared or set(_TOP_LEVEL.findall(distribution.read_text("RECORD") or "")):
+                top_level[module].append(name)
+    return found, top_level
 
 
 def _canonical(name: str) -> str:

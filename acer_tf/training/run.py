@@ -14,6 +14,7 @@ import numpy as np
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.errors import ClusterLost, Interrupted, NonFiniteError, RunFolderError, SettingsError
+from acer_tf.importing import without_collections
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.export import exporting
 from acer_tf.policies.policy import Policy
@@ -115,7 +116,8 @@ def run(job: Job) -> Path:
             acting = make_agent(settings, spec)
             return ActingThreads(make, agent, acting, threads["acting"], stop=stop, note=job.note)
 
-        begun = _restore(job, agent, replay, threads, actors_from, opened)
+        with without_collections():  # tracing makes many objects that stay
+            begun = _restore(job, agent, replay, threads, actors_from, opened)
         with stop:
             begun.advance(stop)
             begun.save(with_replay=False)

@@ -1,4 +1,7 @@
-"""What XLA compiles, by device."""
+"""What XLA compiles, by device and ahead."""
+
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -20,3 +23,44 @@ def test_on_the_cpu_the_torso_decides_and_on_a_gpu_all_is_compiled(monkeypatch, 
     assert compiled_by_xla(execution) == (execution == "xla")
     devices.append("/GPU:0")
     assert compiled_by_xla(execution)
+
+
+def layers(x, total):
+    total.assign_add(tf.reduce_sum(x))
+    for size in range(2, 22):
+        x = tf.tanh(tf.matmul(x, tf.ones([x.shape[1], size])))
+    return x
+
+
+def compiling():
+    return [thread for thread in threading.enumerate() if thread.name == "compile"]
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again_and_changes_no_variable():
+    total, x = tf.Variable(1.0), np.ones((1, 3), np.float32)
+    function = Compiled(lambda x: layers(x, total), "xla")
+    begins = time.process_time()
+    function.compile_ahead(x)
+    for thread in compiling():
+        thread.join()
+    compiled = time.process_time()
+    assert total.numpy() == 1.0
+    function(x)
+    assert time.process_time() - compiled < (compiled - begins) / 4
+    assert total.numpy() == 4.0
+
+
+def test_what_cannot_be_compiled_fails_where_it_is_called(capfd):
+    total, x = tf.Variable(1.0), np.ones((1, 3), np.float32)
+    function = Compiled(lambda x: tf.py_function(lambda x: x, [x], tf.float32) + total, "xla")
+    function.compile_ahead(x)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="EagerPyFunc"):
+        function(x)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("execution", "devices"), [("serial", []), ("parallel", []), ("xla", ["/GPU:0"])])
+def test_nothing_is_compiled_ahead_on_a_gpu_or_without_xla(execution, devices, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices)
+    Compiled(lambda x: layers(x, tf.Variable(0.0)), execution).compile_ahead(np.ones((1, 3), np.float32))
+    assert not compiling()
