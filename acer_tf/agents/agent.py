@@ -116,12 +116,16 @@ class Agent(Generic[N]):
     def prepare(self, batch: Batch) -> list[str]:
         """Traces `learn` for up to M updates on batches of these shapes; returns the names of its diagnostics.
 
-        It is compiled meanwhile and afterwards, beside what the caller does.
+        On a CPU it is compiled afterwards in a thread, for which `learn` and `close` wait.
         """
         arguments = batch.trajectory, batch.weight, np.int32(0)
         trace = self._learn.trace(*arguments)
         self._learn.compile_ahead(*arguments)
         return list(trace.structured_outputs[0])
+
+    def close(self) -> None:
+        """Ends what `prepare` has begun: Python would wait for it too, but no longer answer signals."""
+        self._learn.finish()
 
     def learn(self, batch: Batch, at_most: int = 1) -> list[Update]:
         """M consecutive gradient steps; with a trust region, each also updates the average policy network.

@@ -29,9 +29,7 @@ class Compiled:
         self._lock = threading.Lock()  # several threads may act
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._compiling is not None:
-            self._compiling.join()
-            self._compiling = None
+        self.finish()
         trace = self.trace(*arguments)
         tensors = [tf.constant(array) for array in optree.tree_leaves(arguments)]
         if not self._serial:
@@ -79,6 +77,12 @@ class Compiled:
 
         self._compiling = threading.Thread(target=call, name="compile")
         self._compiling.start()
+
+    def finish(self) -> None:
+        """Waits until what is compiled ahead is compiled."""
+        if self._compiling is not None:
+            self._compiling.join()
+            self._compiling = None
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:

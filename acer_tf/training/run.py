@@ -100,7 +100,7 @@ def run(job: Job) -> Path:
         driver = connect(job.ray_address, settings, spec) if job.ray_address is not None else None
         if driver is not None:
             opened.callback(driver.close)
-        agent = make_agent(settings, spec)
+        agent = opened.enter_context(contextlib.closing(make_agent(settings, spec)))
         stop = StopRequest("writing a checkpoint, then stopping")
 
         def actors_from(steps: int) -> Actors:

@@ -41,8 +41,9 @@ def test_what_is_compiled_ahead_is_not_compiled_again_and_changes_no_variable():
     function = Compiled(lambda x: layers(x, total), "xla")
     begins = time.process_time()
     function.compile_ahead(x)
-    for thread in compiling():
-        thread.join()
+    assert compiling()
+    function.finish()
+    assert not compiling()
     compiled = time.process_time()
     assert total.numpy() == 1.0
     function(x)

@@ -121,6 +121,7 @@ class LightAgent:
         self.weights = Box(np.zeros(4, np.float32))
         self.trajectories: list[Trajectory] = []
         self.collected: list[np.ndarray] = []  # observations
+        self.closed = False
         self._diagnostics = diagnostics
 
     def act(
@@ -138,6 +139,9 @@ class LightAgent:
     def prepare(self, batch: Batch) -> list[str]:
         self.blank, self.updates_per_call = batch, len(batch.weight)
         return ["value"]
+
+    def close(self) -> None:
+        self.closed = True
 
     def schedule(self, steps: int) -> None:
         pass

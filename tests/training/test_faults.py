@@ -305,15 +305,15 @@ def test_weights_that_are_not_finite_are_never_checkpointed(tmp_path, monkeypatc
     assert np.isfinite(checkpointed(tmp_path / "run").arrays["online/weights"]).all()
 
 
-def test_an_error_of_any_kind_closes_the_environments_and_frees_the_folder(tmp_path, monkeypatch, environments):
+def test_an_error_of_any_kind_closes_agent_and_environments_and_frees_the_folder(tmp_path, monkeypatch, environments):
     def fail():
         raise RuntimeError("of no known kind")
 
     handler = signal.getsignal(signal.SIGTERM)
-    use_light_agents(monkeypatch, once_at(20, fail))
+    made = use_light_agents(monkeypatch, once_at(20, fail))
     with pytest.raises(RuntimeError, match="of no known kind") as held:  # with the frames, and what they refer to
         train(small_settings(), tmp_path / "run", quiet=True)
-    assert held.tb is not None
+    assert held.tb is not None and made[0].closed
     Lock(tmp_path / "run").release()
     assert signal.getsignal(signal.SIGTERM) == handler
 
