@@ -87,7 +87,7 @@ FOUND = [
     (FLAGS_FAULT, {"flags:3": "a traceback: KeyError: 'planted'"}),
     (
         SIGNALS_FAULT + SPACES_FAULT + ANSWERS_FAULT,
-        {"signals:8": "no checkpoint of the moment", "spaces:0": "is not in", "answers:0": "passed: "},
+        {"signals:49": "no checkpoint of the moment", "spaces:0": "is not in", "answers:0": "passed: "},
     ),
     (
         EVALUATED_FAULT + WORKERS_FAULT + SEARCHES_FAULT + MASKS_FAULT + VECTORS_FAULT,
