@@ -147,7 +147,7 @@ def learning_curves(
 
     Args:
         by_env: label to runs, by environment. A label has one colour in all panels.
-        published: the published curves of an environment.
+        published: the published curves of an environment. Their labels have one colour in all panels too.
         titles: the panels' titles by environment; by default the environment.
         labels: ours by the name of the published method that shares their colour; by default those that are equal.
         unit: what the runs of a group differ in, for the legend.
@@ -161,10 +161,15 @@ def learning_curves(
     colours = (f"C{number % 10}" for number in itertools.count())
     given = styles or {}
     legend = {label: (_named(label, n, unit), *given.get(label, (next(colours), "-"))) for label, n in counts.items()}
+    curves = {
+        env: [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
+        for env in by_env
+    }
+    others = dict.fromkeys(curve.label for each in curves.values() for curve in each if curve.method not in legend)
+    shades = {label: "0.45" if len(others) == 1 else next(colours) for label in others}
     figure, axes = panels(len(by_env))
     for ax, (env, groups) in zip(axes, by_env.items(), strict=True):
-        curves = [curve._replace(method=(labels or {}).get(curve.method, curve.method)) for curve in published(env)]
-        _draw_runs(ax, groups, curves, legend, axis)
+        _draw_runs(ax, groups, curves[env], legend, shades, axis)
         ax.set_title((titles or {}).get(env, env).replace("$", r"\$"))
         x = "environment steps (agent decisions)" if axis == "steps" else "hours"
         ax.set_xlabel(x, fontsize=None if len(by_env) == 1 else "small")
@@ -178,14 +183,17 @@ def _draw_runs(
     groups: Groups,
     published: Sequence[PublishedCurve],
     legend: Mapping[str, tuple[str, str, str]],
+    shades: Mapping[str, str],
     axis: Axis,
 ) -> None:
-    """Draws one panel of `learning_curves`; `legend` has the name there, the colour and the line style, by label."""
+    """Draws one panel of `learning_curves`.
+
+    `legend` has the name there, the colour and the line style, by label; `shades` the colours of published curves whose
+    method it lacks, by theirs.
+    """
     longest = max((_x(run, axis)[-1] for runs in groups.values() for run in runs), default=0.0)
-    others = iter(f"C{number % 10}" for number in range(len(legend), len(legend) + len(published)))
     for curve in published:
-        plain = "0.45" if len(published) == 1 else None
-        colour = legend[curve.method][1] if curve.method in legend else plain or next(others)
+        colour = legend[curve.method][1] if curve.method in legend else shades[curve.label]
         draw_band(axes, curve.steps, curve.low, curve.high, colour)
         axes.plot(curve.steps, curve.mean, "--", color=colour, linewidth=1.5, label=curve.label)
     for label, runs in groups.items():

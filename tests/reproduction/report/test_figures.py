@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.published import published_curves
+from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import dots, learning_curves, panels, save
 
 
@@ -54,6 +54,18 @@ def test_a_published_curve_has_the_colour_of_its_method():
     labels = [f"{method}{whose}" for method in ("TIS", "ACER") for whose in ("", ", paper")]
     labels += [f"{method}, paper" for method in ("Trust-TIS", "Trust-A3C", "A3C")]
     assert len({colours[label] for label in labels}) == 5
+
+
+def test_a_published_label_has_one_colour_in_all_panels():
+    line = np.array([0.0, 10.0])
+    others = {"a": ("PPO",), "b": ("PPO", "DQN"), "c": ("DQN",)}
+
+    def published(env):
+        return [PublishedCurve(label, label, line, line, line, line) for label in others[env]]
+
+    figure = learning_curves({env: {"ours": [curve(10, 1, env)]} for env in others}, published)
+    seen = {(label, line.get_color()) for axes in figure.axes for label, line in lines_of(axes).items()}
+    assert len({colour for label, colour in seen if label != MARK}) == 3 == len(seen) - 1
 
 
 @pytest.mark.parametrize(("runs", "thin"), [(1, 1), (3, 3), (4, 0)])
