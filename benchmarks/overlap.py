@@ -3,7 +3,7 @@
 python -m benchmarks.overlap --output=results/benchmark/overlap
 
 Each figure is the rate of a run of `python -m acer_tf train` from where its replay has begun; the ways alternate.
-Writes overlap.json and overlap.md. Ten minutes on 2 cores; leave the machine alone meanwhile.
+Writes overlap.json and overlap.md. About half an hour on 2 cores; leave the machine alone meanwhile.
 """
 
 from __future__ import annotations

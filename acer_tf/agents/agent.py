@@ -23,15 +23,13 @@ from acer_tf.replay.priorities import annealed
 from acer_tf.settings import Settings
 from acer_tf.types import Batch, PerLeaf, Trajectory, Unroll
 
+_SAME_ROWS = 4  # the fewest rows whose matrix products round as those of many do
+
 
 def update_average(average: keras.Model, online: keras.Model, decay: float) -> None:
     """θ_a ← α θ_a + (1 − α) θ, α = `decay`, for every trainable variable (§3.3 and Algorithm 2)."""
     for theta_a, theta in zip(average.trainable_variables, online.trainable_variables, strict=True):
         theta_a.assign(decay * theta_a + (1.0 - decay) * theta)
-
-
-# With fewer rows, matrix products round otherwise than with many.
-_SAME_ROWS = 4
 
 
 class Update(NamedTuple):

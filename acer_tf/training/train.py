@@ -71,7 +71,7 @@ def train(
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         ray_address: the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
-            reach), "auto" or host:port; None for actors in a thread of this process, which gives the same rows.
+            reach), "auto" or host:port; None for actors in this process, which gives the same rows.
         actor_timeout: seconds without an unroll after which an actor on Ray is replaced; None for 300.
         repair: what may be given up of a damaged run that could not continue otherwise: names of `runs.folder.REPAIRS`.
         quiet: print no progress lines.
