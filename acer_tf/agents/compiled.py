@@ -11,6 +11,11 @@ import tensorflow as tf
 from acer_tf.networks.torsos import Execution
 
 
+def on_gpu() -> bool:
+    """Whether what is called here computes on a GPU; `tf.device` may choose."""
+    return "GPU" in tf.zeros(()).device
+
+
 class Compiled:
     """A function on tensors that is called with NumPy arrays, or tuples of them, and traced once per shapes and dtypes.
 
@@ -20,7 +25,7 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Any], execution: Execution) -> None:
-        self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
+        self._on_gpu = on_gpu()
         self._function, self._xla = function, self._on_gpu or execution == "xla"
         self._serial = execution == "serial" and not self._on_gpu
         self._compiling: threading.Thread | None = None

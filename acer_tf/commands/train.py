@@ -15,6 +15,7 @@ from acer_tf.references import is_reference
 from acer_tf.runs.folder import REPAIRS, record_in
 from acer_tf.runs.signals import STOPPED, signal_of
 from acer_tf.settings import Settings, make_settings, setting_types
+from acer_tf.training.device import ACTING_DEVICES
 from acer_tf.training.train import train
 
 FLAGS = cli.new_flags()
@@ -28,6 +29,13 @@ _workers = "processes that step gymnasium's, MinAtar's and dm_control's environm
 flag.integer("env_workers", 1, _workers, 1, cli.MOST_THREADS)
 cli.define_device(FLAGS)
 flag.float("gpu_memory_gb", 0.0, "most GPU memory to take, for runs that share a GPU; 0 for as much as it needs", 0.0)
+flag.enum(
+    "acting_device",
+    "same",
+    list(ACTING_DEVICES),
+    "where actors beside the updates (--acting_lag=1, --actors) choose actions: as --device; on a second logical "
+    "device of the same processor, with streams of its own on a GPU; or on the CPU",
+)
 flag.path("replay_file", None, "new file that holds a replay larger than memory; it is deleted at the end")
 flag.string(
     "ray_address",

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from acer_tf.agents.agent import Agent
 from acer_tf.runs.signals import StopRequest
 from acer_tf.training.actor import Act, Actor, LocalActors, Request, Stopped
@@ -20,9 +22,10 @@ _POLL_SECONDS = 0.5
 class ActingThreads:
     """The actors that `make` makes for a policy, in `count` threads, collecting with the weights that `begin` found.
 
-    They act by `acting`, an agent like `agent` whose weights no update changes. With several actors, some act while the
-    environments of others step. A request to `stop` ends waiting. `note` gets the run's steps and a line if
-    environments do not return: a thread cannot be ended, only left.
+    They act by `acting`, an agent like `agent` whose weights no update changes, on TensorFlow's device `place`, or if
+    that is None where all is computed. With several actors, some act while the environments of others step. A request
+    to `stop` ends waiting. `note` gets the run's steps and a line if environments do not return: a thread cannot be
+    ended, only left.
     """
 
     def __init__(
@@ -32,10 +35,12 @@ class ActingThreads:
         acting: Agent,
         count: int,
         *,
+        place: str | None = None,
         stop: StopRequest,
         note: Callable[[int, Sequence[str]], None],
     ) -> None:
         self._agent, self._acting, self._stop, self._note = agent, acting, stop, note
+        self._place = place
         self._steps = 0
         self.notes: list[str] = []
         actors = make(self._act)
@@ -81,11 +86,12 @@ class ActingThreads:
             raise result
         return result
 
-    def _act(self, *arguments: Any, **place: Any) -> Any:
+    def _act(self, *arguments: Any, **where: Any) -> Any:
         thread = threading.current_thread()
         assert isinstance(thread, _Thread)
         thread.check()
-        return self._acting.act(*arguments, **place)
+        with tf.device(self._place):
+            return self._acting.act(*arguments, **where)
 
     def _say(self, what: str, thread: "_Thread") -> None:
         """Says `what` the environments do, and the line of Python that the thread is at."""

@@ -37,6 +37,8 @@ class Device:
 
 
 CPU = Device("cpu")
+ACTING_DEVICES = ("same", "second", "cpu")  # where actors beside the updates compute: `train`'s `acting_device`
+ACTING_GB = 2.0  # of a GPU, for acting on a logical device of its own
 
 
 def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device:
@@ -75,32 +77,44 @@ def gpu_count() -> int:
     return len(_gpus()) if has_driver() else 0
 
 
-def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0) -> None:
+def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0, acting: str = "same") -> str | None:
     """Lets TensorFlow see this device alone, and take GPU memory as it needs it; call it before anything is computed.
 
     Args:
         device: the device to compute on.
         tf32: whether a GPU may multiply float32 with the 10 bits of TF32.
         memory_gb: the most memory of the GPU to take, for processes that share it; 0 for no bound.
+        acting: one of `ACTING_DEVICES`. A second logical device takes `ACTING_GB` more of a GPU, whose `memory_gb` must
+            be given, since TensorFlow bounds each of several.
+
+    Returns:
+        TensorFlow's name of the device to act on, if that is not where updates compute.
     """
     import tensorflow as tf
 
     found = _gpus()
     chosen = [] if device == CPU else [found[int(device.name.removeprefix("gpu:"))]]
+    processor = (chosen or tf.config.list_physical_devices("CPU"))[0]
+    bounds = ([memory_gb] if memory_gb and chosen else []) if acting != "second" else [memory_gb, ACTING_GB]
     try:
         if found != chosen:
             tf.config.set_visible_devices(chosen, "GPU")
-        for gpu in chosen:
+        if chosen:
             tf.config.experimental.enable_tensor_float_32_execution(tf32)
-            if tf.config.get_logical_device_configuration(gpu):
-                continue  # bounded by the script that calls, or for an earlier run
-            if memory_gb:
-                limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory_gb * 1e9 / 2**20)
-                tf.config.set_logical_device_configuration(gpu, [limit])
-            else:
-                tf.config.experimental.set_memory_growth(gpu, True)
+        if tf.config.get_logical_device_configuration(processor):
+            pass  # divided or bounded by the script that calls, or for an earlier run
+        elif bounds:
+            limits = [gb * 1e9 / 2**20 if chosen else None for gb in bounds]
+            parts = [tf.config.LogicalDeviceConfiguration(memory_limit=limit) for limit in limits]
+            tf.config.set_logical_device_configuration(processor, parts)
+        elif chosen:
+            tf.config.experimental.set_memory_growth(processor, True)
     except RuntimeError:
         print("TensorFlow has already started: it keeps its devices and what it takes of their memory", file=sys.stderr)
+    if acting == "second":
+        divided = len(tf.config.get_logical_device_configuration(processor) or ()) > 1
+        return ("/GPU:1" if chosen else "/CPU:1") if divided else None
+    return "/CPU:0" if acting == "cpu" and chosen else None
 
 
 def use_threads(threads: int, network: str, *, acting: int = 0) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
@@ -62,6 +63,7 @@ class Job(NamedTuple):
     threads: int
     env_workers: int
     gpu_memory_gb: float
+    acting_device: str
     replay_file: Path | None
     ray_address: str | None
     actor_timeout: float
@@ -85,8 +87,13 @@ def run(job: Job) -> Path:
     settings, spec = job.settings, job.spec
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
-    use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb)
     beside = settings.groups if settings.lagging and job.ray_address is None else 0
+    place = use_device(
+        job.device,
+        tf32=settings.precision == "tf32",
+        memory_gb=job.gpu_memory_gb,
+        acting=job.acting_device if beside else "same",
+    )
     threads = use_threads(job.threads, settings.network, acting=beside)
     network = make_network(settings, spec)  # these raise for bad input, before anything is written
     make_optimizer(settings, spec)
@@ -113,8 +120,9 @@ def run(job: Job) -> Path:
 
             if not threads["acting"]:
                 return LocalActors(make(agent.act))
-            acting = make_agent(settings, spec)
-            return ActingThreads(make, agent, acting, threads["acting"], stop=stop, note=job.note)
+            with tf.device(place):
+                acting = make_agent(settings, spec)
+            return ActingThreads(make, agent, acting, threads["acting"], place=place, stop=stop, note=job.note)
 
         with without_collections():  # tracing makes many objects that stay
             begun = _restore(job, agent, replay, threads, actors_from, opened)
@@ -174,6 +182,7 @@ def _restore(
             "atari_preset": dataclasses.asdict(preset) if preset else None,
             "modules": user_modules((settings.agent, settings.network, settings.env)),
             **computes,
+            "acting_device": job.acting_device,
             **begins,
             "history": [],
             "finished": False,

@@ -25,7 +25,7 @@ from acer_tf.files import missing_parts
 from acer_tf.runs.folder import REPAIRS, known_run, require_same_run
 from acer_tf.runs.records import Row
 from acer_tf.settings import Settings
-from acer_tf.training.device import CPU, find_device
+from acer_tf.training.device import ACTING_DEVICES, CPU, find_device
 from acer_tf.training.initialize import require_source
 from acer_tf.training.logged import Episode, Estimate, Log
 from acer_tf.training.resolve import require_effect, resolve
@@ -43,6 +43,7 @@ def train(
     env_workers: int = 1,
     device: str = "auto",
     gpu_memory_gb: float = 0.0,
+    acting_device: str = "same",
     replay_file: str | Path | None = None,
     ray_address: str | None = None,
     actor_timeout: float | None = None,
@@ -69,6 +70,8 @@ def train(
             which gives the same rows. They pay off where a step of an environment takes a millisecond or more.
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
+        acting_device: where actors beside the updates choose their actions: "same" for `device`; "second" for a logical
+            device of its own on the same processor, which on a GPU does not queue behind the updates; or "cpu".
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         ray_address: the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
             reach), "auto" or host:port; None for actors in this process, which gives the same rows.
@@ -116,6 +119,12 @@ def train(
     ):
         if value is not None and not value >= least:  # NaN neither
             raise SettingsError(f"--{name}={value}: must be at least {least}")
+    if acting_device not in ACTING_DEVICES:
+        raise SettingsError(f"--acting_device={acting_device}: must be of {', '.join(ACTING_DEVICES)}")
+    if acting_device != "same" and (ray_address is not None or not settings.lagging):
+        raise SettingsError(
+            f"--acting_device={acting_device}: has an effect only with --acting_lag=1 or --actors, in this process"
+        )
     if unknown := set(repair) - set(REPAIRS):
         raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
     if ray_address is not None and not settings.actors:
@@ -134,6 +143,10 @@ def train(
     record = known_run(folder)
     where = find_device(device)
     settings = resolve(settings, spec, record.settings if record else None, where)
+    if acting_device == "second" and where != CPU and not gpu_memory_gb:
+        raise SettingsError(
+            "--acting_device=second: give --gpu_memory_gb, as TensorFlow must bound the memory of two logical devices"
+        )
     if settings.precision == "tf32" and where == CPU and not record:
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     if record:
@@ -161,5 +174,7 @@ def train(
     from acer_tf.training.run import Job, run
 
     file = Path(replay_file) if replay_file else None
-    computing = checkpoint_minutes, threads, env_workers, gpu_memory_gb, file, ray_address, actor_timeout or 300.0
-    return run(Job(settings, spec, folder, record, where, *computing, repair, quiet, env, on_row, log))
+    computing = checkpoint_minutes, threads, env_workers, gpu_memory_gb, acting_device, file, ray_address
+    return run(
+        Job(settings, spec, folder, record, where, *computing, actor_timeout or 300.0, repair, quiet, env, on_row, log)
+    )

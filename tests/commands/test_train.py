@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WHERE = {
     "device": "auto",
     "gpu_memory_gb": 0.0,
+    "acting_device": "same",
     "ray_address": None,
     "actor_timeout": None,
     "env_workers": 1,
@@ -64,7 +65,7 @@ KEPT = ("agent", "preset", "total_steps", "log_interval")
 def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
     settings = {field.name for field in dataclasses.fields(Settings)}
     others = {"run_dir", "checkpoint_minutes", "threads", "device", "gpu_memory_gb", "replay_file", "repair", "help"}
-    others |= {"ray_address", "actor_timeout", "env_workers"}
+    others |= {"ray_address", "actor_timeout", "env_workers", "acting_device"}
     assert set(train.FLAGS) == settings | others
     for name in train.FLAGS:
         assert len(train.FLAGS[name].help) >= 10, name

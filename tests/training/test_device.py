@@ -12,9 +12,12 @@ import tensorflow as tf
 from acer_tf import make_settings
 from acer_tf.errors import SettingsError
 from acer_tf.resources import available_cores
+from acer_tf.training import run
+from acer_tf.training.acting_threads import ActingThreads
 from acer_tf.training.device import CPU, Device, find_device, gpu_count, use_device, use_threads
 from acer_tf.training.train import train
 from tests.torture import common
+from tests.training.scripted import small_settings, timeless
 
 H200 = Device("gpu:0", "NVIDIA H200", (9, 0))
 CORES = available_cores()
@@ -105,6 +108,16 @@ def test_one_gpu_is_visible_and_its_memory_grows_or_is_bounded(gpus):
     assert gpus == [("visible",)]
 
 
+def test_a_gpu_is_divided_for_acting_on_a_second_logical_device(gpus, monkeypatch):
+    limits = [4e9 / 2**20, 2e9 / 2**20]
+    assert use_device(H200, memory_gb=4.0, acting="cpu") == "/CPU:0"
+    assert use_device(CPU, acting="cpu") is use_device(H200) is None
+    gpus.clear()
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: gpus[2][2:] if gpus[2:] else None)
+    assert use_device(H200, memory_gb=4.0, acting="second") == "/GPU:1"
+    assert gpus == [("visible", "first"), ("tf32", False), ("limit", "first", *map(round, limits))]
+
+
 @pytest.mark.process
 def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
     program = (
@@ -146,6 +159,42 @@ def limit_threads_too_late():
     tf.constant(1.0) + 1.0
     for threads in (1, 0):
         print(use_threads(threads, "small"))
+
+
+def act_on(acting_device, run_dir):
+    class Seen(ActingThreads):
+        def _act(self, *arguments, **where):
+            places.update(weight.value.device[-5:] for weight in self._acting.network.weights)
+            return super()._act(*arguments, **where)
+
+    places = set()
+    run.ActingThreads = Seen
+    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, actors=2)
+    train(settings, run_dir, threads=2, quiet=True, acting_device=acting_device)
+    print(*places)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("acting_device", "place"), [("same", "CPU:0"), ("second", "CPU:1"), ("cpu", "CPU:0")])
+def test_a_run_that_acts_elsewhere_leaves_the_same_rows(acting_device, place, tmp_path):
+    done = in_another_process(act_on, tmp_path, acting_device, tmp_path / "run")
+    assert done.out.splitlines() == [place]
+    assert json.loads((tmp_path / "run/run.json").read_text())["acting_device"] == acting_device
+    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, acting_lag=1)
+    train(settings, tmp_path / "in turn", threads=1, quiet=True)
+    assert timeless(tmp_path / "run") == timeless(tmp_path / "in turn")
+
+
+def test_acting_elsewhere_is_refused_where_nothing_acts_beside(tmp_path, gpus, monkeypatch):
+    for given in ({}, {"ray_address": "local"}):
+        with pytest.raises(SettingsError, match="^--acting_device=second: has an effect only with --acting_lag=1"):
+            train(small_settings(actors=2 if given else 0), tmp_path / "run", acting_device="second", **given)
+    with pytest.raises(SettingsError, match="^--acting_device=third: must be of same, second, cpu"):
+        train(small_settings(), tmp_path / "run", acting_device="third")
+    monkeypatch.setattr("acer_tf.training.train.find_device", lambda name: H200)
+    with pytest.raises(SettingsError, match="^--acting_device=second: give --gpu_memory_gb"):
+        train(small_settings(acting_lag=1), tmp_path / "run", acting_device="second")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.process
