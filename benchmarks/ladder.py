@@ -1,0 +1,146 @@
+"""How fast one run is, by the ways that it can use a machine: acting beside the updates, threads, devices, XLA's flags.
+
+python -m benchmarks.ladder --output=results/benchmark/ladder
+python -m benchmarks.ladder --machine=gpu --repetitions=1 --output=results/benchmark/gpu
+
+Each figure is the rate of a run of `python -m acer_tf train` from its second row of progress on, with the time of its
+parts (`benchmarks.timed_run`); the ways alternate. Writes ladder.json and ladder.md after each loop. About half an hour
+on two cores, and, with a GPU and 16 cores, within 10 minutes; leave the machine alone meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from acer_tf.commands import cli
+from benchmarks.timed_run import COUNTED_FROM
+
+
+class Loop(NamedTuple):
+    """A run that is measured."""
+
+    flags: tuple[str, ...]
+    steps: int  # of a row of progress, on two cores; a GPU makes eight times as many
+
+
+class Way(NamedTuple):
+    """How a run uses the machine."""
+
+    flags: tuple[str, ...] = ()
+    xla_flags: str = ""
+
+
+LOOPS = {
+    "Pong, paper, ratio 4": Loop(("--env=atari/Pong", "--preset=paper", "--replay_ratio=4"), 1600),
+    "Pong, paper, ratio 0": Loop(("--env=atari/Pong", "--preset=paper", "--replay_ratio=0"), 4800),
+    "MinAtar Breakout, minatar, ratio 4": Loop(("--env=minatar/breakout", "--replay_ratio=4"), 16_000),
+    "MinAtar Breakout, minatar, ratio 0": Loop(("--env=minatar/breakout", "--replay_ratio=0"), 32_000),
+    "control/cheetah, paper_continuous": Loop(("--env=control/cheetah", "--agent=acer_continuous"), 1600),
+}
+_BESIDE = ("--acting_lag=1",)
+_SECOND = ("--acting_device=second", "--gpu_memory_gb=30")
+_GRAPHS = "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL --xla_gpu_graph_min_graph_size=1"
+WAYS = {
+    "cpu": {
+        "in turn": Way(),
+        "one thread": Way(("--threads=1",)),
+        "acting beside": Way(_BESIDE),
+        "two actors": Way(("--actors=2",)),
+    },
+    "gpu": {
+        "in turn": Way(),
+        "acting beside": Way(_BESIDE),
+        "two actors": Way(("--actors=2",)),
+        "second device": Way((*_BESIDE, *_SECOND)),
+        "second device, two actors": Way(("--actors=2", *_SECOND)),
+        "acting on the CPU": Way((*_BESIDE, "--acting_device=cpu")),
+        "second device, command buffers": Way((*_BESIDE, *_SECOND), _GRAPHS),
+        "the CPU alone": Way(("--device=cpu",)),
+        "the CPU alone, beside": Way(("--device=cpu", *_BESIDE)),
+        "the CPU alone, beside, 8 threads": Way(("--device=cpu", *_BESIDE, "--threads=8")),
+    },
+}
+USUAL_LOOPS = {"cpu": [*LOOPS], "gpu": [*LOOPS][:2]}
+ROWS = COUNTED_FROM + 3
+
+FLAGS = cli.new_flags()
+flags.DEFINE_enum("machine", "cpu", [*WAYS], "whose ways are measured", flag_values=FLAGS)
+flags.DEFINE_multi_enum("loop", None, [*LOOPS], "measure only this; may be repeated", flag_values=FLAGS)
+flags.DEFINE_multi_string("way", None, "measure only this, and the first; may be repeated", flag_values=FLAGS)
+flags.DEFINE_integer("repetitions", 3, "runs of each kind", 1, flag_values=FLAGS)
+flags.DEFINE_string("precision", "auto", "of the runs", flag_values=FLAGS)
+cli.definers(FLAGS).path("output", "my_results/benchmark/ladder", "folder")
+
+
+def measured(loop: Loop, way: Way) -> dict[str, Any]:
+    """What `benchmarks.timed_run` prints of one run."""
+    # On a GPU machine's CPU alone, the rows of two cores suffice.
+    steps = loop.steps * (8 if FLAGS.machine == "gpu" and "--device=cpu" not in way.flags else 1)
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"run_dir": f"{folder}/run", "log_interval": steps, "total_steps": ROWS * steps}
+        given |= {"replay_start": 40, "precision": FLAGS.precision, "checkpoint_minutes": 600}
+        program = [sys.executable, "-m", "benchmarks.timed_run", *loop.flags, *way.flags]
+        command = [*program, *(f"--{name}={value}" for name, value in given.items())]
+        environment = {**os.environ, **({"XLA_FLAGS": way.xla_flags} if way.xla_flags else {})}
+        answer = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if answer.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {answer.returncode}:\n{answer.stderr}")
+    return dict(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def table(loops: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+    """Of each loop and way, the median rate with its range, its ratio to the first way, and the parts' medians."""
+    names = [*dict.fromkeys(name for ways in loops.values() for runs in ways.values() for name in runs[0]["parts"])]
+    lines = ["| loop | way | steps/s | ratio | " + " | ".join(f"{name}, ms" for name in names) + " |"]
+    lines.append("|---|---|" + "---|" * (2 + len(names)))
+    for loop, ways in loops.items():
+        base = statistics.median(run["rate"] for run in next(iter(ways.values())))
+        for way, runs in ways.items():
+            rates = [run["rate"] for run in runs]
+            rate = statistics.median(rates)
+            cells = [f"{rate:,.0f} [{min(rates):,.0f}, {max(rates):,.0f}]", f"{rate / base:.2f}"]
+            cells += [f"{statistics.median(run['parts'].get(name, 0.0) for run in runs):.1f}" for name in names]
+            lines.append(f"| {loop} | {way} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: list[str]) -> int:
+    cli.parse(FLAGS, argv, __doc__)
+    from acer_tf.files import write_whole
+    from acer_tf.runs.records import run_document, write_json
+
+    known = WAYS[FLAGS.machine]
+    if unknown := set(FLAGS.way or ()) - set(known):
+        return cli.fail(2, f"--way={unknown.pop()}: must be of {', '.join(known)}")
+    first = next(iter(known))
+    ways = {name: way for name, way in known.items() if not FLAGS.way or name in (first, *FLAGS.way)}
+    output = Path(FLAGS.output)
+    output.mkdir(parents=True, exist_ok=True)
+    given = {"machine": FLAGS.machine, "precision": FLAGS.precision, "repetitions": FLAGS.repetitions}
+    loops: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for loop in FLAGS.loop or USUAL_LOOPS[FLAGS.machine]:
+        loops[loop] = {name: [] for name in ways}
+        for _ in range(FLAGS.repetitions):
+            for name, way in ways.items():
+                try:
+                    loops[loop][name].append(measured(LOOPS[loop], way))
+                except RuntimeError as error:
+                    return cli.fail(1, error)
+                print(f"{loop}, {name}: {loops[loop][name][-1]['rate']:,.0f} steps/s", flush=True)
+        write_json(output / "ladder.json", run_document(given, {"loops": loops}))
+        write_whole(output / "ladder.md", table(loops))
+    print(f"\n{table(loops)}", end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,105 @@
+"""The rates and parts of runs, without their first rows, and the table."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from absl.testing import flagsaver
+
+from benchmarks import ladder, timed_run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _flags_as_they_were():
+    saved = flagsaver.save_flag_values(ladder.FLAGS)
+    yield
+    flagsaver.restore_flag_values(saved, ladder.FLAGS)
+
+
+def test_a_timed_run_counts_from_its_second_row_of_progress(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(timed_run.time, "perf_counter", lambda: now)
+
+    class Work:
+        def outer(self, seconds):
+            nonlocal now
+            now += 1
+            self.inner(seconds)
+
+        def inner(self, seconds):
+            nonlocal now
+            now += seconds
+
+    parts = timed_run.Parts()
+    parts.time(Work, "inner", "acting", within="environments")
+    parts.time(Work, "outer", "environments")
+    for steps, seconds in ((100, 50.0), (200, 60.0), (300, 3.0), (600, 5.0)):
+        Work().outer(seconds)
+        parts.iterations += 1
+        parts.row(steps)
+    assert parts.document() == {"rate": 40.0, "parts": {"acting": 4000.0, "environments": 1000.0, "whole": 5000.0}}
+
+
+@pytest.mark.training
+def test_a_real_run_is_timed(tmp_path):
+    given = {"env": "CartPole-v1", "num_envs": 4, "total_steps": 500, "log_interval": 100, "replay_start": 40}
+    options = [f"--{name}={value}" for name, value in {**given, "run_dir": tmp_path / "run"}.items()]
+    command = [sys.executable, "-m", "benchmarks.timed_run", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["rate"] > 0
+    spent = [found["parts"].pop(name) for name in ("waiting for rows", "drawing", "updates")]
+    assert set(found["parts"]) == {"acting", "environments", "whole"}
+    assert 0 < sum(spent) < found["parts"]["whole"]
+    assert min(spent) > 0
+
+
+def test_ways_differ_in_flags_and_the_failure_of_a_run_is_shown(monkeypatch):
+    ran = []
+
+    def run(command, env, **options):
+        ran.append((command, env.get("XLA_FLAGS", "")))
+        return SimpleNamespace(returncode=0, stdout='a line\n{"rate": 7, "parts": {}}', stderr="")
+
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setattr(ladder.subprocess, "run", run)
+    ladder.FLAGS(["ladder", "--precision=float32", "--machine=gpu"])
+    loop = ladder.Loop(("--env=minatar/breakout",), 100)
+    assert ladder.measured(loop, ladder.Way(("--actors=2",), "--fast"))["rate"] == 7
+    ladder.measured(loop, ladder.Way(("--device=cpu",)))
+    (first, on_gpu), (second, on_cpu) = ran
+    assert {"--env=minatar/breakout", "--actors=2", "--total_steps=4000", "--precision=float32"} <= set(first)
+    assert {"--device=cpu", "--total_steps=500"} <= set(second)
+    assert (on_gpu, on_cpu) == ("--fast", "")
+    monkeypatch.setattr(ladder.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=2, stderr="no GPU"))
+    with pytest.raises(RuntimeError, match="status 2:\nno GPU"):
+        ladder.measured(loop, ladder.Way())
+
+
+def test_the_table_has_medians_ranges_and_ratios_to_the_first_way():
+    found = {
+        way: [{"rate": 100.0 * n * k, "parts": {"updates": 10.0 * k}} for k in (1, 3, 2)]
+        for n, way in enumerate(("in turn", "beside"), 1)
+    }
+    head, _, *rows = ladder.table({"Pong": found}).splitlines()
+    assert head == "| loop | way | steps/s | ratio | updates, ms |"
+    assert rows == [
+        "| Pong | in turn | 200 [100, 300] | 1.00 | 20.0 |",
+        "| Pong | beside | 400 [200, 600] | 2.00 | 20.0 |",
+    ]
+
+
+@pytest.mark.parametrize("flag", ["--loop=Tetris", "--way=by magic", "--machine=tpu"])
+def test_what_is_unknown_is_refused(flag, capsys):
+    try:
+        status = ladder.main(["ladder", flag])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    assert flag.partition("=")[0] in capsys.readouterr().err
