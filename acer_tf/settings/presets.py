@@ -79,9 +79,10 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     minatar_dqn=_DQN_SHORT | dict(
         replay_start=1_250, learning_rate=2.5e-4, target_period=1_000, exploration_steps=100_000,
     ),
+    # At a constant learning rate policies got worse again for a while: CartPole ended at 322.
     classic_dqn=_DQN_SHORT | dict(
-        replay_start=200, replay_ratio=4.0, replay_batch=64, learning_rate=6e-4, target_period=250,
-        exploration_steps=10_000, exploration_final=0.05, normalize_rewards=True,
+        replay_start=200, replay_ratio=4.0, replay_batch=64, learning_rate=6e-4, learning_rate_final=0.0,
+        target_period=250, exploration_steps=10_000, exploration_final=0.05, normalize_rewards=True,
         dense_units="256,256", dense_activation="relu",
     ),
 )
