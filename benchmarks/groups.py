@@ -85,7 +85,7 @@ def control(repetitions: int, scratch: Path) -> Group:
     settings = make_settings({**given, **_FIXED_REPLAYS})
     spec = envs.spec(settings.env)
     settings = resolve(settings, spec)
-    threads = use_threads(0, settings.network)
+    threads = use_threads(0, settings)
     agent, ring = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(settings.env, settings.num_envs, 0, threads=threads["environments"])
     collector = Collector(LocalActors([Actor(env, agent.act, 0, ring.state_size)]), ring)
@@ -174,7 +174,7 @@ def _learning(
     sizes = {"num_envs": _NUM_ENVS, "unroll_length": _UNROLL_LENGTH}
     base = {"env": env_id, "preset": "baselines", **sizes, **_FIXED_REPLAYS}
     settings = {p: resolve(make_settings({**base, "precision": p}), spec) for p in PRECISIONS}
-    threads = use_threads(0, settings["float32"].network)
+    threads = use_threads(0, settings["float32"])
     agents = {p: make_agent(settings[p], spec) for p in PRECISIONS}
     rows = min(settings["float32"].replay_capacity, _affordable_rows(spec))
     ring = TrajectoryReplay(spec, _NUM_ENVS, rows, _UNROLL_LENGTH, 0)

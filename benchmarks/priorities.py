@@ -80,7 +80,7 @@ def _dqn_update(precision: str) -> Callable[[], Any]:
     spec = envs.spec("atari/Pong")
     given = {"env": "atari/Pong", "agent": "dqn", "preset": "ddqn_proportional", "precision": precision}
     settings = resolve(make_settings(given), spec)
-    use_threads(0, settings.network)
+    use_threads(0, settings)
     agent = make_agent(settings, spec)
     random = np.random.default_rng(0)
     batch = Trajectory(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from acer_tf.settings import Settings
 from benchmarks.timing import Group, Workload, interleaved, milliseconds, steps_per_second
 
 RATIO = 4
@@ -20,7 +21,8 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
     from acer_tf.training.device import use_threads
 
     env_id, torso, iterations, updates = PAIRS[name]
-    threads, workloads, closing = use_threads(0, torso), dict[str, Workload](), []
+    workloads, closing = dict[str, Workload](), list[Any]()
+    threads = use_threads(0, _settings(env_id, f"{torso}_lstm"))
     for network in (torso, f"{torso}_lstm"):
         env, agent, loop, batch = _loop(env_id, network, threads["environments"])
         closing.append(env)
@@ -41,19 +43,13 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
 def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
-    from acer_tf.settings import make_settings
     from acer_tf.training.actor import Actor, LocalActors
     from acer_tf.training.build import make_agent, make_replay
     from acer_tf.training.collector import Collector
     from acer_tf.training.loop import Loop
-    from acer_tf.training.resolve import resolve
 
-    # Nothing is to be learned here, and nothing may diverge.
-    small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}
-    fixed = {"replay_ratio": RATIO, "replay_poisson": False}
-    settings = make_settings({"env": env_id, "preset": "baselines", "network": network, **small, **fixed})
+    settings = _settings(env_id, network)
     spec = envs.spec(env_id)
-    settings = resolve(settings, spec)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(env_id, settings.num_envs, 0, threads=threads)
     collector = Collector(LocalActors([Actor(env, agent.act, 0, replay.state_size)]), replay)
@@ -61,3 +57,15 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     while not replay.can_sample:
         loop.iterate()
     return env, agent, loop, replay.batch(np.array([False]), np.arange(replay.num_envs)[None])
+
+
+def _settings(env_id: str, network: str) -> Settings:
+    from acer_tf import envs
+    from acer_tf.settings import make_settings
+    from acer_tf.training.resolve import resolve
+
+    # Nothing is to be learned here, and nothing may diverge.
+    small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}
+    fixed = {"replay_ratio": RATIO, "replay_poisson": False}
+    settings = make_settings({"env": env_id, "preset": "baselines", "network": network, **small, **fixed})
+    return resolve(settings, envs.spec(env_id))

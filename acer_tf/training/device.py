@@ -10,6 +10,7 @@ from acer_tf.errors import SettingsError
 from acer_tf.importing import has_driver
 from acer_tf.networks.torsos import torso_of
 from acer_tf.resources import available_cores
+from acer_tf.settings import Settings
 
 # TensorFlow is imported within functions: it takes seconds, and without a driver it need not be asked for GPUs.
 
@@ -117,15 +118,17 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0, ac
     return "/CPU:0" if acting == "cpu" and chosen else None
 
 
-def use_threads(threads: int, network: str, *, acting: int = 0) -> dict[str, int]:
-    """Sets TensorFlow's threads to suit the network; has no effect once TensorFlow has computed something.
+def use_threads(threads: int, settings: Settings, *, acting: int = 0) -> dict[str, int]:
+    """Sets TensorFlow's threads to suit the run; has no effect once TensorFlow has computed something.
 
-    More threads speed up only large torsos: in small networks, waking a thread takes longer than its share of the work.
-    Two operations at once suffice: the forward passes of the online and the average policy network.
+    Large torsos use all. Elsewhere two share the products of updates, where there are enough updates to outweigh what
+    waking a second thread costs each time that actions are chosen: MinAtar gains a fifth at a replay ratio of 4 and
+    loses a tenth at 0. More than two were not measured there. Two operations at once suffice: the forward passes of the
+    online and the average policy network.
 
     Args:
         threads: the most to use; 0 for `available_cores`. With 1, runs of the same seed on a CPU are identical.
-        network: the run's `--network`.
+        settings: the run's, resolved.
         acting: how many actors may act beside the updates; with one core none does.
 
     Returns:
@@ -137,7 +140,9 @@ def use_threads(threads: int, network: str, *, acting: int = 0) -> dict[str, int
     config = tf.config.threading
     cores = threads or available_cores()
     acting = min(acting, cores) if cores > 1 else 0
-    intra_op, inter_op = (cores, min(2, cores)) if torso_of(network).large else (1, 1)
+    large = torso_of(settings.network).large
+    shared = settings.replay_ratio >= 1 and not settings.recurrent
+    intra_op, inter_op = cores if large else min(cores, 2 if shared else 1), min(2, cores) if large else 1
     inter_op += acting
     try:
         config.set_intra_op_parallelism_threads(intra_op)

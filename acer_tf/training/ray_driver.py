@@ -153,7 +153,7 @@ class _Remote:
             from acer_tf.training.build import make_actor, make_agent
 
             use_device(CPU)
-            use_threads(1, settings.network)
+            use_threads(1, settings)
             self._agent = make_agent(settings, spec)
             options["factory"] = cloudpickle.loads(factory)
             self._actor = make_actor(settings, self._agent.act, *of_actor, **options)

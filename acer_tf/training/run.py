@@ -94,7 +94,7 @@ def run(job: Job) -> Path:
         memory_gb=job.gpu_memory_gb,
         acting=job.acting_device if beside else "same",
     )
-    threads = use_threads(job.threads, settings.network, acting=beside)
+    threads = use_threads(job.threads, settings, acting=beside)
     network = make_network(settings, spec)  # these raise for bad input, before anything is written
     make_optimizer(settings, spec)
     if settings.initialize_from is not None and job.record is None:

@@ -148,8 +148,8 @@ def in_another_process(action, tmp_path, *arguments):
     return done
 
 
-def limit_threads(threads, architecture, acting):
-    print(use_threads(threads, architecture, acting=acting))
+def limit_threads(threads, given, acting):
+    print(use_threads(threads, small_settings(env="minatar/breakout", **given), acting=acting))
     print([get() for get in (THREADING.get_intra_op_parallelism_threads, THREADING.get_inter_op_parallelism_threads)])
 
 
@@ -158,7 +158,7 @@ def limit_threads_too_late():
     THREADING.set_inter_op_parallelism_threads(3)
     tf.constant(1.0) + 1.0
     for threads in (1, 0):
-        print(use_threads(threads, "small"))
+        print(use_threads(threads, small_settings(env="minatar/breakout", network="small")))
 
 
 def act_on(acting_device, run_dir):
@@ -199,17 +199,20 @@ def test_acting_elsewhere_is_refused_where_nothing_acts_beside(tmp_path, gpus, m
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("threads", "architecture", "acting", "expected"),
+    ("threads", "given", "acting", "expected"),
     [
-        (0, "nature", 0, {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES, "acting": 0}),
-        (3, "small", 0, {"intra_op": 1, "inter_op": 1, "environments": 3, "acting": 0}),
-        (1, "nature", 2, {"intra_op": 1, "inter_op": 1, "environments": 1, "acting": 0}),
-        (2, "small", 1, {"intra_op": 1, "inter_op": 2, "environments": 2, "acting": 1}),
-        (3, "small", 8, {"intra_op": 1, "inter_op": 4, "environments": 3, "acting": 3}),
+        (0, {"network": "nature"}, 0, {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES}),
+        (3, {"network": "small"}, 0, {"intra_op": 2, "inter_op": 1, "environments": 3}),
+        (3, {"network": "small", "replay_ratio": 0}, 0, {"intra_op": 1, "inter_op": 1, "environments": 3}),
+        (3, {"network": "small_lstm"}, 0, {"intra_op": 1, "inter_op": 1, "environments": 3}),
+        (1, {"network": "nature"}, 2, {"intra_op": 1, "inter_op": 1, "environments": 1, "acting": 0}),
+        (2, {"network": "small"}, 1, {"intra_op": 2, "inter_op": 2, "environments": 2}),
+        (3, {"network": "small"}, 8, {"intra_op": 2, "inter_op": 4, "environments": 3, "acting": 3}),
     ],
 )
-def test_threads_suit_the_network_and_never_exceed_what_was_asked(threads, architecture, acting, expected, tmp_path):
-    done = in_another_process(limit_threads, tmp_path, threads, architecture, acting)
+def test_threads_suit_the_run_and_never_exceed_what_was_asked(threads, given, acting, expected, tmp_path):
+    done = in_another_process(limit_threads, tmp_path, threads, given, acting)
+    expected = {**expected, "acting": expected.get("acting", acting)}
     assert done.out.splitlines() == [str(expected), str([expected["intra_op"], expected["inter_op"]])]
 
 
