@@ -8,6 +8,7 @@ from typing import Any
 import optree
 import tensorflow as tf
 
+from acer_tf.networks.layers import for_xla
 from acer_tf.networks.torsos import Execution
 
 
@@ -59,7 +60,11 @@ class Compiled:
                     autograph=False,
                     jit_compile=self._xla,
                 )
-                self.traces[key] = flat.get_concrete_function(*specs)
+                outside = for_xla.set(self._xla)
+                try:
+                    self.traces[key] = flat.get_concrete_function(*specs)
+                finally:
+                    for_xla.reset(outside)
         return self.traces[key]
 
     def compile_ahead(self, *arguments: Any) -> None:

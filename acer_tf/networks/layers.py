@@ -1,5 +1,6 @@
 """The layers that Keras does not have, registered with it, so that models with them can be saved, loaded and cloned."""
 
+import contextvars
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,9 @@ import tensorflow as tf
 
 from acer_tf.networks.torsos import PATCH
 from acer_tf.types import PerLeaf, leaves_of
+
+# Whether what is traced at present is for XLA, which computes some layers faster in another form.
+for_xla = contextvars.ContextVar("for_xla", default=False)
 
 registered = keras.saving.register_keras_serializable(package="acer_tf")
 
@@ -165,13 +169,15 @@ class PatchConvolution(keras.layers.Conv2D):
 
 @registered
 class ProductConvolution(keras.layers.Conv2D):
-    """`Conv2D` at stride 1 without padding, as one matrix product of patches and kernel.
+    """`Conv2D` at stride 1 without padding, which XLA computes as one matrix product of patches and kernel.
 
     XLA fuses matrix products with their neighbours; its convolutions with few channels are slow on the CPU.
     """
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[B, H − k + 1, W − k + 1, filters] of x [B, H, W, channels], with kernels k×k; both of the layer's dtype."""
+        if not for_xla.get():
+            return super().call(x)
         rows, columns = self.kernel_size
         height, width = x.shape[1] - rows + 1, x.shape[2] - columns + 1
         offsets = [(i, j) for i in range(rows) for j in range(columns)]

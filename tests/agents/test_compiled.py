@@ -3,12 +3,14 @@
 import threading
 import time
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from acer_tf.agents import compiled
 from acer_tf.agents.compiled import Compiled
+from acer_tf.networks.layers import ProductConvolution
 
 
 def compiled_by_xla(execution):
@@ -64,3 +66,16 @@ def test_nothing_is_compiled_ahead_on_a_gpu_or_without_xla(execution, on_gpu, mo
     monkeypatch.setattr(compiled, "on_gpu", lambda: on_gpu)
     Compiled(lambda x: layers(x, tf.Variable(0.0)), execution).compile_ahead(np.ones((1, 3), np.float32))
     assert not compiling()
+
+
+@pytest.mark.parametrize(("execution", "products"), [("serial", 0), ("xla", 1)])
+def test_a_small_convolution_is_a_product_where_xla_computes_it(execution, products):
+    layer = ProductConvolution(5, 3)
+    x = np.random.default_rng(0).normal(size=(2, 6, 7, 4)).astype(np.float32)
+    layer.build(x.shape)
+    layer.bias.assign([1.0, 2.0, 3.0, 4.0, 5.0])
+    function = Compiled(layer, execution)
+    expected = keras.ops.conv(x, layer.kernel) + layer.bias
+    np.testing.assert_allclose(function(x), expected, rtol=0, atol=1e-5)
+    kinds = [operation.type for operation in function.trace(x).graph.get_operations()]
+    assert (kinds.count("MatMul"), kinds.count("Conv2D")) == (products, 1 - products)
