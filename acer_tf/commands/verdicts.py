@@ -14,7 +14,7 @@ from acer_tf.reproduction.evidence import require_folder
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.report.output import Table, markdown, write_table
 from acer_tf.reproduction.report.page import require_page, write_page
-from acer_tf.reproduction.verdicts import folders, verdicts
+from acer_tf.reproduction.verdicts import KINDS, RULE, answer, folders, verdicts
 
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
@@ -40,6 +40,10 @@ def main(argv: list[str]) -> int:
 
 def page(table: Table) -> str:
     """The verdicts as a page, whose sources link to their records."""
-    linked = [[f"[{row[0]}]({row[-1]})" if row[-1] else row[0], *row[1:-1]] for row in table.rows]
-    body = markdown(Table(table.caption, table.head[:-1], linked))
-    return f"# Is the paper reproduced?\n\n{table.caption}\n\n{body}\n"
+    parts = ["# Is the paper reproduced?", answer(table.rows), "\n".join(f"- {rule}" for rule in RULE)]
+    for kind in KINDS:
+        rows = [row for row in table.rows if row[-2] == kind]
+        linked = [[f"[{row[0]}]({row[-1]})" if row[-1] else row[0], *row[1:-2]] for row in rows]
+        parts += [f"## {kind[0].upper()}{kind[1:]}", markdown(Table("", table.head[:-2], linked))]
+    parts.append("Derived from the records by `python -m acer_tf verdicts`.")
+    return "\n\n".join(parts) + "\n"

@@ -136,6 +136,7 @@ FIGURE = Figure(
     },
     seeds=6,
     report=report,
+    aim=True,
     claims=tuple(
         Claim(
             "faster than both published curves",

@@ -94,6 +94,7 @@ class Figure:
     chosen: Callable[["Figure", FlagValues], "Figure"] = lambda figure, values: figure
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `chosen` decided, for experiment.json
     keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
+    aim: bool = False  # whether its claims are this project's own aims, and no paper's
 
     @property
     def name(self) -> str:

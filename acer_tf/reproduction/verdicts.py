@@ -13,7 +13,7 @@ from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.evidence import Evidence, read_evidence
-from acer_tf.reproduction.figure import Figure, Judged, Method, cells_of, figures
+from acer_tf.reproduction.figure import Figure, Finding, Judged, Method, cells_of, figures
 from acer_tf.reproduction.report.output import Table, number
 from acer_tf.reproduction.statistics import Comparison
 from acer_tf.settings import Settings
@@ -21,17 +21,21 @@ from acer_tf.settings.declaration import PRIORITIES, declarations
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, jsonable
 
-WORDS = (
-    "Supported: the 95 % interval (over seeds and games, rliable's stratified bootstrap) of each comparison lies above "
-    "even. Contradicted: one lies below. Undecided: neither; what would decide it, if the estimate stays, stands "
-    "there. The weakest comparison is shown: the probability that a run of one method beats one of the other at equal "
-    "steps (even: 0.5), or what is named (even: 0). Runs so few that chance orders them so in more than 1 of 40 cases "
-    "have no interval. NAME=VALUE is not the experiment's own setting. Hours are those of the machines for all runs "
-    "there."
+RULE = (
+    "Supported: the 95 % interval of every comparison that the claim makes lies above even. Contradicted: one lies "
+    "below. Undecided: neither; it says how many in all it would take, if the estimate stays.",
+    "The weakest of the comparisons is shown, and of how many. It is the probability that a run of one method beats "
+    "one of the other at equal steps (even: 0.5), or what is named (even: 0). [1.00, 1.00]: every run beats every "
+    "other.",
+    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
+    "None is given where so few runs would be ordered like this by chance in more than 1 of 40 cases.",
+    "Share: how much of the paper's runs was run; NAME=VALUE is not the paper's setting. Hours: the machines', for all "
+    "runs of that row's folder.",
 )
+KINDS = ("the papers' own tasks", "the same claims on other tasks", "our own aim")  # of claims
 _OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
-_HEAD = ("source", "claim", "verdict", "interval", "ours", "the paper's", "share", "hours", "records")
+_HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "of", "records")
 
 
 def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
@@ -51,7 +55,7 @@ def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
     if below:
         return "contradicted", weakest
     above = weakest.estimate.low > weakest.even
-    return ("supported" if above else f"undecided: {weakest.needs}"), weakest
+    return ("supported" if above else f"undecided: needs {weakest.needs}"), weakest
 
 
 def folders() -> dict[str, list[str]]:
@@ -69,15 +73,31 @@ def verdicts(results: Path) -> Table:
     rows = []
     for figure, claim in ((each, claim) for each in figures().values() for claim in each.claims):
         folder = claim.folder or figure.name
-        shown = [decide(())[0], "", "", "", "none of it", "", ""]
-        if judged := claim.read(figure, results / folder):
-            finding = claim.judge(judged.content)
-            verdict, weakest = decide(finding.comparisons)
+        shown, records = [decide(())[0], "", "", "", "none of it", ""], ""
+        judged = claim.read(figure, results / folder)
+        finding = claim.judge(judged.content) if judged else Finding(())
+        verdict, weakest = decide(finding.comparisons)
+        if judged and (finding.ours or weakest.needs != Comparison().needs):
             of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
-            shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, judged.share]
-            shown += [number(judged.hours, 1), folder]
-        rows.append([claim.source or figure.source, claim.text, *shown])
-    return Table(f"{WORDS} Derived from the records by `python -m acer_tf verdicts`.", _HEAD, rows)
+            shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, judged.share, number(judged.hours, 1)]
+            records = folder
+        kind = KINDS[2] if figure.aim else KINDS[any(env.startswith("minatar/") for env in figure.envs)]
+        rows.append([claim.source or figure.source, claim.text, *shown, kind, records])
+    return Table(f"{answer(rows)} {' '.join(RULE)}", _HEAD, rows)
+
+
+def answer(rows: Sequence[Sequence[str]]) -> str:
+    """How many claims are supported, contradicted and undecided, and which are decided, by kind."""
+    parts = []
+    for kind in KINDS:
+        found = [row for row in rows if row[-2] == kind]
+        decided = [f"{row[0]}: {row[1]} ({row[2]})" for row in found if not row[2].startswith("undecided")]
+        parts.append(
+            f"Of {kind}, {len(decided)} of {len(found)} are decided{': ' * bool(decided)}{'; '.join(decided)}."
+        )
+    counts = Counter(row[2].partition(":")[0] for row in rows)
+    words = ", ".join(f"{counts[word]} {word}" for word in ("supported", "contradicted", "undecided"))
+    return " ".join([f"{len(rows)} claims: {words}.", *parts])
 
 
 def begun(

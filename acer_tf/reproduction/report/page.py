@@ -26,7 +26,7 @@ from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.figure import figures
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import number
-from acer_tf.reproduction.verdicts import WORDS, coverage
+from acer_tf.reproduction.verdicts import RULE, coverage
 from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.
@@ -78,7 +78,7 @@ def write_page(results: Path) -> Path:
     shown = _Shown(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
     sections = _in_order([_section(folder, shown) for folder in folders])
-    verdicts = _table(results, "verdicts", WORDS, shown) if shown.has(results / "verdicts.csv") else None
+    verdicts = _table(results, "verdicts", " ".join(RULE), shown) if shown.has(results / "verdicts.csv") else None
     policies, page = _policies(results / "policies", shown), results / "index.html"
     anchors = {section["path"]: section["anchor"] for section in sections}
     parts = {"sections": sections, "verdicts": verdicts, "policies": policies, "anchors": anchors}

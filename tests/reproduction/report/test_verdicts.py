@@ -25,7 +25,7 @@ from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.published import openai_curves, published_search
 from acer_tf.reproduction.scores import human_normalized, published_scores
 from acer_tf.reproduction.statistics import Comparison, Estimate
-from acer_tf.reproduction.verdicts import coverage, decide, folders, verdicts
+from acer_tf.reproduction.verdicts import KINDS, answer, coverage, decide, folders, verdicts
 from acer_tf.settings import make_settings
 from acer_tf.settings.record import settings_document
 from tests.reproduction.report.synthetic import outcome, write_run
@@ -81,16 +81,16 @@ def comparison(value: float, low: float = math.nan, high: float = math.nan, need
 @pytest.mark.parametrize(
     ("comparisons", "word", "shown"),
     [
-        ([], "undecided: runs of it", ""),
+        ([], "undecided: needs runs of it", ""),
         ([comparison(0.9, 0.6, 1.0)], "supported", "0.90 [0.60, 1.00]"),
         ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.51, 0.9)], "supported", "0.80 [0.51, 0.90]"),
-        ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.5, 0.9)], "undecided: 4 seeds", "0.80 [0.50, 0.90]"),
-        ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.5)], "undecided: 4 seeds", "0.10 [0.00, 0.50]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(0.8, 0.5, 0.9)], "undecided: needs 4 seeds", "0.80 [0.50, 0.90]"),
+        ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.5)], "undecided: needs 4 seeds", "0.10 [0.00, 0.50]"),
         ([comparison(0.9, 0.6, 1.0), comparison(0.1, 0.0, 0.4)], "contradicted", "0.10 [0.00, 0.40]"),
         ([Comparison(), comparison(0.1, 0.0, 0.4)], "contradicted", "0.10 [0.00, 0.40]"),
-        ([comparison(0.9, 0.6, 1.0), comparison(1.0, needs="2 seeds")], "undecided: 2 seeds", "1.00"),
-        ([comparison(1.0, needs="2 seeds"), comparison(0.0)], "undecided: 4 seeds", "0.00"),
-        ([comparison(1.0, needs="2 seeds"), Comparison()], "undecided: runs of it", ""),
+        ([comparison(0.9, 0.6, 1.0), comparison(1.0, needs="2 seeds")], "undecided: needs 2 seeds", "1.00"),
+        ([comparison(1.0, needs="2 seeds"), comparison(0.0)], "undecided: needs 4 seeds", "0.00"),
+        ([comparison(1.0, needs="2 seeds"), Comparison()], "undecided: needs runs of it", ""),
     ],
 )
 def test_a_verdict_follows_from_the_intervals_alone(comparisons: list[Comparison], word: str, shown: str) -> None:
@@ -101,8 +101,8 @@ def test_a_verdict_follows_from_the_intervals_alone(comparisons: list[Comparison
 def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:
     table = verdicts(tmp_path)
     assert len(table.rows) >= 20
-    nothing = ["undecided: runs of it", "", "", "", "none of it", "", ""]
-    assert all(row[2:] == nothing for row in table.rows)
+    nothing = ["undecided: needs runs of it", "", "", "", "none of it", ""]
+    assert all(row[2:-2] == nothing and row[-1] == "" for row in table.rows)
 
 
 FIVE = ("atari/Breakout", "atari/Seaquest", "atari/Qbert", "atari/Pong", "atari/Alien")
@@ -113,9 +113,9 @@ FIVE = ("atari/Breakout", "atari/Seaquest", "atari/Qbert", "atari/Pong", "atari/
     [
         (1, FIVE, 2, "supported"),
         (-1, FIVE, 2, "contradicted"),
-        (0, FIVE, 2, "undecided: more than 100 seeds"),
-        (1, FIVE, 1, "undecided: 2 seeds"),  # five games go one way by chance once in 32 times
-        (1, FIVE[:1], 3, "undecided: 4 seeds"),  # three runs are above three by chance once in 20
+        (0, FIVE, 2, "undecided: needs more than 100 seeds"),
+        (1, FIVE, 1, "undecided: needs 2 seeds"),  # five games go one way by chance once in 32 times
+        (1, FIVE[:1], 3, "undecided: needs 4 seeds"),  # three runs are above three by chance once in 20
         (1, (*FIVE, "atari/Asterix"), 1, "supported"),
     ],
 )
@@ -161,7 +161,7 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str) -> No
 
 
 def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
-    for seeds, word in ((4, "supported"), (1, "undecided: 4 seeds")):
+    for seeds, word in ((4, "supported"), (1, "undecided: needs 4 seeds")):
         record(
             tmp_path / word,
             "figure3_continuous",
@@ -181,7 +181,7 @@ def test_methods_are_compared_where_the_shortest_run_ends(tmp_path: Path) -> Non
         cut(tmp_path, "figure3_continuous", method, 1)
     for text in ("leads", "with the trust region"):
         found = row(tmp_path, "ACER, Figure 3", text)
-        assert found["verdict"].startswith("undecided") and found["interval"].startswith("0.50 [0.50, 0.50]")
+        assert found["verdict"].startswith("undecided") and found["weakest comparison"].startswith("0.50 [0.50, 0.50]")
 
 
 def test_runs_without_a_score_decide_nothing(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_runs_without_a_score_decide_nothing(tmp_path: Path) -> None:
     for path in (tmp_path / "figure3_continuous" / "runs").glob("*/progress.csv"):
         path.write_text("steps,seconds,episodes,mean_return,interval_return\n100000,1,0,,\n")
     for text in ("leads", "with the trust region"):
-        assert row(tmp_path, "ACER, Figure 3", text)["verdict"] == "undecided: runs of it"
+        assert row(tmp_path, "ACER, Figure 3", text)["verdict"] == "undecided: needs runs of it"
 
 
 @pytest.mark.parametrize(("sign", "word"), [(1, "supported"), (-1, "contradicted"), (0, "undecided")])
@@ -223,7 +223,7 @@ def test_the_draws_of_figure_3_are_judged_by_the_settings_next_to_theirs(tmp_pat
     made = outcome(tmp_path / "figure3_draws", methods, cells, value)
     write_evidence(tmp_path / "figure3_draws", Evidence("figure3_continuous", "", (), "", made.cells))
     found = row(tmp_path, "ACER, Figures 5 and 6, own draws", "")
-    assert found["verdict"] == "supported" and found["interval"].startswith("rank correlation 1.00 [")
+    assert found["verdict"] == "supported" and found["weakest comparison"].startswith("rank correlation 1.00 [")
     assert found["share"] == "1/6 tasks, 1/1 methods, 30/30 draws, 11 % of steps"
 
 
@@ -246,7 +246,7 @@ def test_games_that_only_some_methods_played_decide_nothing(tmp_path: Path) -> N
     for name in ("figure1_minatar", "table_minatar_priorities"):
         record(tmp_path, name, games, value)
     for source in ("ACER, Figure 1, on MinAtar", "ACER, Section 4, on MinAtar", "PER, Table 1, on MinAtar"):
-        assert row(tmp_path, source, "")["verdict"] == "undecided: 4 seeds"
+        assert row(tmp_path, source, "")["verdict"] == "undecided: needs 4 seeds"
 
 
 def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tmp_path: Path) -> None:
@@ -254,21 +254,26 @@ def test_atari_games_without_the_method_or_the_published_score_decide_nothing(tm
     record(tmp_path, "table_atari49", games, lambda cell: 1.0 if cell.method == "a3c" else None)
     record(tmp_path, "table1_prioritized", games, lambda cell: 1.0 if cell.method == "dqn" else None)
     for source in ("PPO, Table 6", "PER, Table 1"):
-        assert row(tmp_path, source, "")["verdict"] == "undecided: runs of it"
+        assert row(tmp_path, source, "")["verdict"] == "undecided: needs runs of it"
     record(tmp_path, "table_atari49", games, lambda cell: 1.0)
     assert "over 1 game" in row(tmp_path, "PPO, Table 6", "")["ours"]
 
 
 def test_priorities_on_atari(tmp_path: Path) -> None:
     values = {"ddqn_tuned": 0.0, "ddqn_rank": 5.0, "ddqn_proportional": 9.0}
-    for games, word in (((*FIVE, "atari/Asterix"), "supported"), (FIVE, "undecided: 2 seeds")):
+    for games, word in (((*FIVE, "atari/Asterix"), "supported"), (FIVE, "undecided: needs 2 seeds")):
         record(tmp_path, "table1_prioritized", games, lambda cell: values.get(cell.method))
         assert row(tmp_path, "PER, Table 1", "")["verdict"] == word
 
 
 @pytest.mark.parametrize(
     ("factor", "rows", "word"),
-    [(1.0, 10, "supported"), (0.5, 10, "contradicted"), (2.0, 10, "contradicted"), (0.5, 4, "undecided: runs of 40M")],
+    [
+        (1.0, 10, "supported"),
+        (0.5, 10, "contradicted"),
+        (2.0, 10, "contradicted"),
+        (0.5, 4, "undecided: needs runs of 40M"),
+    ],
 )
 def test_table_6_wants_all_frames(tmp_path: Path, factor: float, rows: int, word: str) -> None:
     """Runs of twice its steps count as they were at 40M frames."""
@@ -291,7 +296,7 @@ def test_table_6_is_of_the_games_with_a_score(tmp_path: Path) -> None:
 
     record(tmp_path, "table_atari49", ("atari/Pong", "atari/Breakout"), value)
     found = row(tmp_path, "PPO, Table 6", "")
-    assert (found["verdict"], found["ours"].endswith("over 1 game")) == ("undecided: runs of 40M frames", True)
+    assert (found["verdict"], found["ours"].endswith("over 1 game")) == ("undecided: needs runs of 40M frames", True)
     record(tmp_path / "none", "table_atari49", ("atari/Pong",), value)
     assert row(tmp_path / "none", "PPO, Table 6", "")["ours"] == ""
 
@@ -327,7 +332,7 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
         verdicts(tmp_path)
 
 
-@pytest.mark.parametrize(("runs", "word"), [(2, "undecided: 4 runs"), (10, "supported")])
+@pytest.mark.parametrize(("runs", "word"), [(2, "undecided: needs 4 runs"), (10, "supported")])
 def test_the_cliffwalk_wants_four_runs(tmp_path: Path, runs: int, word: str) -> None:
     (tmp_path / "cliffwalk").mkdir()
     replays = ("uniform", "rank-based", "proportional", "oracle")
@@ -360,7 +365,7 @@ ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper
         ({}, "supported"),
         ({"trust_tis": 4.95}, "undecided: "),  # below ACER by less than the draws differ
         ({"trust_tis": 50.0}, "contradicted"),
-        ({"a3c": None}, "undecided: runs of it"),
+        ({"a3c": None}, "undecided: needs runs of it"),
     ],
 )
 def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
@@ -402,12 +407,12 @@ def run_of(env: str, rise: Callable[[float], float], steps: float, seed: int = 0
     [
         (3, 4e6, lambda mean: mean + 15.0, "supported"),
         (3, 4e6, lambda mean: mean - 15.0, "contradicted"),
-        (3, 4e6, lambda mean: mean + 0.5, "undecided: published runs with a narrower band"),
-        (2, 4e6, lambda mean: mean + 15.0, "undecided: 3 seeds"),
-        (3, 1e6, lambda mean: mean, "undecided: runs to 2."),  # neither has made a third of the rise
+        (3, 4e6, lambda mean: mean + 0.5, "undecided: needs published runs with a narrower band"),
+        (2, 4e6, lambda mean: mean + 15.0, "undecided: needs 3 seeds"),
+        (3, 1e6, lambda mean: mean, "undecided: needs runs to 2."),  # neither has made a third of the rise
         (3, 1e6, lambda mean: 0.0, "supported"),  # ours has
         (3, 12e6, lambda mean: mean - 15.0, "contradicted"),  # further than the published curve
-        (3, 4e6, lambda mean: float("nan"), "undecided: runs to 2."),  # no game has ended
+        (3, 4e6, lambda mean: float("nan"), "undecided: needs runs to 2."),  # no game has ended
     ],
 )
 def test_a_curve_is_judged_over_its_range_from_a_third_of_the_rise_on(
@@ -508,6 +513,17 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     assert "--results=" in capsys.readouterr().err
 
 
+def test_the_answer_counts_claims_and_names_those_that_are_decided() -> None:
+    own, other, aim = KINDS
+    verdicts = [("supported", own), ("undecided: needs 3 seeds", own), ("contradicted", other), ("supported", aim)]
+    rows = [[f"P{n}", "it learns", verdict, "", kind, ""] for n, (verdict, kind) in enumerate(verdicts, 1)]
+    assert answer(rows) == (
+        "4 claims: 2 supported, 1 contradicted, 1 undecided. Of the papers' own tasks, 1 of 2 are decided: P1: it "
+        "learns (supported). Of the same claims on other tasks, 1 of 1 are decided: P3: it learns (contradicted). Of "
+        "our own aim, 1 of 1 are decided: P4: it learns (supported)."
+    )
+
+
 @pytest.mark.slow
 def test_the_committed_verdicts_are_those_of_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 2_000)
@@ -538,7 +554,7 @@ def test_the_gain_by_the_trust_region_is_compared_between_the_least_and_the_most
     ("values", "word"),
     [
         ({0: 1.0, 1: 2.0, 4: 3.0}, "supported"),
-        ({0: 1.0, 1: 2.0, 4: 2.0}, "undecided: more than 100 seeds"),  # one gain and one tie
+        ({0: 1.0, 1: 2.0, 4: 2.0}, "undecided: needs more than 100 seeds"),  # one gain and one tie
         ({0: 1.0, 1: 3.0, 4: 2.0}, "contradicted"),
         ({0: 1.0, 1: 2.0, 4: None}, "supported"),
     ],
@@ -580,15 +596,15 @@ def test_a_gain_whose_interval_holds_one_half_decides_nothing(tmp_path: Path) ->
 
     record(tmp_path, "table_minatar_priorities", games, value, seeds=3)
     found = row(tmp_path, "PER, Table 1, on MinAtar", "")
-    assert found["ours"].startswith("0.67, 0.67 (") and found["verdict"].startswith("undecided: about ")
+    assert found["ours"].startswith("0.67, 0.67 (") and found["verdict"].startswith("undecided: needs about ")
 
 
 @pytest.mark.parametrize(
     ("tasks", "worse", "words"),
     [
-        (("fish", "walker2d"), 3, ("supported", "undecided: runs of it")),
-        (("fish", "walker2d"), 2, ("contradicted", "undecided: runs of it")),
-        (("humanoid", "fish"), 4, ("supported", "undecided: 4 seeds")),
+        (("fish", "walker2d"), 3, ("supported", "undecided: needs runs of it")),
+        (("fish", "walker2d"), 2, ("contradicted", "undecided: needs runs of it")),
+        (("humanoid", "fish"), 4, ("supported", "undecided: needs 4 seeds")),
     ],
 )
 def test_each_part_of_acer_counts_and_truncation_on_humanoid_alone(
@@ -636,7 +652,7 @@ def test_three_settings_decide_nothing(tmp_path: Path, ranks: tuple[float, ...])
         ("control/cheetah",),
         lambda cell: ours.get((cell.train_settings.learning_rate, cell.train_settings.trust_region_delta)),
     )
-    assert row(tmp_path, "ACER, Figures 5 and 6", "")["verdict"] == "undecided: 6 draws"
+    assert row(tmp_path, "ACER, Figures 5 and 6", "")["verdict"] == "undecided: needs 6 draws"
 
 
 @pytest.mark.parametrize(
@@ -656,7 +672,7 @@ def test_a_curve_is_judged_by_runs_of_acer_with_its_preset_in_its_environment(
     [
         (50, 20, "contradicted"),
         (20, 30, "supported"),
-        (40, 30, "undecided: more than 100 runs"),
+        (40, 30, "undecided: needs more than 100 runs"),
     ],  # above uniform; between; as cut off
 )
 def test_priorities_of_a_cliffwalk_lie_between_the_others(
