@@ -52,6 +52,9 @@ flag.string("tag", None, "tag of TensorBoard, or column of a progress.csv, that 
 flag.string("columns", None, "STEPS:RETURN, the columns of logs that are CSV files of any kind")
 flag.path("output", None, "folder for the table, the figure and copies of the records")
 flag.multi_integer("at_steps", [], "also tabulate the mean of the last 100 episodes at this step", 1, 10**12)
+flag.boolean(
+    "published", True, "beside the published curves of the environment; --nopublished for runs that end long before"
+)
 flag.boolean("hours", False, "also draw the curves against hours: for runs on one machine")
 flag.string("title", "", "title of the figure; by default the environments")
 flag.multi_string("text", [], "a paragraph about what the figure shows; may be repeated")
@@ -77,7 +80,14 @@ def main(argv: list[str]) -> int:
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
     about = Evidence("curves", FLAGS.title, tuple(FLAGS.text), command, diagnostic=FLAGS.diagnostic)
     with tempfile.TemporaryDirectory() as scratch:
-        shown = show(_as_records(folders, reading, Path(scratch)), output, about, FLAGS.at_steps, hours=FLAGS.hours)
+        shown = show(
+            _as_records(folders, reading, Path(scratch)),
+            output,
+            about,
+            FLAGS.at_steps,
+            hours=FLAGS.hours,
+            published=FLAGS.published,
+        )
     print(markdown(shown))
     print(f"table, figure and records in {output}")
     if on_page:
@@ -92,6 +102,7 @@ def show(
     at_steps: Sequence[int] = (),
     *,
     hours: bool = False,
+    published: bool = True,
 ) -> Table:
     """Makes the evidence of runs.
 
@@ -100,6 +111,7 @@ def show(
         about: the evidence without its cells, tables and figures; by default its title is the environments.
         at_steps: steps at which the mean of the last 100 episodes is tabulated too.
         hours: draw the curves against hours too.
+        published: show the published curves of the environments too.
 
     Raises:
         CurveError, EvidenceError: a run or record cannot be read or kept; nothing has changed.
@@ -127,12 +139,12 @@ def show(
         if kept.resolve() != folder.resolve():
             copy_records(folder, kept)
     cells = [describe(kept, kept.name, label, policy=folder / "policy") for label, folder, kept in runs]
-    published = {env: published_curves(env) for env in by_env}
+    others = {env: published_curves(env) if published else [] for env in by_env}
     title = about.title or ", ".join(by_env)
     titles = {env: title if one else env for env in by_env}
     caption = "Means over seeds with standard errors, up to three runs thin"
-    steps = learning_curves(by_env, published.__getitem__, titles=titles)
-    drawings = {"figure": Drawing(caption + ("; dashed: published." if any(published.values()) else "."), steps)}
+    steps = learning_curves(by_env, others.__getitem__, titles=titles)
+    drawings = {"figure": Drawing(caption + ("; dashed: published." if any(others.values()) else "."), steps)}
     if hours:
         timed = {
             env: {label: known for label, runs in groups.items() if (known := [r for r in runs if r.seconds[-1] > 0])}
@@ -140,7 +152,7 @@ def show(
         }
         figure = learning_curves(timed, lambda env: (), titles=titles, axis="seconds")
         drawings["hours"] = Drawing(f"{caption}, against hours of the machine that ran them.", figure)
-    made = _table(by_env, published, at_steps)
+    made = _table(by_env, others, at_steps)
     evidence = dataclasses.replace(about, title=title, cells=tuple(cells), labels=labels)
     write_report(evidence, Report({"table": made}, drawings), output)
     return made

@@ -80,13 +80,14 @@ def report(recorded: RecordedRuns) -> Report:
         for label in _labels(recorded):
             found, steps = scores.get(label, ((), None))
             row += [mean_with_error(*mean_and_error(found)), number(steps, 0)] if found else ["", ""]
-        rows.append([*row, ", ".join(best({label: found for label, (found, _) in scores.items() if found}))])
+        rivals = {label: found for label, (found, _) in scores.items() if len(found) > 1}
+        rows.append([*row, ", ".join(best(rivals)) if len(rivals) > 1 else ""])
     columns = [column for label in _labels(recorded) for column in (label, "steps")]
     caption = (
         "Return: mean of 100 episodes after training, each action the most probable one (or of the largest Q); mean "
         "over seeds ± standard error. ACER and Double DQN: the usual preset of the task's family and nothing else. "
-        "SB3: Stable-Baselines3 2.9.2 with RL Zoo's settings for the task, or its defaults where there are none. Best: "
-        "the highest mean, and those whose standard error reaches its own."
+        "SB3: Stable-Baselines3 2.9.2 with RL Zoo's settings for the task, or its defaults where there are none. Best, "
+        "of those with several runs: the highest mean, and those whose standard error reaches its own."
     )
     drawn = "Training returns, means over seeds with standard errors; dashed: Stable-Baselines3, with their range."
     figure = learning_curves(recorded.by_label(), peers, titles={env: _short(env) for env in recorded.envs})

@@ -59,6 +59,11 @@ def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):
     *_, published = csv.reader((tmp_path / "out" / "table.csv").open())
     label = "OpenAI baselines' ACER, published (6 runs)"
     assert published == ["atari/Pong", label, "published", "9,999,693", "", "-20.26", "2.13", "19.51"]
+    assert curves.main(["curves", f"--runs=ours={a}", f"--output={tmp_path / 'alone'}", "--nopublished"]) == 0
+    rows = list(csv.reader((tmp_path / "alone" / "table.csv").open()))
+    assert [row[1] for row in rows[1:]] == ["ours"]
+    caption = json.loads((tmp_path / "alone" / "experiment.json").read_text())["figures"]["figure"]
+    assert "published" not in caption
 
 
 def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):

@@ -25,6 +25,7 @@ Groups = Mapping[str, Sequence[RunCurve]]
 _DPI = 150
 _PATH, _DECIMALS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")  # of an SVG
 _THIN = 3  # runs of a group that are drawn one by one: more are seen by their band
+_GREY = 7  # of Matplotlib's colours: published curves are grey
 FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
 
 
@@ -158,7 +159,7 @@ def learning_curves(
     for groups in by_env.values():
         for label, runs in groups.items():
             counts[label].append(len(runs))
-    colours = (f"C{number % 10}" for number in itertools.count())
+    colours = (f"C{number % 10}" for number in itertools.count() if number % 10 != _GREY)
     given = styles or {}
     legend = {label: (_named(label, n, unit), *given.get(label, (next(colours), "-"))) for label, n in counts.items()}
     curves = {
