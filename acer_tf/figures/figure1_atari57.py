@@ -78,7 +78,7 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
             low, high = median.interval
             output.draw_band(axes, x, low * values, high * values, style["color"])
     end = 0.0
-    for shown in (atari.SHOWN[key] for key in recorded.methods):
+    for shown in (atari.SHOWN[key] for key in recorded.methods) if largest else ():  # the paper's are maxima
         if axis == "steps":
             x, published = figure1_by_frames()[shown].frames / 1e6, figure1_by_frames()[shown].median
         elif shown in figure1_by_hours():

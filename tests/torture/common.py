@@ -185,7 +185,8 @@ def stopped_run(scratch: Path, steps: int = END, **over: Any) -> Path:
 
 def acting_thread(rng: random.Random) -> dict[str, Any]:
     """For a third of the attempts, the flags with which a thread acts beside the updates."""
-    return {"acting_lag": 1, "threads": 2} if rng.random() < 1 / 3 else {}
+    place = rng.choice(("same", "second"))
+    return {"acting_lag": 1, "threads": 2, "acting_device": place} if rng.random() < 1 / 3 else {}
 
 
 def _name(over: dict[str, Any]) -> str:
