@@ -199,7 +199,8 @@ def expected_rows(scratch: Path, steps: int, **over: Any) -> list[dict[str, str]
     The environments begin new episodes there, so it is not the same as that of a run that was never stopped (steps 0).
     It has one thread, with which nothing runs at the same time.
     """
-    over.pop("threads", None)
+    for name in ("threads", "acting_device"):  # which are no settings, and change no row
+        over.pop(name, None)
     begun = stopped_run(scratch, steps or END, **over)
 
     def again(folder: Path) -> Fork:
