@@ -4,8 +4,8 @@ python -m benchmarks.ladder --output=results/benchmark/ladder
 python -m benchmarks.ladder --machine=gpu --repetitions=1 --output=results/benchmark/gpu
 
 Each figure is the rate of a run of `python -m acer_tf train` from its second row of progress on, with the time of its
-parts (`benchmarks.timed_run`); the ways alternate. Writes ladder.json and ladder.md after each loop. About half an hour
-on two cores, and, with a GPU and 16 cores, within 10 minutes; leave the machine alone meanwhile.
+parts (`benchmarks.timed_run`); the ways alternate. Writes ladder.json and ladder.md after each run. About half an hour
+on two cores, and about 10 minutes with a GPU and 16 cores, by arithmetic; leave the machine alone meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Loop(NamedTuple):
     """A run that is measured."""
 
     flags: tuple[str, ...]
-    steps: int  # of a row of progress, on two cores; a GPU makes eight times as many
+    steps: int  # of a row of progress, on two cores; a GPU makes three times as many
 
 
 class Way(NamedTuple):
@@ -84,7 +84,7 @@ cli.definers(FLAGS).path("output", "my_results/benchmark/ladder", "folder")
 def measured(loop: Loop, way: Way) -> dict[str, Any]:
     """What `benchmarks.timed_run` prints of one run."""
     # On a GPU machine's CPU alone, the rows of two cores suffice.
-    steps = loop.steps * (8 if FLAGS.machine == "gpu" and "--device=cpu" not in way.flags else 1)
+    steps = loop.steps * (3 if FLAGS.machine == "gpu" and "--device=cpu" not in way.flags else 1)
     with tempfile.TemporaryDirectory() as folder:
         given = {"run_dir": f"{folder}/run", "log_interval": steps, "total_steps": ROWS * steps}
         given |= {"replay_start": 40, "precision": FLAGS.precision, "checkpoint_minutes": 600}
@@ -99,12 +99,16 @@ def measured(loop: Loop, way: Way) -> dict[str, Any]:
 
 def table(loops: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     """Of each loop and way, the median rate with its range, its ratio to the first way, and the parts' medians."""
-    names = [*dict.fromkeys(name for ways in loops.values() for runs in ways.values() for name in runs[0]["parts"])]
+    names = [
+        *dict.fromkeys(
+            name for ways in loops.values() for runs in ways.values() for run in runs for name in run["parts"]
+        )
+    ]
     lines = ["| loop | way | steps/s | ratio | " + " | ".join(f"{name}, ms" for name in names) + " |"]
     lines.append("|---|---|" + "---|" * (2 + len(names)))
     for loop, ways in loops.items():
         base = statistics.median(run["rate"] for run in next(iter(ways.values())))
-        for way, runs in ways.items():
+        for way, runs in ((way, runs) for way, runs in ways.items() if runs):
             rates = [run["rate"] for run in runs]
             rate = statistics.median(rates)
             cells = [f"{rate:,.0f} [{min(rates):,.0f}, {max(rates):,.0f}]", f"{rate / base:.2f}"]
@@ -136,8 +140,8 @@ def main(argv: list[str]) -> int:
                 except RuntimeError as error:
                     return cli.fail(1, error)
                 print(f"{loop}, {name}: {loops[loop][name][-1]['rate']:,.0f} steps/s", flush=True)
-        write_json(output / "ladder.json", run_document(given, {"loops": loops}))
-        write_whole(output / "ladder.md", table(loops))
+                write_json(output / "ladder.json", run_document(given, {"loops": loops}))
+                write_whole(output / "ladder.md", table(loops))
     print(f"\n{table(loops)}", end="")
     return 0
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from acer_tf.commands import train
+from acer_tf.commands import cli, train
 
 COUNTED_FROM = 2  # rows of progress: by then all is compiled, and the replay has begun
 
@@ -97,6 +97,8 @@ def main(argv: list[str]) -> int:
     parts.after(Progress, "write", lambda progress, row: parts.row(row["steps"]))
     with contextlib.redirect_stdout(sys.stderr):
         status = train.main(["train", *argv[1:]])
+    if status == 0 and len(parts.marks) < 2:
+        return cli.fail(2, f"the run has fewer than {COUNTED_FROM + 1} rows of progress: give a smaller --log_interval")
     if status == 0:
         print(json.dumps(parts.document()))
     return status

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "results").glob("**/README.md")]
 TEXT = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(PAGES)}
 EVERYTHING = "\n".join(TEXT.values())
-OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.ladder", "benchmarks.peers")  # programs that are not commands of acer_tf
+# Programs that are not commands of acer_tf.
+OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.ladder", "benchmarks.peers")
 
 
 # The examples of docs/extending.md are files, which test_extending.py runs.

@@ -78,16 +78,11 @@ def main(argv: list[str]) -> int:
         raise CurveError(f"--columns={FLAGS.columns}: must be STEPS:RETURN, the names of two columns")
     reading = Reading(FLAGS.env or "", FLAGS.tag or "", (columns[0], columns[2]) if columns else None)
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
-    about = Evidence("curves", FLAGS.title, tuple(FLAGS.text), command, diagnostic=FLAGS.diagnostic)
+    options = {} if FLAGS.published else {"published": False}
+    kept = {"options": options, "diagnostic": FLAGS.diagnostic}
+    about = Evidence("curves", FLAGS.title, tuple(FLAGS.text), command, **kept)
     with tempfile.TemporaryDirectory() as scratch:
-        shown = show(
-            _as_records(folders, reading, Path(scratch)),
-            output,
-            about,
-            FLAGS.at_steps,
-            hours=FLAGS.hours,
-            published=FLAGS.published,
-        )
+        shown = show(_as_records(folders, reading, Path(scratch)), output, about, FLAGS.at_steps, hours=FLAGS.hours)
     print(markdown(shown))
     print(f"table, figure and records in {output}")
     if on_page:
@@ -102,16 +97,15 @@ def show(
     at_steps: Sequence[int] = (),
     *,
     hours: bool = False,
-    published: bool = True,
 ) -> Table:
     """Makes the evidence of runs.
 
     Args:
         folders: the runs' records, by label; those already in `output`, the evidence's folder, are not copied.
-        about: the evidence without its cells, tables and figures; by default its title is the environments.
+        about: the evidence without its cells, tables and figures; by default its title is the environments. If its
+            options have "published" as False, the published curves of the environments are left out.
         at_steps: steps at which the mean of the last 100 episodes is tabulated too.
         hours: draw the curves against hours too.
-        published: show the published curves of the environments too.
 
     Raises:
         CurveError, EvidenceError: a run or record cannot be read or kept; nothing has changed.
@@ -139,7 +133,7 @@ def show(
         if kept.resolve() != folder.resolve():
             copy_records(folder, kept)
     cells = [describe(kept, kept.name, label, policy=folder / "policy") for label, folder, kept in runs]
-    others = {env: published_curves(env) if published else [] for env in by_env}
+    others = {env: published_curves(env) if about.options.get("published", True) else [] for env in by_env}
     title = about.title or ", ".join(by_env)
     titles = {env: title if one else env for env in by_env}
     caption = "Means over seeds with standard errors, up to three runs thin"

@@ -2,7 +2,7 @@
 
 python -m acer_tf verdicts --results=results
 
-verdicts.md and the beginning of index.html are the page "Is the paper reproduced?".
+verdicts.md is the page "Is the paper reproduced?"; index.html begins with its rule and its rows.
 """
 
 from pathlib import Path

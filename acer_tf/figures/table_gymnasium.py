@@ -6,7 +6,7 @@ python -m acer_tf table_gymnasium --processes=2
 python -m acer_tf table_gymnasium --tasks=CartPole-v1,FrozenLake-v1 --seeds=1
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -80,8 +80,7 @@ def report(recorded: RecordedRuns) -> Report:
         for label in _labels(recorded):
             found, steps = scores.get(label, ((), None))
             row += [mean_with_error(*mean_and_error(found)), number(steps, 0)] if found else ["", ""]
-        rivals = {label: found for label, (found, _) in scores.items() if len(found) > 1}
-        rows.append([*row, ", ".join(best(rivals)) if len(rivals) > 1 else ""])
+        rows.append([*row, ", ".join(best({label: found for label, (found, _) in scores.items()}))])
     columns = [column for label in _labels(recorded) for column in (label, "steps")]
     caption = (
         "Return: mean of 100 episodes after training, each action the most probable one (or of the largest Q); mean "
@@ -106,9 +105,14 @@ def _evaluations(recorded: RecordedRuns, method: str, env: str) -> list[float]:
     return [float(column[-1]) for column in columns if column is not None and np.isfinite(column[-1])]
 
 
-def best(scores: Mapping[str, Iterable[float]]) -> list[str]:
-    """The method of the highest mean, and those whose mean and standard error reach that of its own, best first."""
-    means = {label: np.nan_to_num(mean_and_error([*found])) for label, found in scores.items()}
+def best(scores: Mapping[str, Sequence[float]]) -> list[str]:
+    """The method of the highest mean, and those whose mean and standard error reach that of its own, best first.
+
+    None without two methods of several runs each; others do not count.
+    """
+    means = {label: mean_and_error(found) for label, found in scores.items() if len(found) > 1}
+    if len(means) < 2:
+        return []
     order = sorted(means, key=lambda label: -means[label][0])
     return [label for label in order if sum(means[label]) >= means[order[0]][0] - means[order[0]][1]]
 

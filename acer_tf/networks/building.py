@@ -179,7 +179,7 @@ class Layers:
         return self._convolution(keras.layers.Conv2D, filters, size, stride, name, x.shape[-1], **options)(x)
 
     def product_convolution(self, filters: int, size: int, name: str, x: Tensor) -> Tensor:
-        """`convolution` at stride 1 as one matrix product, which XLA fuses; for small images."""
+        """`convolution` at stride 1, which XLA computes as one matrix product; for small images."""
         return self._convolution(ProductConvolution, filters, size, 1, name, x.shape[-1])(x)
 
     def patch_convolution(self, filters: int, name: str, x: Tensor) -> Tensor:

@@ -23,19 +23,20 @@ from acer_tf.settings.record import DEFAULTS, jsonable
 
 RULE = (
     "Supported: the 95 % interval of every comparison that the claim makes lies above even. Contradicted: one lies "
-    "below. Undecided: neither; it says how many in all it would take, if the estimate stays.",
+    "below. Undecided: neither; it says what it would take in all, if the estimate stays.",
     "The weakest of the comparisons is shown, and of how many. It is the probability that a run of one method beats "
-    "one of the other at equal steps (even: 0.5), or what is named (even: 0). [1.00, 1.00]: every run beats every "
-    "other.",
+    "one of the other at equal steps (even: 0.5), or what is named (even: 0). [1.00, 1.00]: every run of the "
+    "one beats every run of the other.",
     "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
     "None is given where so few runs would be ordered like this by chance in more than 1 of 40 cases.",
-    "Share: how much of the paper's runs was run; NAME=VALUE is not the paper's setting. Hours: the machines', for all "
+    "Share: how much of the experiment as it is laid out here was run; NAME=VALUE differs from that. The control tasks "
+    "are rebuilt, as the paper's models are not public: there only the order compares. Hours: the machines', for all "
     "runs of that row's folder.",
 )
-KINDS = ("the papers' own tasks", "the same claims on other tasks", "our own aim")  # of claims
+KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
 _OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
-_HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "of", "records")
+_HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
 
 
 def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
@@ -77,6 +78,7 @@ def verdicts(results: Path) -> Table:
         judged = claim.read(figure, results / folder)
         finding = claim.judge(judged.content) if judged else Finding(())
         verdict, weakest = decide(finding.comparisons)
+        # A figure may have runs, but none that this claim is about.
         if judged and (finding.ours or weakest.needs != Comparison().needs):
             of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
             shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, judged.share, number(judged.hours, 1)]

@@ -20,7 +20,7 @@ from acer_tf.types import EnvironmentSpec
 _MAKER_PARTS = {
     "machine": ("host", "processor", "cores"),
     "threads": ("intra_op", "inter_op", "environments"),
-    "device": ("name", "model"),
+    "device": ("name", "model", "acting"),
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
 FORMAT = 1  # run.json's format
@@ -138,7 +138,7 @@ def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
     if old["packages_sha256"] != new["packages_sha256"]:
         lines.append("other installed packages")
     for part, names in _MAKER_PARTS.items():
-        pairs = ((name, old[part][name], new[part][name]) for name in names)
+        pairs = ((name, old[part].get(name), new[part].get(name)) for name in names)
         lines += [f"{part}: {name} {here} instead of {there}" for name, there, here in pairs if here != there]
     return lines
 

@@ -85,8 +85,8 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0, ac
         device: the device to compute on.
         tf32: whether a GPU may multiply float32 with the 10 bits of TF32.
         memory_gb: the most memory of the GPU to take, for processes that share it; 0 for no bound.
-        acting: one of `ACTING_DEVICES`. A second logical device takes `ACTING_GB` more of a GPU, whose `memory_gb` must
-            be given, since TensorFlow bounds each of several.
+        acting: one of `ACTING_DEVICES`. A second logical device takes `ACTING_GB` of a GPU's `memory_gb`, which must be
+            more, since TensorFlow bounds each of several.
 
     Returns:
         TensorFlow's name of the device to act on, if that is not where updates compute.
@@ -96,7 +96,7 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0, ac
     found = _gpus()
     chosen = [] if device == CPU else [found[int(device.name.removeprefix("gpu:"))]]
     processor = (chosen or tf.config.list_physical_devices("CPU"))[0]
-    bounds = ([memory_gb] if memory_gb and chosen else []) if acting != "second" else [memory_gb, ACTING_GB]
+    bounds = [memory_gb - ACTING_GB, ACTING_GB] if acting == "second" else [memory_gb] if memory_gb and chosen else []
     try:
         if found != chosen:
             tf.config.set_visible_devices(chosen, "GPU")
@@ -114,7 +114,11 @@ def use_device(device: Device, *, tf32: bool = False, memory_gb: float = 0.0, ac
         print("TensorFlow has already started: it keeps its devices and what it takes of their memory", file=sys.stderr)
     if acting == "second":
         divided = len(tf.config.get_logical_device_configuration(processor) or ()) > 1
-        return ("/GPU:1" if chosen else "/CPU:1") if divided else None
+        if divided:
+            return "/GPU:1" if chosen else "/CPU:1"
+        print(
+            "--acting_device=second: TensorFlow keeps its one device; actors compute where updates do", file=sys.stderr
+        )
     return "/CPU:0" if acting == "cpu" and chosen else None
 
 
@@ -122,9 +126,9 @@ def use_threads(threads: int, settings: Settings, *, acting: int = 0) -> dict[st
     """Sets TensorFlow's threads to suit the run; has no effect once TensorFlow has computed something.
 
     Large torsos use all. Elsewhere two share the products of updates, where there are enough updates to outweigh what
-    waking a second thread costs each time that actions are chosen: MinAtar gains a fifth at a replay ratio of 4 and
-    loses a tenth at 0. More than two were not measured there. Two operations at once suffice: the forward passes of the
-    online and the average policy network.
+    waking a second thread costs each time that actions are chosen: MinAtar and cheetah gain a quarter at a replay ratio
+    of 4, MinAtar loses a tenth at 0, and DQN's small updates do neither. More than two were not measured there. Two
+    operations at once suffice: the forward passes of the online and the average policy network.
 
     Args:
         threads: the most to use; 0 for `available_cores`. With 1, runs of the same seed on a CPU are identical.

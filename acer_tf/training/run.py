@@ -88,13 +88,9 @@ def run(job: Job) -> Path:
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
     beside = settings.groups if settings.lagging and job.ray_address is None else 0
-    place = use_device(
-        job.device,
-        tf32=settings.precision == "tf32",
-        memory_gb=job.gpu_memory_gb,
-        acting=job.acting_device if beside else "same",
-    )
     threads = use_threads(job.threads, settings, acting=beside)
+    acting = job.acting_device if threads["acting"] else "same"
+    place = use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb, acting=acting)
     network = make_network(settings, spec)  # these raise for bad input, before anything is written
     make_optimizer(settings, spec)
     if settings.initialize_from is not None and job.record is None:
@@ -125,7 +121,8 @@ def run(job: Job) -> Path:
             return ActingThreads(make, agent, acting, threads["acting"], place=place, stop=stop, note=job.note)
 
         with without_collections():  # tracing makes many objects that stay
-            begun = _restore(job, agent, replay, threads, actors_from, opened)
+            device = dataclasses.asdict(job.device) | {"acting": place}
+            begun = _restore(job, agent, replay, {"threads": threads, "device": device}, actors_from, opened)
         with stop:
             begun.advance(stop)
             begun.save(with_replay=False)
@@ -138,7 +135,7 @@ def _restore(
     job: Job,
     agent: Agent,
     replay: TrajectoryReplay,
-    threads: dict[str, int],
+    computes: dict[str, Any],
     actors_from: Callable[[int], Actors],
     opened: contextlib.ExitStack,
 ) -> "_Run":
@@ -150,7 +147,6 @@ def _restore(
         raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and has no checkpoint: give it again")
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
-    computes = {"threads": threads, "device": dataclasses.asdict(job.device)}
     maker = records.maker_of(provenance() | computes)
     notes = [*(changes_in(job.record, settings) if job.record else ()), *repaired]
     if snapshot is not None:
@@ -182,7 +178,6 @@ def _restore(
             "atari_preset": dataclasses.asdict(preset) if preset else None,
             "modules": user_modules((settings.agent, settings.network, settings.env)),
             **computes,
-            "acting_device": job.acting_device,
             **begins,
             "history": [],
             "finished": False,

@@ -25,7 +25,7 @@ from acer_tf.files import missing_parts
 from acer_tf.runs.folder import REPAIRS, known_run, require_same_run
 from acer_tf.runs.records import Row
 from acer_tf.settings import Settings
-from acer_tf.training.device import ACTING_DEVICES, CPU, find_device
+from acer_tf.training.device import ACTING_DEVICES, ACTING_GB, CPU, find_device
 from acer_tf.training.initialize import require_source
 from acer_tf.training.logged import Episode, Estimate, Log
 from acer_tf.training.resolve import require_effect, resolve
@@ -143,9 +143,10 @@ def train(
     record = known_run(folder)
     where = find_device(device)
     settings = resolve(settings, spec, record.settings if record else None, where)
-    if acting_device == "second" and where != CPU and not gpu_memory_gb:
+    if acting_device == "second" and where != CPU and gpu_memory_gb <= ACTING_GB:
         raise SettingsError(
-            "--acting_device=second: give --gpu_memory_gb, as TensorFlow must bound the memory of two logical devices"
+            f"--acting_device=second: give --gpu_memory_gb, of which {ACTING_GB:g} are for acting: TensorFlow must "
+            "bound the memory of two logical devices"
         )
     if settings.precision == "tf32" and where == CPU and not record:
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")

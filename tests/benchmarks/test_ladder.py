@@ -74,7 +74,7 @@ def test_ways_differ_in_flags_and_the_failure_of_a_run_is_shown(monkeypatch):
     assert ladder.measured(loop, ladder.Way(("--actors=2",), "--fast"))["rate"] == 7
     ladder.measured(loop, ladder.Way(("--device=cpu",)))
     (first, on_gpu), (second, on_cpu) = ran
-    assert {"--env=minatar/breakout", "--actors=2", "--total_steps=4000", "--precision=float32"} <= set(first)
+    assert {"--env=minatar/breakout", "--actors=2", "--total_steps=1500", "--precision=float32"} <= set(first)
     assert {"--device=cpu", "--total_steps=500"} <= set(second)
     assert (on_gpu, on_cpu) == ("--fast", "")
     monkeypatch.setattr(ladder.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=2, stderr="no GPU"))

@@ -1,10 +1,12 @@
 import csv
 import json
+import shutil
 
 import pytest
 
 from acer_tf.commands import curves
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
+from acer_tf.reproduction.report.page import write_page
 
 
 def write_run(folder, seed, last, env="CartPole-v1"):
@@ -64,6 +66,10 @@ def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):
     assert [row[1] for row in rows[1:]] == ["ours"]
     caption = json.loads((tmp_path / "alone" / "experiment.json").read_text())["figures"]["figure"]
     assert "published" not in caption
+    assert label not in write_page(tmp_path).read_text()
+    shutil.rmtree(tmp_path / "alone")
+    (tmp_path / "out").rename(tmp_path / "alone")
+    assert label in write_page(tmp_path).read_text()
 
 
 def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):

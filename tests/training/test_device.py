@@ -109,12 +109,12 @@ def test_one_gpu_is_visible_and_its_memory_grows_or_is_bounded(gpus):
 
 
 def test_a_gpu_is_divided_for_acting_on_a_second_logical_device(gpus, monkeypatch):
-    limits = [4e9 / 2**20, 2e9 / 2**20]
+    limits = [5e9 / 2**20, 2e9 / 2**20]
     assert use_device(H200, memory_gb=4.0, acting="cpu") == "/CPU:0"
     assert use_device(CPU, acting="cpu") is use_device(H200) is None
     gpus.clear()
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: gpus[2][2:] if gpus[2:] else None)
-    assert use_device(H200, memory_gb=4.0, acting="second") == "/GPU:1"
+    assert use_device(H200, memory_gb=7.0, acting="second") == "/GPU:1"
     assert gpus == [("visible", "first"), ("tf32", False), ("limit", "first", *map(round, limits))]
 
 
@@ -138,7 +138,7 @@ def test_a_run_records_its_device_and_refuses_what_it_lacks(tmp_path):
     assert not (tmp_path / "run").exists()
     train(settings, tmp_path / "run", device="cpu", quiet=True)
     record = json.loads(Path(tmp_path / "run/run.json").read_text())
-    assert record["device"] == {"name": "cpu", "model": "", "compute_capability": None}
+    assert record["device"] == {"name": "cpu", "model": "", "compute_capability": None, "acting": None}
 
 
 def in_another_process(action, tmp_path, *arguments):
@@ -163,9 +163,16 @@ def limit_threads_too_late():
 
 def act_on(acting_device, run_dir):
     class Seen(ActingThreads):
-        def _act(self, *arguments, **where):
-            places.update(weight.value.device[-5:] for weight in self._acting.network.weights)
-            return super()._act(*arguments, **where)
+        def __init__(self, make, agent, acting, count, **options):
+            act = acting._act
+
+            def seen(*arguments):
+                found = act(*arguments)
+                places.update(each.device[-5:] for each in found)
+                return found
+
+            acting._act = seen
+            super().__init__(make, agent, acting, count, **options)
 
     places = set()
     run.ActingThreads = Seen
@@ -179,10 +186,23 @@ def act_on(acting_device, run_dir):
 def test_a_run_that_acts_elsewhere_leaves_the_same_rows(acting_device, place, tmp_path):
     done = in_another_process(act_on, tmp_path, acting_device, tmp_path / "run")
     assert done.out.splitlines() == [place]
-    assert json.loads((tmp_path / "run/run.json").read_text())["acting_device"] == acting_device
+    recorded = json.loads((tmp_path / "run/run.json").read_text())["device"]["acting"]
+    assert recorded == (f"/{place}" if acting_device == "second" else None)
     settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, acting_lag=1)
     train(settings, tmp_path / "in turn", threads=1, quiet=True)
     assert timeless(tmp_path / "run") == timeless(tmp_path / "in turn")
+
+
+def act_in_turn(run_dir):
+    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=100, acting_lag=1)
+    train(settings, run_dir, threads=1, quiet=True, acting_device="second")
+    print(len(tf.config.list_logical_devices("CPU")))
+
+
+@pytest.mark.process
+def test_a_run_that_acts_in_turn_acts_where_updates_compute_and_says_so(tmp_path):
+    assert in_another_process(act_in_turn, tmp_path, tmp_path / "run").out == "1\n"
+    assert json.loads((tmp_path / "run/run.json").read_text())["device"]["acting"] is None
 
 
 def test_acting_elsewhere_is_refused_where_nothing_acts_beside(tmp_path, gpus, monkeypatch):
@@ -192,8 +212,9 @@ def test_acting_elsewhere_is_refused_where_nothing_acts_beside(tmp_path, gpus, m
     with pytest.raises(SettingsError, match="^--acting_device=third: must be of same, second, cpu"):
         train(small_settings(), tmp_path / "run", acting_device="third")
     monkeypatch.setattr("acer_tf.training.train.find_device", lambda name: H200)
-    with pytest.raises(SettingsError, match="^--acting_device=second: give --gpu_memory_gb"):
-        train(small_settings(acting_lag=1), tmp_path / "run", acting_device="second")
+    for bound in (0.0, 2.0):
+        with pytest.raises(SettingsError, match="^--acting_device=second: give --gpu_memory_gb, of which 2 are"):
+            train(small_settings(acting_lag=1), tmp_path / "run", acting_device="second", gpu_memory_gb=bound)
     assert not (tmp_path / "run").exists()
 
 

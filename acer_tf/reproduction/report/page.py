@@ -255,6 +255,7 @@ def _curves(evidence: Evidence, folder: Path, shown: _Shown) -> dict[str, list[d
     for env, by_method in runs.items():
         ours = [_ours(*key, of) for key, of in by_method.items()]
         theirs = figure.published(env) if figure and env in figure.envs else published_curves(env)
+        theirs = theirs if evidence.options.get("published", True) else []
         found[env] = [*filter(None, ours), *map(_published, theirs)]
     return found
 

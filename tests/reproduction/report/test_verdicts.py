@@ -518,9 +518,9 @@ def test_the_answer_counts_claims_and_names_those_that_are_decided() -> None:
     verdicts = [("supported", own), ("undecided: needs 3 seeds", own), ("contradicted", other), ("supported", aim)]
     rows = [[f"P{n}", "it learns", verdict, "", kind, ""] for n, (verdict, kind) in enumerate(verdicts, 1)]
     assert answer(rows) == (
-        "4 claims: 2 supported, 1 contradicted, 1 undecided. Of the papers' own tasks, 1 of 2 are decided: P1: it "
-        "learns (supported). Of the same claims on other tasks, 1 of 1 are decided: P3: it learns (contradicted). Of "
-        "our own aim, 1 of 1 are decided: P4: it learns (supported)."
+        "4 claims: 2 supported, 1 contradicted, 1 undecided. Of the papers' own experiments, 1 of 2 are decided: P1: "
+        "it learns (supported). Of the same claims on other tasks, 1 of 1 are decided: P3: it learns (contradicted). "
+        "Of our own aim, 1 of 1 are decided: P4: it learns (supported)."
     )
 
 
