@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -79,3 +80,10 @@ def test_a_small_convolution_is_a_product_where_xla_computes_it(execution, produ
     np.testing.assert_allclose(function(x), expected, rtol=0, atol=1e-5)
     kinds = [operation.type for operation in function.trace(x).graph.get_operations()]
     assert (kinds.count("MatMul"), kinds.count("Conv2D")) == (products, 1 - products)
+
+
+def test_where_a_tensor_lands_says_whether_a_gpu_computes(monkeypatch):
+    assert compiled.on_gpu() == bool(tf.config.list_logical_devices("GPU"))
+    for device, found in (("/job:localhost/replica:0/task:0/device:GPU:1", True), ("/device:CPU:1", False)):
+        monkeypatch.setattr(tf, "zeros", lambda shape, device=device: SimpleNamespace(device=device))
+        assert compiled.on_gpu() == found
