@@ -22,10 +22,10 @@ _POLL_SECONDS = 0.5
 class ActingThreads:
     """The actors that `make` makes for a policy, in `count` threads, collecting with the weights that `begin` found.
 
-    They act by `acting`, an agent like `agent` whose weights no update changes, on TensorFlow's device `place`, or if
-    that is None where all is computed. With several actors, some act while the environments of others step. A request
-    to `stop` ends waiting. `note` gets the run's steps and a line if environments do not return: a thread cannot be
-    ended, only left.
+    They act by `acting`, an agent like `agent` whose weights no update changes. It was made on TensorFlow's device
+    `place` and computes there; None is the device of the updates. With several actors, some choose actions while the
+    environments of others step. A request to `stop` ends waiting. `note` gets the run's steps and a line if
+    environments do not return: a thread cannot be ended, only left.
     """
 
     def __init__(

@@ -70,8 +70,8 @@ def train(
             which gives the same rows. They pay off where a step of an environment takes a millisecond or more.
         device: "auto" (the first GPU, or else the CPU), "cpu" or "gpu:N".
         gpu_memory_gb: the most memory of the GPU to take; 0 for what it needs.
-        acting_device: where actors beside the updates choose their actions: "same" for `device`; "second" for a logical
-            device of its own on the same processor, which on a GPU does not queue behind the updates; or "cpu".
+        acting_device: where actors that collect during the updates choose actions. "same": on `device`. "second": on a
+            second logical device of the same processor; on a GPU, acting then need not wait for the updates. "cpu".
         replay_file: a new file to hold a replay that is larger than memory while the process runs.
         ray_address: the Ray cluster whose nodes run `settings.actors`: "local" (one that only this machine can
             reach), "auto" or host:port; None for actors in this process, which gives the same rows.

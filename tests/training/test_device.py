@@ -111,7 +111,8 @@ def test_one_gpu_is_visible_and_its_memory_grows_or_is_bounded(gpus):
 def test_a_gpu_is_divided_for_acting_on_a_second_logical_device(gpus, monkeypatch):
     limits = [5e9 / 2**20, 2e9 / 2**20]
     assert use_device(H200, memory_gb=4.0, acting="cpu") == "/CPU:0"
-    assert use_device(CPU, acting="cpu") is use_device(H200) is None
+    assert use_device(CPU, acting="cpu") is None
+    assert use_device(H200) is None
     gpus.clear()
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: gpus[2][2:] if gpus[2:] else None)
     assert use_device(H200, memory_gb=7.0, acting="second") == "/GPU:1"
