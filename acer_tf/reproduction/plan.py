@@ -51,7 +51,7 @@ class Measured(NamedTuple):
 
     before: float  # seconds per step before replay starts
     after: float  # seconds per step with replay; the same in a run without replay
-    checkpoint: int  # bytes, without replay
+    checkpoint: int  # bytes, without replay and compression, which gains little once a run has learned
     row: float  # bytes of a row of all environments in a checkpoint's replay, which is compressed
 
 
@@ -270,7 +270,7 @@ def _of_run(run_dir: Path, settings: Settings) -> Measured | None:
     since = int(np.searchsorted(seconds, seconds[-1] - _SECONDS))
     after = pace(max(first, min(since, len(steps) - 2)), -1)
     checkpoints = run_dir / "checkpoints"
-    size = bytes_in(checkpoints / max(Checkpoints(checkpoints).saved()))
+    size = Checkpoints(checkpoints).uncompressed_bytes()
     row = bytes_in(checkpoints / "replay") / max(1.0, float(rows["stored_rows"][-1]))
     return Measured(pace(0, first - 1) if settings.replay_ratio else after, after, size, row)
 

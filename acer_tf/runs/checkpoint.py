@@ -155,6 +155,11 @@ class Checkpoints:
             replay.restore(self._replay_folder, replay_state, salvage=salvage)
         return snapshot
 
+    def uncompressed_bytes(self) -> int:
+        """Of the newest checkpoint, without replay. Only at a run's beginning is its file much smaller."""
+        with zipfile.ZipFile(self._folder / max(self.saved()) / _STATE) as archive:
+            return sum(member.file_size for member in archive.infolist())
+
     def saved(self) -> set[str]:
         """The names of the checkpoints that there are; a later one never has the name of an earlier one."""
         return {path.name for path in self._checkpoints()}
