@@ -342,7 +342,7 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     monkeypatch.setattr(tempfile, "tempdir", None)  # which it has looked up before
     monkeypatch.setattr("acer_tf.reproduction.plan._SECONDS", 2.0)
     # Without on-policy updates, and with a fractional ratio, whose many updates are drawn and dominate the time.
-    continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 20.5}
+    continuous = {"env": "Pendulum-v1", "agent": "acer_continuous", "on_policy_updates": False, "replay_ratio": 100.5}
     short = {"total_steps": 600, "log_interval": 10, "replay_start": 10}
     settings = resolve(cell(**continuous, **short).train_settings, envs.spec("Pendulum-v1"))
     found = measured(settings, 1, 2)
