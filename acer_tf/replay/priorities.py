@@ -23,18 +23,18 @@ _FAN = 16  # children per node of a `SumTree`; fewer levels, and so fewer NumPy 
 
 
 def importance_weights(probabilities: np.ndarray, beta: float, *, least_probability: float | None = None) -> np.ndarray:
-    """w_i = (N P(i))^−β / max_j w_j  (§3.4), [k] float64 in (0, 1]; the number of items N cancels.
+    """w_i = (N P(i))^−β / max_j w_j  (§3.4), [..., k] float64 in (0, 1]; the number of items N cancels.
 
     Args:
-        probabilities: [k] P(i) > 0 of the drawn items.
+        probabilities: [..., k] P(i) > 0 of the drawn items, of batches of k.
         beta: β in [0, 1].
         least_probability: P of the item with the largest weight: over the whole memory
             (`Priorities.least_probability`, as in OpenAI baselines), or None for the batch's own (as in DQN Zoo). The
             paper does not say which.
     """
-    least = probabilities.min()
+    least = probabilities.min(axis=-1, keepdims=True)
     if least_probability is not None:
-        least = min(least, least_probability)  # NumPy's powers of one number and of many differ in the last bit
+        least = np.minimum(least, least_probability)  # NumPy's powers of one number and of many differ in the last bit
     weights: np.ndarray = (least / probabilities) ** beta
     return weights
 
@@ -81,15 +81,15 @@ class Priorities(ABC):
             )
         self._set(indices, priorities)
 
-    def sample(self, k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, k: int, generator: np.random.Generator, batches: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """k stratified draws with replacement: one from each of k equal ranges of the probability mass, in order.
 
-        Returns [k] int64 indices, and [k] float64 P(i) of each. An item occurs k P(i) times in expectation. Raises
-        ValueError if no item can be drawn.
+        With M > 1 `batches` there are k for each, one batch after another. Returns [M k] int64 indices, and [M k]
+        float64 P(i) of each. An item occurs k P(i) times in expectation. Raises ValueError if no item can be drawn.
         """
         if not self._stored:
             raise ValueError("sample() needs a stored item, but the memory is empty: set() priorities first")
-        return self._sample((np.arange(k) + generator.random(k)) / k)
+        return self._sample((np.tile(np.arange(k), batches) + generator.random(batches * k)) / k)
 
     @abstractmethod
     def discard(self, indices: np.ndarray) -> None:

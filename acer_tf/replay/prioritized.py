@@ -1,4 +1,4 @@
-"""Prioritized replay: windows are drawn by the error that the last update found in them.
+"""Replay of items: drawn by the error that the last update found in them, or uniformly.
 
 Source: "Prioritized Experience Replay" (Schaul et al., 2016), §3. An item is a transition there, and here for windows
 of one row. For longer windows an item is a collected segment, an extension by this package. (A resumed run adds a
@@ -15,7 +15,7 @@ from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_we
 from acer_tf.replay.trajectories import TrajectoryReplay
 from acer_tf.types import Batch, EnvironmentSpec
 
-Priority = Literal["proportional", "rank"]
+Priority = Literal["uniform", "proportional", "rank"]
 
 
 class PrioritizedReplay(TrajectoryReplay):
@@ -36,8 +36,8 @@ class PrioritizedReplay(TrajectoryReplay):
         *,
         batch_size: int,
         priority: Priority,
-        priority_exponent: tuple[float, float],
-        importance_exponent: tuple[float, float],
+        priority_exponent: tuple[float, float] = (0.0, 0.0),
+        importance_exponent: tuple[float, float] = (0.0, 0.0),
         priority_epsilon: float = 1e-6,
         normalize_by_batch: bool = True,
         file: Path | None = None,
@@ -47,18 +47,21 @@ class PrioritizedReplay(TrajectoryReplay):
         Args:
             spec, num_envs, capacity, unroll_length, seed, file: as for `TrajectoryReplay`, errors too.
             batch_size: B, the number of items per draw.
-            priority: "proportional", p = |error| + ε, or "rank", p = 1 / (its rank).
+            priority: "proportional", p = |error| + ε, "rank", p = 1 / (its rank), or "uniform": all items alike, for
+                which what follows has no meaning.
             priority_exponent: α in [0, 1] at the run's start and end; P ∝ p^α.
             importance_exponent: β in [0, 1] at the run's start and end; weights are (items · P)^−β.
             priority_epsilon: ε ≥ 0, with which items without an error can still be drawn.
             normalize_by_batch: divide weights by the largest in the batch, else by the largest of all items.
         """
         super().__init__(spec, num_envs, capacity, unroll_length, seed, file=file)
-        self.draws_together = False  # a draw depends on the errors that the previous update found
+        # A draw by priority depends on the errors that the previous update found.
+        self._prioritized, self.draws_together = priority != "uniform", priority == "uniform"
         self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
-        self._alpha, self._beta = priority_exponent, importance_exponent
+        alike = (0.0, 0.0)  # with α = 0 every item is as likely
+        self._alpha, self._beta = (priority_exponent, importance_exponent) if self._prioritized else (alike, alike)
         self._items = capacity // unroll_length  # per environment; item j is in place j mod this
-        structure = SumTree if priority == "proportional" else RankHeap
+        structure = RankHeap if priority == "rank" else SumTree
         self._priorities = structure(num_envs * self._items, self._alpha[0])
         self._largest = 1.0
         self._oldest = self._newest = 0  # items from oldest to newest − 1 have a priority
@@ -79,10 +82,12 @@ class PrioritizedReplay(TrajectoryReplay):
         return super().blank(updates, self._batch_size)
 
     def batch(self, latest: np.ndarray, envs: np.ndarray, progress: float = 0.0) -> Batch:
-        return super().batch(latest, envs) if latest.all() else self.draw(progress)
+        return super().batch(latest, envs) if latest.all() else self.draw(progress, len(latest))
 
-    def draw(self, progress: float = 0.0) -> Batch:
-        """One update's B items, drawn by priority, with their importance weights. α and β depend on `progress`.
+    def draw(self, progress: float = 0.0, updates: int = 1) -> Batch:
+        """B items for each of M `updates`, with their importance weights; M must be 1 unless `draws_together`.
+
+        α and β depend on `progress`.
 
         Raises:
             ValueError: no item is complete yet (see `can_sample`), or all priorities are 0, with ε = 0 and α > 0.
@@ -91,13 +96,14 @@ class PrioritizedReplay(TrajectoryReplay):
         if self._alpha[0] != self._alpha[1]:
             # Setting α takes time in proportion to capacity, so it is rounded to change rarely.
             self._priorities.set_alpha(round(annealed(*self._alpha, progress), 3))
-        items, probabilities = self._priorities.sample(self._batch_size, self._generator)
+        drawn = self._priorities.sample(self._batch_size, self._generator, updates)
+        items, probabilities = (each.reshape(updates, self._batch_size) for each in drawn)
         least = None if self._by_batch else self._priorities.least_probability()
         weight = importance_weights(probabilities, annealed(*self._beta, progress), least_probability=least)
         env, place = items % self.num_envs, items // self.num_envs
         number = self._newest - 1 - (self._newest - 1 - place) % self._items
-        windows = self._windows((number * self._unroll_length)[None], env[None])
-        return Batch(windows, weight.astype(np.float32)[None], items[None])
+        windows = self._windows(number * self._unroll_length, env)
+        return Batch(windows, weight.astype(np.float32), items if self._prioritized else None)
 
     def update_priorities(self, batch: Batch, errors: np.ndarray) -> None:
         """Sets the priorities of a batch's items, if it has any; ValueError if an error is not finite."""

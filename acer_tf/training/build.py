@@ -5,7 +5,7 @@ import functools
 import inspect
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -21,6 +21,7 @@ from acer_tf.networks.layers import RunningNormalization
 from acer_tf.networks.torsos import Dense
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
+from acer_tf.replay.prioritized import Priority
 from acer_tf.settings import Settings
 from acer_tf.settings.rules import RULES
 from acer_tf.training.actor import Act, Actor, LocalActors
@@ -120,13 +121,11 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     try:
         if (kind := _replay_class(h, spec)) is not PrioritizedReplay:
             return kind(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h))
-        uniform = h.replay_priority == "uniform"
         return PrioritizedReplay(
             *sizes,
             batch_size=h.replay_batch or h.trajectories_per_update or h.num_envs,
-            priority="rank" if h.replay_priority == "rank" else "proportional",
-            # With α = 0 the draws are uniform and their weights 1, whatever β is.
-            priority_exponent=(0, 0) if uniform else (h.priority_exponent, h.priority_exponent_final),
+            priority=cast(Priority, h.replay_priority),
+            priority_exponent=(h.priority_exponent, h.priority_exponent_final),
             importance_exponent=(h.importance_exponent, h.importance_exponent_final),
             priority_epsilon=h.priority_epsilon,
             normalize_by_batch=h.weights_by_batch,

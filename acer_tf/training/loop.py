@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import optree
 
 from acer_tf.agents.agent import Agent
 from acer_tf.errors import NonFiniteError
@@ -22,7 +23,7 @@ from acer_tf.training.collector import Collector
 from acer_tf.training.logged import Log
 from acer_tf.types import Batch, map_leaves
 
-MOST_TRAJECTORIES = 512  # the most in one call of `learn`: 90 MB for Atari
+MOST_UPDATES, MOST_BYTES = 512, 90_000_000  # in one call of `learn`, for whose end a signal waits
 
 
 class Loop:
@@ -39,7 +40,8 @@ class Loop:
         # Enough for most Poisson draws; the rest takes another call.
         most = math.ceil(usual + math.sqrt(usual) * settings.replay_poisson)
         most += len(self._groups) * settings.on_policy_updates
-        most = min(most, MOST_TRAJECTORIES // self._groups.shape[1]) if replay.draws_together else 1
+        one = sum(array.nbytes for array in optree.tree_leaves(replay.blank(1, self._groups.shape[1])))
+        most = min(most, MOST_UPDATES, MOST_BYTES // one) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
         self._generator = np.random.default_rng(derive_seed(settings, "poisson"))
         self.updates = {"on_policy": 0, "replay": 0}

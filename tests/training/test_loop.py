@@ -216,10 +216,13 @@ def test_an_interrupted_interval_continues_where_it_stopped():
     assert resumed.updates["replay"] == expected
 
 
-@pytest.mark.parametrize(("group", "most"), [(1, 512), (2, 256)])
-def test_the_size_of_a_call_is_bounded_for_any_replay_ratio(group, most):
+@pytest.mark.parametrize("group", [1, 2])
+def test_the_size_of_a_call_is_bounded_for_any_replay_ratio(group, monkeypatch):
+    window = sum(array.nbytes for array in optree.tree_leaves(replay_of(2, 1000, 4).blank(1, 1)))
+    assert loop_of(ratio=2000.0, group=group).agent.updates_per_call == 512
+    monkeypatch.setattr("acer_tf.training.loop.MOST_BYTES", 100 * group * window)
     loop = loop_of(ratio=2000.0, group=group)
-    assert loop.agent.updates_per_call == most
+    assert loop.agent.updates_per_call == 100
     loop.iterate()
     assert loop.updates["replay"] > 1500
 
@@ -324,6 +327,26 @@ def test_nothing_that_depends_on_the_steps_is_due_after_an_iteration():
     assert order == [0, "update", 8, 8, "update", 16]
 
 
+def test_uniform_items_of_an_iteration_are_drawn_together_and_are_those_of_single_draws():
+    def replay_of_items():
+        return PrioritizedReplay(SPEC, 2, 20, 1, 0, batch_size=3, priority="uniform", priority_epsilon=0.0)
+
+    together, alone = replay_of_items(), replay_of_items()
+    given = {"unroll_length": 1, "trajectories_per_update": 1, "on_policy_updates": False}
+    settings = settings_of(**given, replay_ratio=4.0, replay_poisson=False)
+    loop = Loop(collector_of(ScriptedEnvironment([[], []]), act, together, 0), LightAgent(SPEC), together, settings)
+    collector, expected = collector_of(ScriptedEnvironment([[], []]), act, alone, 0), []
+    for _ in range(50):
+        loop.iterate()
+        collector.collect(1)
+        expected += [alone.draw() for _ in range(8)]
+    assert loop.agent.updates_per_call == 8
+    assert len(loop.agent.trajectories) == len(expected)
+    for found, drawn in zip(loop.agent.trajectories, expected, strict=True):
+        assert same(found, optree.tree_map(lambda array: array[0], drawn.trajectory))
+        assert (drawn.weight == 1).all() and drawn.items is None
+
+
 def test_each_update_gets_the_weights_of_its_draw_and_its_errors_become_the_priorities():
     weights, draws, shares = [], [], []
 
@@ -337,9 +360,9 @@ def test_each_update_gets_the_weights_of_its_draw_and_its_errors_become_the_prio
     replay = PrioritizedReplay(SPEC, 2, 100, 4, 0, batch_size=3, priority="proportional", **exponents)
     draw = replay.draw
 
-    def recorded(progress=0.0):
+    def recorded(progress, updates):
         shares.append(progress)
-        draws.append(draw(progress))
+        draws.append(draw(progress, updates))
         return draws[-1]
 
     replay.draw = recorded
