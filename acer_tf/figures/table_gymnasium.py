@@ -59,8 +59,10 @@ def peers(env: str) -> list[PublishedCurve]:
     for key, label in _PEERS.items():
         rows = table[table.algorithm == key]
         if len(rows):
-            columns = (rows[name].to_numpy(float) for name in ("steps", "mean", "low", "high"))
-            found.append(PublishedCurve(key, label, *columns))
+            # At steps that all seeds have: no return is known before an episode has ended.
+            runs = rows.pivot(index="steps", columns="seed", values="return").dropna()
+            columns = (runs.index, runs.mean(axis=1), runs.min(axis=1), runs.max(axis=1))
+            found.append(PublishedCurve(key, label, *(column.to_numpy(float) for column in columns)))
     return found
 
 

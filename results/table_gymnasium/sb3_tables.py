@@ -1,4 +1,6 @@
-"""Writes the tables of Stable-Baselines3's runs that `table_gymnasium` reads, from the folders of sb3_learn.py.
+"""Adds the folders of sb3_learn.py to the tables of Stable-Baselines3's runs that `table_gymnasium` reads.
+
+A run replaces the one of the same task, algorithm and seed.
 
 python sb3_tables.py RUNS acer_tf/reproduction/data
 """
@@ -7,7 +9,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 SOURCE = (
@@ -18,24 +19,23 @@ SOURCE = (
 ENDS, CURVES = "sb3_gymnasium.csv", "sb3_gymnasium_curves.csv"
 
 
+RUN = ["env", "algorithm", "seed"]  # what identifies one
+
+
 def main(runs: Path, data: Path) -> None:
-    ends, curves = [], {}
+    ends, curves = [], []
     for record in sorted(runs.glob("*/run.json")):
         run = json.loads(record.read_text(encoding="utf-8"))
         settings, progress = run["settings"], pd.read_csv(record.with_name("progress.csv"))
-        place = settings["env"], settings["agent"]
-        end = {"seed": settings["seed"], "steps": run["steps"], "training": progress.mean_return.iloc[-1]}
-        ends.append({"env": place[0], "algorithm": place[1], **end, "evaluation": run["evaluation"]["mean"]})
-        curves.setdefault(place, []).append(progress)
-    means = []
-    for (env, algorithm), found in curves.items():
-        steps = min(found, key=len).steps  # of equal intervals
-        returns = np.array([run.mean_return[: len(steps)] for run in found])
-        known = np.isfinite(returns).all(axis=0)
-        returns, steps = returns[:, known], steps[known]
-        columns = {"steps": steps, "mean": returns.mean(0), "low": returns.min(0), "high": returns.max(0)}
-        means.append(pd.DataFrame({"env": env, "algorithm": algorithm, **columns}))
-    for name, table, row in ((ENDS, pd.DataFrame(ends), "run"), (CURVES, pd.concat(means), "point of a curve")):
+        place = {"env": settings["env"], "algorithm": settings["agent"], "seed": settings["seed"]}
+        end = {"steps": run["steps"], "training": progress.mean_return.iloc[-1]}
+        ends.append({**place, **end, "evaluation": run["evaluation"]["mean"]})
+        points = pd.DataFrame({**place, "steps": progress.steps, "return": progress.mean_return})
+        curves.append(points.dropna())
+    for name, new, row in ((ENDS, pd.DataFrame(ends), "run"), (CURVES, pd.concat(curves), "point of a curve")):
+        old = pd.read_csv(data / name, comment="#")
+        kept = old[~pd.MultiIndex.from_frame(old[RUN]).isin(pd.MultiIndex.from_frame(new[RUN]))]
+        table = pd.concat([kept, new]).sort_values([*RUN, "steps"])
         text = table.to_csv(index=False, lineterminator="\n", float_format="%.6g")
         (data / name).write_text(SOURCE.format(row=row) + text, encoding="utf-8")
 

@@ -28,13 +28,13 @@ FILES = {
     "prioritized_paper_table6.csv": (49 + 4 * 57, "agent game"),
     "prioritized_paper_table7.csv": (2 * 49 + 4 * 57, "agent protocol game"),
     "sb3_gymnasium.csv": (9, "env algorithm seed"),
-    "sb3_gymnasium_curves.csv": (450, "env algorithm steps"),
+    "sb3_gymnasium_curves.csv": (450, "env algorithm seed steps"),
     "spinningup_mujoco_curves.csv": (2500, "env algorithm steps"),
     "td3_authors_mujoco_curves.csv": (1400, "env algorithm steps"),
 }
 # The same names in every file: agent steps are `steps`, emulator frames are `frames`.
 NUMBERS = {"steps", "frames", "hours", "score", "percent", "random", "human", "mean", "std", "median", "low", "high"}
-NUMBERS |= {"learning_rate", "delta", "replay_ratio", "reference", "seed", "training", "evaluation"}
+NUMBERS |= {"return", "learning_rate", "delta", "replay_ratio", "reference", "seed", "training", "evaluation"}
 WORDS = {"agent", "game", "protocol", "task", "method", "env", "algorithm", "version", "trust_region"}
 
 
