@@ -39,14 +39,14 @@ class Compiled:
         trace = self.trace(*arguments)
         tensors = [tf.constant(array) for array in optree.tree_leaves(arguments)]
         if not self._serial:
-            return trace(*tensors)
+            return trace._call_flat(tensors, trace.captured_inputs)  # binding arguments by name takes 0.1 ms more
         outputs = tf.raw_ops.StatefulPartitionedCall(
             args=[*tensors, *trace.captured_inputs],
             Tout=[output.dtype for output in trace.outputs],
             f=trace,
             executor_type="SINGLE_THREADED_EXECUTOR",
         )
-        return tf.nest.pack_sequence_as(trace.structured_outputs, outputs)
+        return trace.function_type.pack_output(outputs)
 
     def trace(self, *arguments: Any) -> Any:
         """The function traced for arguments of these shapes and dtypes; XLA compiles it at its first call."""
