@@ -64,7 +64,8 @@ class Agent(Generic[N]):
         self._act = Compiled(self.choose, torso.acting)
         # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
         serial = network.state_size and torso.updates == "xla"
-        self._learn = Compiled(self._updates, "serial" if serial else torso.updates)
+        rows = settings.windows_per_update * settings.window_length
+        self._learn = Compiled(self._updates, "serial" if serial else torso.updates_of(rows))
         self._progress = tf.Variable(0.0, trainable=False, name="progress")  # the share of the run that is done
         self._rewards = RewardNormalization(settings.gamma) if settings.normalize_rewards else None
         normalization = network.normalization

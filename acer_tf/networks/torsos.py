@@ -62,6 +62,7 @@ class Torso:
         acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
             `Layers.convolution`, which XLA makes much slower there. On a GPU XLA compiles all.
         updates: how updates are compiled there; "parallel" with these. `Layers.product_convolution` suits XLA.
+        most_rows: the most rows of an update that "xla" compiles: with more, "parallel" is faster.
     """
 
     build: Callable[[Layers, Any], Any]
@@ -71,11 +72,16 @@ class Torso:
     patches: bool = False
     acting: Execution = "xla"
     updates: Literal["xla", "parallel"] = "xla"  # a loop over updates cannot be compiled serially
+    most_rows: float = math.inf
 
     def __post_init__(self) -> None:
         for name, allowed in (("acting", get_args(Execution)), ("updates", ("xla", "parallel"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"Torso({name}={getattr(self, name)!r}): must be one of {', '.join(allowed)}")
+
+    def updates_of(self, rows: int) -> Literal["xla", "parallel"]:
+        """How updates of so many rows are compiled on the CPU."""
+        return self.updates if rows <= self.most_rows else "parallel"
 
     @property
     def large(self) -> bool:
@@ -159,7 +165,7 @@ TORSOS: dict[str, Torso] = {
     # The same layers for other images [H, W] or [H, W, C] of at least 36 pixels a side, such as RGB ones.
     "image": Torso(_image, _image_reads, images=True, acting="serial", updates="parallel"),
     # Young & Tian 2019: small images [H, W, C] such as MinAtar's, one 3x3 convolution of 16 channels, 128 units.
-    "small": Torso(_small, _small_reads, images=True, acting="serial"),
+    "small": Torso(_small, _small_reads, images=True, acting="serial", most_rows=256),
     # Several leaves: images through the layers of "image" or "small", all others through those of "mlp", and one layer
     # of 128 units over them all.
     "combined": Torso(_combined, _combined_reads, acting="serial", updates="parallel"),

@@ -344,6 +344,11 @@ class Settings:
         return 1 if self.rule.transitions else self.unroll_length
 
     @property
+    def windows_per_update(self) -> int:
+        """Trajectories in an update from replay."""
+        return self.replay_batch or self.trajectories_per_update or self.num_envs
+
+    @property
     def exploration_start(self) -> int:
         """Steps before ε begins to fall, which is when learning begins (Mnih et al. 2015)."""
         return self.replay_start * self.num_envs

@@ -123,7 +123,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
             return kind(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h))
         return PrioritizedReplay(
             *sizes,
-            batch_size=h.replay_batch or h.trajectories_per_update or h.num_envs,
+            batch_size=h.windows_per_update,
             priority=cast(Priority, h.replay_priority),
             priority_exponent=(h.priority_exponent, h.priority_exponent_final),
             importance_exponent=(h.importance_exponent, h.importance_exponent_final),

@@ -118,3 +118,19 @@ def test_an_agent_takes_any_keras_optimizer_and_restores_it(make_agent):
     for a in (agent, other):
         a.update(flat_of(1))
     assert all(map(np.array_equal, agent.network.get_weights(), other.network.get_weights()))
+
+
+def test_a_small_image_torso_learns_the_same_from_many_rows_which_xla_does_not_compile(make_agent):
+    batch = images_of(0)
+    windows = {True: 8, False: 16}  # of 20 rows, in the run's updates
+    agents = {
+        xla: make_agent(lambda: Network(IMAGES, architecture="small"), scale=0.1, trajectories_per_update=count)
+        for xla, count in windows.items()
+    }
+    norms = [agent.update(batch).diagnostics["gradient_norm"] for agent in agents.values()]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+    for xla, agent in agents.items():
+        (trace,) = agent._learn.traces.values()
+        assert trace.function_def.attr["_XlaMustCompile"].b == xla
+    for name, variable in agents[True].variables().items():
+        np.testing.assert_allclose(variable.numpy(), agents[False].variables()[name].numpy(), rtol=1e-3, atol=1e-5)

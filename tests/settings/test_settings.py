@@ -484,6 +484,7 @@ def test_every_setting_is_read_where_runs_are_built():
         "update_learning_rate": "learning_rate",
         "update_rmsprop_decay": "rmsprop_decay",
         "lagging": "acting_lag",
+        "windows_per_update": "replay_batch",
         "rule": "agent",
     }.items():
         assert effective in read
