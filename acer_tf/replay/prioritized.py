@@ -47,19 +47,19 @@ class PrioritizedReplay(TrajectoryReplay):
         Args:
             spec, num_envs, capacity, unroll_length, seed, file: as for `TrajectoryReplay`, errors too.
             batch_size: B, the number of items per draw.
-            priority: "proportional", p = |error| + ε, "rank", p = 1 / (its rank), or "uniform": all items alike, for
-                which what follows has no meaning.
+            priority: "proportional", p = |error| + ε, "rank", p = 1 / (its rank), or "uniform": all items are equally
+                likely, and the arguments below have no effect.
             priority_exponent: α in [0, 1] at the run's start and end; P ∝ p^α.
             importance_exponent: β in [0, 1] at the run's start and end; weights are (items · P)^−β.
             priority_epsilon: ε ≥ 0, with which items without an error can still be drawn.
             normalize_by_batch: divide weights by the largest in the batch, else by the largest of all items.
         """
         super().__init__(spec, num_envs, capacity, unroll_length, seed, file=file)
-        # A draw by priority depends on the errors that the previous update found.
-        self._prioritized, self.draws_together = priority != "uniform", priority == "uniform"
+        self.draws_together = priority == "uniform"  # others depend on the errors that the previous update found
         self._batch_size, self._epsilon, self._by_batch = batch_size, priority_epsilon, normalize_by_batch
-        alike = (0.0, 0.0)  # with α = 0 every item is as likely
-        self._alpha, self._beta = (priority_exponent, importance_exponent) if self._prioritized else (alike, alike)
+        self._alpha, self._beta = priority_exponent, importance_exponent
+        if priority == "uniform":
+            self._alpha = self._beta = (0.0, 0.0)  # with α = 0 all items are equally likely
         self._items = capacity // unroll_length  # per environment; item j is in place j mod this
         structure = RankHeap if priority == "rank" else SumTree
         self._priorities = structure(num_envs * self._items, self._alpha[0])
@@ -103,7 +103,7 @@ class PrioritizedReplay(TrajectoryReplay):
         env, place = items % self.num_envs, items // self.num_envs
         number = self._newest - 1 - (self._newest - 1 - place) % self._items
         windows = self._windows(number * self._unroll_length, env)
-        return Batch(windows, weight.astype(np.float32), items if self._prioritized else None)
+        return Batch(windows, weight.astype(np.float32), None if self.draws_together else items)
 
     def update_priorities(self, batch: Batch, errors: np.ndarray) -> None:
         """Sets the priorities of a batch's items, if it has any; ValueError if an error is not finite."""

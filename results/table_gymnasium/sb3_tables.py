@@ -17,8 +17,6 @@ SOURCE = (
     "# One row per {row}; returns are raw.\n"
 )
 ENDS, CURVES = "sb3_gymnasium.csv", "sb3_gymnasium_curves.csv"
-
-
 RUN = ["env", "algorithm", "seed"]  # what identifies one
 
 

@@ -344,7 +344,8 @@ def test_uniform_items_of_an_iteration_are_drawn_together_and_are_those_of_singl
     assert len(loop.agent.trajectories) == len(expected)
     for found, drawn in zip(loop.agent.trajectories, expected, strict=True):
         assert same(found, optree.tree_map(lambda array: array[0], drawn.trajectory))
-        assert (drawn.weight == 1).all() and drawn.items is None
+        assert (drawn.weight == 1).all()
+        assert drawn.items is None
 
 
 def test_each_update_gets_the_weights_of_its_draw_and_its_errors_become_the_priorities():
