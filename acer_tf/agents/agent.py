@@ -145,7 +145,7 @@ class Agent(Generic[N]):
         return self.learn(Batch(*optree.tree_map(lambda array: array[None], (trajectory, weight))))[0]
 
     def schedule(self, steps: int) -> None:
-        """Sets all that depends on the run's steps so far; called before each unroll, and again after its updates."""
+        """Sets all that depends on the run's steps so far; called before the first unroll, and after each iteration."""
         self._progress.assign(min(steps / self.settings.total_steps, 1.0))
         if (final := self.settings.update_learning_rate_final) is not None:
             self.optimizer.learning_rate = self.annealed(self.settings.update_learning_rate, final)

@@ -44,6 +44,7 @@ class Loop:
         most = min(most, MOST_UPDATES, MOST_BYTES // one) if replay.draws_together else 1
         self._updates_per_call = max(1, most)
         self._generator = np.random.default_rng(derive_seed(settings, "poisson"))
+        self._scheduled: int | None = None  # the steps that the agent's schedule was set for
         self.updates = {"on_policy": 0, "replay": 0}
         names = agent.prepare(replay.blank(self._updates_per_call, self._groups.shape[1]))
         self.diagnostics = [f"{kind}/{name}" for kind in self.updates for name in names]
@@ -52,14 +53,14 @@ class Loop:
 
     def iterate(self) -> None:
         """One unroll and its updates; after a NonFiniteError, the weights must be discarded."""
-        self.agent.schedule(self.collector.steps)
+        self._schedule()
         unroll = self.collector.collect(self.settings.unroll_length)
         self.agent.observe_rewards(unroll)
         for kinds, batch in self._batches():
             self.replay.update_priorities(batch, self._learn(kinds, batch))
         self.agent.update_normalization(map_leaves(lambda leaf: leaf[:, :-1], unroll.observation))
         # Again, so that nothing is due at a checkpoint: a restored agent does not know what was.
-        self.agent.schedule(self.collector.steps)
+        self._schedule()
 
     def fill(self, log: Log) -> None:
         """Puts logged rows into the empty replay as if they had just been collected, without updates."""
@@ -77,6 +78,12 @@ class Loop:
             return 0
         ratio = self.settings.replay_ratio
         return int(self._generator.poisson(ratio) if self.settings.replay_poisson else ratio)
+
+    def _schedule(self) -> None:
+        # Not for the same steps again: assigning variables takes half a millisecond.
+        if self.collector.steps != self._scheduled:
+            self.agent.schedule(self.collector.steps)
+            self._scheduled = self.collector.steps
 
     def _batches(self) -> Iterator[tuple[Sequence[str], Batch]]:
         """The iteration's updates in order, one call's at a time: their kinds, and the batches they learn from."""
