@@ -36,7 +36,7 @@ RULE = (
 KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
 _OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
-_HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
+HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
 
 
 def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
@@ -85,7 +85,7 @@ def verdicts(results: Path) -> Table:
             records = folder
         kind = KINDS[2] if figure.aim else KINDS[any(env.startswith("minatar/") for env in figure.envs)]
         rows.append([claim.source or figure.source, claim.text, *shown, kind, records])
-    return Table(f"{answer(rows)} {' '.join(RULE)}", _HEAD, rows)
+    return Table(f"{answer(rows)} {' '.join(RULE)}", HEAD, rows)
 
 
 def answer(rows: Sequence[Sequence[str]]) -> str:

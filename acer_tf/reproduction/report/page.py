@@ -26,7 +26,7 @@ from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.figure import figures
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import number
-from acer_tf.reproduction.verdicts import RULE, coverage
+from acer_tf.reproduction.verdicts import HEAD, RULE, answer, coverage
 from acer_tf.runs.records import RECORDS
 
 # What needs attention comes first.
@@ -78,7 +78,7 @@ def write_page(results: Path) -> Path:
     shown = _Shown(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
     sections = _in_order([_section(folder, shown) for folder in folders])
-    verdicts = _table(results, "verdicts", " ".join(RULE), shown) if shown.has(results / "verdicts.csv") else None
+    verdicts = _verdicts(results, shown) if shown.has(results / "verdicts.csv") else None
     policies, page = _policies(results / "policies", shown), results / "index.html"
     anchors = {section["path"]: section["anchor"] for section in sections}
     parts = {"sections": sections, "verdicts": verdicts, "policies": policies, "anchors": anchors}
@@ -215,6 +215,12 @@ def _table(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, An
     columns = [{"head": text, "numeric": _mostly_numbers(row[i] for row in rows)} for i, text in enumerate(head)]
     table = _files(folder, name, caption, (".csv", ".md"), shown)
     return table | {"columns": columns, "rows": rows, "problem": problem}
+
+
+def _verdicts(results: Path, shown: _Shown) -> dict[str, Any]:
+    table = _table(results, "verdicts", " ".join(RULE), shown)
+    ours = [column["head"] for column in table["columns"]] == [*HEAD]
+    return table | {"answer": answer(table["rows"]) if ours else ""}
 
 
 def _mostly_numbers(texts: Iterable[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import html
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -508,7 +509,8 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     assert main(["verdicts", f"--results={tmp_path}"]) == 0
     page = (tmp_path / "verdicts.md").read_text()
     assert page.startswith("# Is the paper reproduced?\n") and page in capsys.readouterr().out
-    assert (tmp_path / "index.html").exists()
+    short = page.split("\n\n")[1]
+    assert short.startswith("25 claims: 0 supported") and short in html.unescape((tmp_path / "index.html").read_text())
     assert main(["verdicts", f"--results={tmp_path / 'nowhere'}"]) == 2
     assert "--results=" in capsys.readouterr().err
 
