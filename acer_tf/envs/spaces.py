@@ -43,7 +43,7 @@ class Leaf:
             return self.space.shape
         return (int(sum(self.categories.tolist())),)
 
-    @property
+    @functools.cached_property
     def dtype(self) -> str:
         if isinstance(self.space, Box):
             return str(self.space.dtype) if self.space.dtype in (np.uint8, np.bool_) else "float32"
