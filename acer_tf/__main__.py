@@ -117,8 +117,10 @@ def script(file: str) -> None:
 
 def console() -> None:
     """The command `acer_tf` of an installed package, which is `python -m acer_tf`."""
+    if not sys.flags.safe_path:  # Python puts the script's folder there, and with -m the current one
+        sys.path[0] = os.getcwd()
     sys.exit(main(sys.argv))
 
 
 if __name__ == "__main__":
-    console()
+    sys.exit(main(sys.argv))

@@ -28,8 +28,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extending")
     for name, code in FILES.items():
         (folder / name).write_text(code)
-    if importlib.util.find_spec("minigrid") is None:
-        shutil.copy(ROOT / "tests" / "stand_ins" / "minigrid.py", folder)
+    for name in ("minigrid", "envpool"):
+        if importlib.util.find_spec(name) is None:
+            shutil.copy(ROOT / "tests" / "stand_ins" / f"{name}.py", folder)
     return folder
 
 
@@ -47,6 +48,7 @@ def test_there_is_a_file_of_each_kind_and_the_rule_is_short():
         "knapsack",
         "lake",
         "grids",
+        "pools",
         "networks",
         "residual",
         "rules",
@@ -81,6 +83,16 @@ def test_the_commands_run_one_after_another(folder):
     assert last_return(folder / "runs/parcels") > 0.6, "the shortest path returns 0.9, a random walk about -1"
     assert last_return(folder / "runs/vtrace") > 100, "a random policy returns 22"
     assert first_return(folder / "runs/slippery") > -1.5, "from the first steps on; a random walk returns about -4"
+
+
+def test_envpools_frames_are_turned_to_height_width_and_channels(inside):
+    make_pong = importlib.import_module("my_pools").make_pong
+    vector, again = (envs.make("Pong-v5", 2, 0, factory=make_pong) for _ in range(2))
+    assert vector.spec.observation_shape == (84, 84, 4) and vector.spec.observation_dtype == "uint8"
+    first, same = vector.reset(), again.reset()
+    np.testing.assert_array_equal(first.observation, same.observation)  # the seed is the run's
+    step = vector.step(np.zeros(2, np.int32))
+    assert step.mask.all() and step.observation.shape == (2, 84, 84, 4)
 
 
 def test_minigrid_is_taken_without_its_mission_and_symbols_are_divided_by_ten(inside):

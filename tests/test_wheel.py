@@ -93,6 +93,21 @@ def test_its_program_is_the_package(installed):
     assert done.returncode == 2 and "unknown command 'nonsense'" in done.stderr
 
 
+def test_its_program_finds_the_modules_of_the_current_folder_and_none_of_its_own(installed):
+    (installed.folder / "my_place.py").write_text(
+        "import gymnasium\n\n"
+        "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control:CartPoleEnv', max_episode_steps=50)\n"
+    )
+    program = installed.environment / "bin" / "acer_tf"  # as pip writes it
+    program.write_text(f"#!{installed.interpreter}\nfrom acer_tf.__main__ import console\nconsole()\n")
+    (program.parent / "my_other_place.py").write_text("")
+    small = ["--num_envs=2", "--unroll_length=10", "--replay_start=100", "--replay_capacity=1000", TINY]
+    done = installed.python(str(program), "train", "--env=my_place:Mine-v0", "--run_dir=runs/mine", *small)
+    assert done.returncode == 0, done.stderr
+    done = installed.python(str(program), "train", "--env=my_other_place:Mine-v0", "--run_dir=runs/other", *small)
+    assert done.returncode == 2 and "Python finds no module my_other_place, in the current folder" in done.stderr
+
+
 def test_importing_it_loads_no_tensorflow(installed):
     code = "import sys, acer_tf; print(acer_tf.__file__, acer_tf.__version__, 'tensorflow' in sys.modules)"
     file, _, loaded = installed.python("-c", code).stdout.split()

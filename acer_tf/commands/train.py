@@ -94,7 +94,9 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
         return _stopped(signal_of(stop), "the last checkpoint")
     except Exception as error:
         theirs = [
-            f"--{name}={value}" for name in ("agent", "network") if is_reference(value := getattr(settings, name))
+            f"--{name}={value}"
+            for name in ("agent", "network", "optimizer")
+            if is_reference(value := getattr(settings, name))
         ]
         if not theirs:  # a mistake of ours, whose traceback says more than a line
             raise

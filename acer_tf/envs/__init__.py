@@ -172,7 +172,8 @@ def make(
         if not callable(factory):
             raise InvalidEnvironment(
                 f"{env_id}: env must be a function that makes one environment, such as env=lambda: "
-                f"gymnasium.make('CartPole-v1'), and is of type {type(factory).__name__}"
+                "gymnasium.make('CartPole-v1'), or a vector environment, such as env=lambda num_envs: "
+                f"gymnasium.make_vec('CartPole-v1', num_envs), and is of type {type(factory).__name__}"
             )
         options["factory"] = factory
     if prefix == "gymnasium":

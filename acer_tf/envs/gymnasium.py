@@ -182,8 +182,10 @@ def _of_vector(
             with blamed(env_id, "in reset()", trial=True):
                 own.find_masks()
         return VectorEnvironment(env_id, own, seeds, action_masks=own.mask_of is not None)
-    except BaseException:
+    except BaseException as error:
         vector.close()
+        if isinstance(error, InvalidEnvironment) and "gymnasium.wrappers." in str(error):  # which take no vectors
+            raise InvalidEnvironment(f"{error}, around each environment before they are joined") from None
         raise
 
 

@@ -29,7 +29,7 @@ def reader_of(env: Any) -> Reader | None:
         return lambda env, observation, info: info.get(KEY)
     if shows_masks(env.observation_space):
         return lambda env, observation, info: observation[KEY]
-    return None if _method(env) is None else lambda env, observation, info: _method(env)()
+    return None if method_of(env) is None else lambda env, observation, info: method_of(env)()
 
 
 def seen(observations: Any, action_masks: bool) -> Any:
@@ -95,7 +95,7 @@ def shows_masks(observations: Any) -> bool:
     return isinstance(observations, Dict) and KEY in observations.spaces
 
 
-def _method(env: Any) -> Any:
+def method_of(env: Any) -> Any:
     """The method of an environment, or of one that it wraps; None if there is none."""
     while env is not None:
         if callable(found := getattr(env, METHOD, None)):

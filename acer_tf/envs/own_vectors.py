@@ -21,8 +21,16 @@ def made_by(env_id: str, factory: Callable[..., Any], num_envs: int, seed: int) 
     that alone, as EnvPool is.
 
     Raises:
-        InvalidEnvironment: it has a parameter `num_envs`, and does not make so many.
+        InvalidEnvironment: it has a parameter `num_envs`, and does not make so many; or it returns a vector environment
+            that has been closed.
     """
+    made = _made_by(env_id, factory, num_envs, seed)
+    if isinstance(made, VectorEnv) and getattr(made, "closed", False):  # the one that was checked before
+        raise InvalidEnvironment(f"{env_id}: its function must make a new vector environment at each call")
+    return made
+
+
+def _made_by(env_id: str, factory: Callable[..., Any], num_envs: int, seed: int) -> Any:
     try:
         names = {"num_envs", "seed"} & inspect.signature(factory).parameters.keys()
     except (TypeError, ValueError):  # a class of C code
@@ -95,12 +103,18 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         self.mask_of: Callable[[Any, dict[str, Any]], Any] | None = None  # how to read action masks, if there are some
 
     def find_masks(self) -> None:
-        """Sets `mask_of`, by a reset: masks are in infos, or are a part of observations, as in `masks.reader_of`."""
+        """Sets `mask_of`, by a reset, as in `masks.reader_of`; methods are found only in a `SyncVectorEnv`."""
         _, info = self._form("reset", self._env.reset(), 2)
+        copies = getattr(self._env.unwrapped, "envs", ()) if isinstance(self._env.unwrapped, SyncVectorEnv) else ()
+        methods = [masks.method_of(copy) for copy in copies]
         if info.get(masks.KEY) is not None:
             self.mask_of = lambda observation, info: info.get(masks.KEY)
         elif masks.shows_masks(self.single_observation_space):
             self.mask_of = lambda observation, info: observation[masks.KEY]
+        elif methods and all(methods):  # in SAME_STEP mode an episode's end is over when they can be asked
+            self.mask_of = lambda observation, info: [
+                None if ended else method() for method, ended in zip(methods, self._ended, strict=True)
+            ]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         if seed is not None and getattr(self._env, "seeded", False):
@@ -135,14 +149,29 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         return observation, reward, terminated, truncated, self._infos("step", observation, info)
 
     def _infos(self, method: str, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
-        """The action masks alone, None where there is none; after an end in SAME_STEP mode, infos are of the reset."""
-        if self.mask_of is None or (given := self.mask_of(observation, info)) is None:
+        """The action masks alone, None where there is none.
+
+        After an end in SAME_STEP mode, infos are of the reset, and have those of the final observation in `final_info`.
+        """
+        if self.mask_of is None:
             return {}
-        there = info.get(f"_{masks.KEY}", np.ones(self.num_envs, bool))
-        flags = self._numbers(method, f"_{masks.KEY}", there, "b") & ~self._ended
+        found = self._masks(method, observation, info)
+        if self._ended.any():
+            final = info.get("final_info", {})
+            if isinstance(final, np.ndarray | list | tuple):  # of dictionaries
+                final = {masks.KEY: [each.get(masks.KEY) if isinstance(each, dict) else None for each in final]}
+            last = self._masks(method, observation, final if isinstance(final, dict) else {})
+            found = [last[i] if ended else found[i] for i, ended in enumerate(self._ended)]
+        return {masks.KEY: found}
+
+    def _masks(self, method: str, observation: Any, info: dict[str, Any]) -> list[Any]:
+        assert self.mask_of is not None
+        if (given := self.mask_of(observation, info)) is None:
+            return [None] * self.num_envs
+        there = self._numbers(method, f"_{masks.KEY}", info.get(f"_{masks.KEY}", np.ones(self.num_envs, bool)), "b")
         if not (isinstance(given, list | tuple) or np.ndim(given)) or len(given) != self.num_envs:
             self._fail(method, f"it returned action masks {given!r:.100}, but {self.num_envs} are due")
-        return {masks.KEY: [mask if there else None for mask, there in zip(given, flags, strict=True)]}
+        return [mask if flag else None for mask, flag in zip(given, there, strict=True)]
 
     def close_extras(self, **kwargs: Any) -> None:
         self._env.close()

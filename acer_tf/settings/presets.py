@@ -90,14 +90,14 @@ PRESETS: dict[str, dict[str, Any]] = dict(
 
 
 # All others are for discrete ones.
-_FOR_CONTINUOUS_ACTIONS = ("classic_continuous", "paper_continuous")
+FOR_CONTINUOUS_ACTIONS = ("classic_continuous", "paper_continuous")
 
 
 def fitting_presets(agent: str) -> tuple[str, ...]:
     """The presets that an agent takes: its own, or else those of its kinds of actions and of no other agent."""
     rule = rule_of(agent)
     owned = {preset for other in RULES.values() for preset in other.presets}
-    fits = {name: rule.accepts(continuous=name in _FOR_CONTINUOUS_ACTIONS) for name in PRESETS}
+    fits = {name: rule.accepts(continuous=name in FOR_CONTINUOUS_ACTIONS) for name in PRESETS}
     return rule.presets or tuple(name for name in PRESETS if fits[name] and name not in owned)
 
 

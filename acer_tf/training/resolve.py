@@ -8,6 +8,7 @@ from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.networks.torsos import default_network, require_image_axes, torso_of
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
+from acer_tf.settings.presets import FOR_CONTINUOUS_ACTIONS
 from acer_tf.settings.rules import RULES, rules_for
 from acer_tf.training.device import CPU, Device
 from acer_tf.types import EnvironmentSpec
@@ -16,13 +17,17 @@ DECIDED_BY_RUN = ("network", "precision")  # settings that may be "auto"
 
 
 def require_actions(settings: Settings, spec: EnvironmentSpec) -> None:
-    """Raises InvalidEnvironment unless the agent supports the environment's kind of actions."""
+    """Raises InvalidEnvironment unless agent and preset are made for the environment's kind of actions."""
+    kind = "continuous" if spec.continuous else "discrete"
     if not settings.rule.accepts(continuous=spec.continuous):
-        kind = "continuous" if spec.continuous else "discrete"
         size = f"[-1, 1]^{spec.action_size}" if spec.continuous else f"{spec.num_actions} actions"
         raise InvalidEnvironment(
             f"{settings.env} has a {kind} action space ({size}), for which --agent={settings.agent} is not made; "
             f"it takes --agent={', '.join(rules_for(continuous=spec.continuous))}"
+        )
+    if (settings.preset in FOR_CONTINUOUS_ACTIONS) != spec.continuous:
+        raise InvalidEnvironment(
+            f"{settings.env} has a {kind} action space, for which --preset={settings.preset} is not made; leave it out"
         )
 
 
@@ -34,7 +39,7 @@ def resolve(
     In a run that is continued, "auto" keeps the `recorded` value: another version or machine may choose others.
 
     Raises:
-        InvalidEnvironment: the agent does not support the environment's kind of actions.
+        InvalidEnvironment: the agent or the preset is not made for the environment's kind of actions.
         SettingsError: no network accepts the observations, they look like images that none reads as such, or a user's
             torso cannot be imported.
     """

@@ -1,17 +1,24 @@
 """Updates with action masks: with constant ones they are those of fewer actions, with random ones those of the sums."""
 
 import dataclasses
+import functools
 
+import gymnasium
 import numpy as np
 import optree
 import pytest
 import tensorflow as tf
 
+from acer_tf import envs
 from acer_tf.agents.acer import Acer
 from acer_tf.agents.dqn import Dqn
 from acer_tf.agents.optimizer import RMSProp
 from acer_tf.distributions import Categorical
 from acer_tf.networks.discrete import Network
+from acer_tf.training.actor import Actor, LocalActors
+from acer_tf.training.build import make_replay
+from acer_tf.training.collector import Collector
+from acer_tf.training.loop import Loop
 from acer_tf.types import EnvironmentSpec, RecurrentContext
 from tests import oracles
 from tests.agents.conftest import settings_of
@@ -135,6 +142,67 @@ def test_actions_with_a_constant_mask_are_those_of_the_environment_without_the_o
         np.testing.assert_allclose(statistics[:, VALID], phi, rtol=1e-5, atol=1e-7)
         assert not statistics[:, ~legal[0]].any()
         np.testing.assert_allclose(state_there, after, rtol=1e-5, atol=1e-6)
+
+
+class Walk(gymnasium.Env):
+    """A walk of SIZE coordinates, which the action's place among `actions` steers; all others are never valid."""
+
+    observation_space = gymnasium.spaces.Box(-100, 100, (SIZE,), np.float32)
+
+    def __init__(self, actions, valid):
+        self.action_space, self._valid = gymnasium.spaces.Discrete(actions), list(valid)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._place, self._steps = self.np_random.normal(size=SIZE).astype(np.float32), 0
+        return self._place, self._info()
+
+    def step(self, action):
+        self._steps += 1
+        self._place = (0.8 * self._place + self.np_random.normal(size=SIZE)).astype(np.float32)
+        self._place[self._valid.index(action)] += 1
+        over = self._place[3] > 1.5
+        return self._place, float(self._place[1] - self._place[0]), over, self._steps > 6, self._info()
+
+    def _info(self):
+        mask = np.zeros(self.action_space.n, np.int8)
+        mask[self._valid] = 1
+        return {"action_mask": mask}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Acer, Dqn])
+def test_a_run_with_a_constant_mask_is_that_of_the_environment_without_the_other_actions(kind):
+    """Acting, replay and compiled updates together; draws with masks are others than without, so both have some."""
+    runs = []
+    for agent, actions, valid in zip(
+        pair_of(kind, small=dataclasses.replace(SMALL, action_masks=True), num_envs=2, replay_start=10),
+        (len(VALID), ALL),
+        (range(len(VALID)), VALID),
+        strict=True,
+    ):
+        env = envs.make("walk", 2, 0, factory=functools.partial(Walk, actions, valid))
+        replay = make_replay(agent.settings, env.spec)
+        loop = Loop(Collector(LocalActors([Actor(env, agent.act, 3)]), replay), agent, replay, agent.settings)
+        unrolls = []
+        collect = loop.collector.collect
+        loop.collector.collect = lambda rows, unrolls=unrolls, collect=collect: (
+            unrolls.append(collect(rows)) or unrolls[-1]
+        )
+        for _ in range(20):
+            loop.iterate()
+        runs.append((unrolls, loop.updates, agent))
+    (small, updates, agent), (large, same, other) = runs
+    assert updates == same and updates["replay"] > 20
+    for one, another in zip(small, large, strict=True):
+        for name in ("mask", "reward", "discount", "last"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(another, name), err_msg=name)
+        acted = one.mask  # nothing is read of the others, where all actions are valid
+        np.testing.assert_array_equal(VALID[one.action[acted]], another.action[acted])
+        np.testing.assert_allclose(another.behaviour[acted][:, VALID], one.behaviour[acted], rtol=1e-3, atol=1e-6)
+    for variable, wide in zip(agent.network.weights, other.network.weights, strict=True):
+        there = wide.numpy() if wide.shape == variable.shape else wide.numpy()[..., VALID]
+        np.testing.assert_allclose(there, variable.numpy(), rtol=1e-3, atol=1e-5, err_msg=variable.path)
 
 
 def test_draws_have_the_policy_s_frequencies_and_depend_on_the_seed():

@@ -344,6 +344,27 @@ def test_a_mistake_in_a_rule_of_the_user_s_is_named_after_its_traceback(tmp_path
     assert any(f"bad_{module}.py" in said for said in traceback)
 
 
+@pytest.mark.training
+def test_a_mistake_in_an_optimizer_of_the_user_s_is_named_after_its_traceback(tmp_path, monkeypatch, capsys):
+    (tmp_path / "bad_optimizer.py").write_text(
+        "import keras\n\n\nclass Bad(keras.optimizers.SGD):\n"
+        "    def update_step(self, *given):\n        return self.nothing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    flags = (
+        "--env=CartPole-v1",
+        "--num_envs=2",
+        "--unroll_length=5",
+        "--trajectories_per_update=0",
+        "--replay_start=0",
+    )
+    given = "--optimizer=bad_optimizer:Bad"
+    assert main(given, f"--run_dir={tmp_path}/run", "--total_steps=100", *flags) == 1
+    *traceback, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: stopped: {given} failed: AttributeError: ") and "nothing" in line
+    assert any("bad_optimizer.py" in said for said in traceback)
+
+
 def early(where, tmp_path):
     (tmp_path / "early.py").write_text(EARLY.format(where=where))
     command = [sys.executable, "-m", "acer_tf", "train", "--env=early:Early-v0", f"--run_dir={tmp_path}/run"]

@@ -90,7 +90,8 @@ def test_interim_returns_below_the_median_stop_a_trial(searched, monkeypatch):
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_trials(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_after_a_signal_the_same_command_continues_and_two_processes_share_the_trials(number, tmp_path, monkeypatch):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SLOW": "0.05"}
     code = f"import sys; from acer_tf.commands import tune; tune.PROGRAM = (sys.executable, {TRIAL!r}); "
     code += "sys.exit(tune.main(['tune', *sys.argv[1:]]))"
@@ -107,8 +108,11 @@ def test_after_kill_9_the_same_command_continues_and_two_processes_share_the_tri
     while not (rows.exists() and rows.read_text().count("\n") > 6):
         assert time.monotonic() < deadline and first.poll() is None
         time.sleep(0.05)
-    first.kill()
-    first.communicate()
+    first.send_signal(number)
+    said, _ = first.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert first.returncode == 128 + signal.SIGINT and "the same command continues" in said
+        assert 6 < len(rows.read_text().splitlines()) < 51, "the trial was stopped, too"
     (tmp_path / "search/journal.log").open("a").write('{"op_code": 4, "worker')  # and the machine stopped in a line
     two = [start(), start()]
     answers = [(process.communicate(timeout=300), process.returncode) for process in two]
@@ -131,21 +135,6 @@ def test_trials_that_fail_are_recorded_and_a_search_without_any_success_stops(se
     err = capsys.readouterr().err
     assert "the first 3 trials failed" in err and "it diverged" in err
     assert [t.state.name for t in journal()] == ["FAIL"] * 3
-
-
-@pytest.mark.process
-@pytest.mark.slow
-def test_a_stopped_search_leaves_its_trials_to_the_next(searched, monkeypatch, capsys):
-    monkeypatch.setenv("SLOW", "0.2")
-    ended = [0]
-
-    def stop(request):
-        request.signal_number = signal.SIGINT
-        return request
-
-    monkeypatch.setattr(tune.StopRequest, "__enter__", stop)
-    assert searched("--trials=2") == 128 + signal.SIGINT
-    assert not ended[0] and "continues" in capsys.readouterr().out
 
 
 def test_what_is_searched_has_an_effect_and_is_not_given():

@@ -84,6 +84,23 @@ class Both(Masked):
         raise AssertionError("not asked")
 
 
+class InfoAndShown(Shown):
+    """The info comes before the observation, whose mask is another one here."""
+
+    def info(self):
+        return Masked.info(self)
+
+    def observation(self):
+        return {**super().observation(), "action_mask": np.ones(A, np.int8)}
+
+
+class ShownAndMethod(Shown):
+    """The observation comes before the method."""
+
+    def action_masks(self):
+        raise AssertionError("not asked")
+
+
 def wrapped():
     return gymnasium.wrappers.TimeLimit(gymnasium.wrappers.OrderEnforcing(ByMethod()), 50)
 
@@ -97,7 +114,7 @@ def rows_of(env, count=20, seed=0):
     return steps
 
 
-@pytest.mark.parametrize("kind", [Masked, ByMethod, Shown, Both, wrapped])
+@pytest.mark.parametrize("kind", [Masked, ByMethod, Shown, Both, InfoAndShown, ShownAndMethod, wrapped])
 @pytest.mark.parametrize("cut", [False, True])
 def test_masks_are_those_of_what_is_shown_wherever_they_are_given(kind, cut):
     make = kind if kind is wrapped else lambda: kind(cut)

@@ -12,6 +12,8 @@ from acer_tf import envs, evaluate, load_policy
 from acer_tf.envs.own_vectors import PAUSED, OwnVector
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, SettingsError
 from acer_tf.training.train import train
+from tests.envs.test_masks import CODES, ByMethod, Shown
+from tests.envs.test_masks import rows_of as masked_rows
 from tests.envs.test_workers import Nested
 from tests.training.scripted import rows_of, small_settings, timeless
 
@@ -91,7 +93,7 @@ def test_nested_observations_and_their_final_ones(mode, kind):
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_its_action_masks_are_those_of_the_observations(mode):
-    """In Taxi, as infos; after a pause too. At a cut's final observation nothing is known in SAME_STEP mode."""
+    """In Taxi, as infos; after a pause too, and at the final observation of an episode that is cut."""
 
     def make(num_envs):
         taxi = [lambda: gymnasium.make("Taxi-v4", max_episode_steps=7), lambda: gymnasium.make("Taxi-v4")]
@@ -103,11 +105,102 @@ def test_its_action_masks_are_those_of_the_observations(mode):
     for _ in range(30):
         found.append(env.step(found[-1].legal.argmax(axis=1)))
     for step in found:
-        for place, legal, last in zip(step.observation.argmax(axis=1), step.legal, step.last, strict=True):
+        for place, legal in zip(step.observation.argmax(axis=1), step.legal, strict=True):
             expected = table.action_mask(place).astype(bool)
-            assert (legal == expected).all() or (last and mode == AutoresetMode.SAME_STEP and legal.all())
-    assert sum(step.last[0] for step in found) >= 3
+            assert (legal == expected).all()
+    assert sum(step.last[0] and not legal.all() for step in found for legal in [step.legal[0]]) >= 3
     assert not envs.make("Taxi-v4", 2, 0, factory=make, action_masks=False).spec.action_masks
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("kind", [Shown, ByMethod])
+def test_masks_in_observations_and_of_methods_are_those_of_single_environments(kind, mode):
+    """But for a method at an episode's end in SAME_STEP mode, when the next episode has begun: all actions."""
+
+    def make(num_envs):
+        return SyncVectorEnv([lambda: kind(True)] * num_envs, autoreset_mode=mode)
+
+    env = envs.make("masked", 2, 0, factory=make)
+    assert env.spec.action_masks
+    steps = masked_rows(env)
+    assert sum(step.last.any() for step in steps) >= 5
+    for step in steps:
+        shown = CODES[step.observation[:, 0].astype(int)].astype(bool)
+        if kind is ByMethod and mode == AutoresetMode.SAME_STEP:
+            shown[step.last] = True
+        np.testing.assert_array_equal(step.legal, shown)
+
+
+@pytest.mark.parametrize("final", [np.array([{"action_mask": np.array([0, 1])}, None]), [{"action_mask": [0, 1]}, 5]])
+def test_final_infos_may_be_those_of_each_environment(final):
+    info = {"final_obs": np.full((2, 1), 7.0), "action_mask": np.array([[1, 0], [1, 0]]), "final_info": final}
+    env = OwnVector("mine", Scripted(answer(info=info)))
+    env.mask_of = lambda observation, info: info.get("action_mask")
+    *_, found = env.step(None)
+    assert [list(mask) for mask in found["action_mask"]] == [[0, 1], [1, 0]]  # environment 0 has ended
+
+
+def test_a_way_out_that_is_a_wrapper_goes_around_each_environment():
+    vector = counting(AutoresetMode.NEXT_STEP)
+    vector.single_action_space = spaces.Box(-np.inf, np.inf, (2,))
+    with pytest.raises(InvalidEnvironment, match="TransformAction.*, around each environment before they are joined$"):
+        envs.make("mine", 2, 0, factory=lambda: vector)
+
+
+def test_a_vector_environment_that_was_closed_is_not_taken_again():
+    kept = counting(AutoresetMode.NEXT_STEP)
+    envs.make("mine", 2, 0, factory=lambda: kept).close()
+    with pytest.raises(InvalidEnvironment, match="^mine: its function must make a new vector environment at each call"):
+        envs.make("mine", 2, 0, factory=lambda: kept)
+
+
+class EnvPoolMixin:
+    """The name by which EnvPool's environments are known."""
+
+
+class OldPool(EnvPoolMixin):
+    """EnvPool's CartPole as it was before version 1.2.5: no VectorEnv, its spaces those of one environment."""
+
+    def __init__(self, num_envs, seed):
+        self.seed, self._envs = seed, gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync")
+        self.observation_space = self._envs.single_observation_space
+        self.action_space = self._envs.single_action_space
+
+    def __len__(self):
+        return self._envs.num_envs
+
+    def reset(self):
+        return self._envs.reset(seed=self.seed)
+
+    def step(self, actions):
+        return self._envs.step(actions)
+
+    def close(self):
+        self._envs.close()
+
+
+@pytest.mark.training
+def test_old_envpool_is_trained_in(tmp_path):
+    made = []
+
+    def make(num_envs, seed):
+        made.append(OldPool(num_envs, seed))
+        return made[-1]
+
+    train(small_settings(total_steps=200), tmp_path / "run", env=make, quiet=True)
+    assert evaluate(tmp_path / "run" / "policy", episodes=2, env=make).mean > 0
+    assert len({pool.seed for pool in made}) > 1 and all(pool._envs.closed for pool in made)
+
+
+@pytest.mark.training
+def test_envpool_is_trained_in(tmp_path):
+    envpool = pytest.importorskip("envpool")
+
+    def make(num_envs, seed):
+        return envpool.make_gymnasium("CartPole-v1", num_envs=num_envs, seed=seed)
+
+    train(small_settings(total_steps=200), tmp_path / "run", env=make, quiet=True)
+    assert evaluate(tmp_path / "run" / "policy", episodes=2, env=make).mean > 0
 
 
 class Scripted(VectorEnv):

@@ -260,6 +260,7 @@ def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_bot
 
 NOT_POSITIVE = "above 0 and finite (1e-30 to 1e30)"
 BAD_VALUES = [
+    ("optimizer", "sgd", "rmsprop, adam"),
     ("acting_lag", 2, "at most 1"),
     ("unroll_length", 0, "at least 1"),
     ("dense_units", "", "such as 128,128"),
@@ -455,6 +456,17 @@ def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
     assert make_settings({"env": "CartPole-v1"}).effective_reward_clip == INF
     assert pong(reward_clip=INF).effective_reward_clip == INF
     assert make_settings({"env": "CartPole-v1", "reward_clip": 2.0}).effective_reward_clip == 2.0
+
+
+def test_an_environment_is_no_settings():
+    with pytest.raises(SettingsError, match="takes an environment's name.*got a list.*goes to train"):
+        make_settings([])  # type: ignore[arg-type]
+
+
+def test_the_steps_of_other_optimizers_do_not_add_up_to_those_of_several_threads():
+    with pytest.raises(SettingsError, match="^--optimizer=adam: must be rmsprop with --reduction=threads.*mean or sum"):
+        pong(reduction="threads", optimizer="adam")
+    assert pong(reduction="sum", optimizer="adam").optimizer == "adam"
 
 
 def test_an_update_stands_for_several_threads_only_where_the_reduction_says_so():

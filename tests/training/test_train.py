@@ -366,6 +366,9 @@ def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light,
     assert tree(tmp_path) == {}
 
 
+A3C = {"agent": "a3c", "replay_ratio": 0.0}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -374,6 +377,8 @@ def test_a_replay_that_does_not_fit_is_refused_before_anything_is_written(light,
             "there is no environment 'atari/Pongg'; did you mean atari/Pong",
         ),
         ({"env": "Pendulum-v1"}, "it takes --agent=acer_continuous"),
+        ({"env": "Pendulum-v1", **A3C, "preset": "classic"}, "--preset=classic is not made"),
+        ({**A3C, "preset": "classic_continuous"}, "--preset=classic_continuous is not made"),
         ({"network": "nature"}, "--network=nature"),
     ],
 )
