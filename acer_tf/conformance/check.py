@@ -88,11 +88,18 @@ def report(outcomes: Sequence[Outcome]) -> str:
     lines += [f"{o.function:28}{o.passed:8}{len(o.failed):8}{o.not_offered:13}" for o in outcomes]
     sums = [sum(o.passed for o in outcomes), sum(len(o.failed) for o in outcomes), sum(o.not_offered for o in outcomes)]
     lines.append(f"{'cases':28}{sums[0]:8}{sums[1]:8}{sums[2]:13}")
+    if not sums[0] + sums[1]:
+        lines.append("\nnothing is offered: what functions have one of the kit's names, and do it?")
     for outcome in outcomes:
         if outcome.failed:
             others = "".join(f"\n  also fails: {name}" for name in outcome.failed[1:])
             lines.append(f"\nFAILED {outcome.first}{others}")
     return "\n".join(lines)
+
+
+def conforms(outcomes: Sequence[Outcome]) -> bool:
+    """Whether no case fails, and at least one passes."""
+    return any(outcome.passed for outcome in outcomes) and not any(outcome.failed for outcome in outcomes)
 
 
 def _array(value: Any) -> Any:
@@ -134,7 +141,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     outcomes = check(functions, "".join(argv[2:]) or "float64")
     print(report(outcomes))
-    return int(any(outcome.failed for outcome in outcomes))
+    return int(not conforms(outcomes))
 
 
 if __name__ == "__main__":

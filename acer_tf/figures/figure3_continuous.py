@@ -189,6 +189,7 @@ def better_in(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> Findi
         [recorded.improvement(*pair, envs=envs) for pair in pairs],
         f"{ours} of {count} pairs of means ({', '.join(env.rpartition('/')[2] for env in envs)}, equal steps)",
         f"{theirs} of {count} at {lengths}",
+        f"compared: {len(envs)} tasks" if len(envs) < len(recorded.envs) else "",
     )
 
 

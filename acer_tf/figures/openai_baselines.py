@@ -22,7 +22,6 @@ from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings
 
 _STEPS = 10_000_000
-_PUBLISHED_RUNS = 6
 _POINTS = 400  # at which curves are compared
 
 
@@ -74,42 +73,42 @@ def read_seeds(figure: Figure, folder: Path, preset: str) -> Judged | None:
 def published_curve(runs: Sequence[RunCurve]) -> Finding:
     """Whether runs lie above each published curve, over the whole range in which there is something to compare.
 
-    That begins where the run or the published mean has made a third of the published rise, and ends where either ends.
-    The published band, whose meaning is not stated, widens the interval. Three seeds, whose interval is their range,
-    are enough: beside six published runs they have 84 orders.
+    That begins where the published mean has made a third of its rise, and ends where either ends. The published band,
+    whose meaning is not stated, widens the interval.
     """
-    gains, ours, theirs = [], [], []
+    gains, ours, theirs, ranges = [], [], [], []
     for curve in openai_curves(runs[0].env):
         third = curve.mean[0] + (curve.mean[-1] - curve.mean[0]) / 3
-        means = [each for run in runs if (each := _means(run, curve, third)) is not None]
+        begins = float(curve.steps[np.argmax(curve.mean >= third)])
+        means = [each for run in runs if (each := _means(run, curve, begins)) is not None]
         if not means:
-            steps = curve.steps[np.argmax(curve.mean >= third)]
-            gains.append(Comparison(needs=f"runs to {steps / 1e6:.1f}M steps"))
+            gains.append(Comparison(needs=f"runs to more than {begins / 1e6:.1f}M steps"))
             continue
         mine, mean, low, high = (np.array(column)[:, None] for column in zip(*means, strict=True))
-        gap = compare(np.mean, mine - mean, even=0.0, rivals=_PUBLISHED_RUNS, what="mean gap")
+        gap = compare(np.mean, mine - mean, even=0.0, what="mean gap")
         value, least, greatest = gap.estimate
         wide = Estimate(value, least - float(np.mean(high - mean)), greatest + float(np.mean(mean - low)))
         hidden = least * greatest > 0 and wide.low * wide.high < 0
         needs = "published runs with a narrower band" if hidden else gap.needs
         gains.append(gap._replace(estimate=wide, needs=needs))
         ours.append(number(float(mine.mean()), 1))
+        ends = min(curve.steps[-1], max(run.steps[-1] for run in runs))
+        ranges.append(f"{begins / 1e6:.2f}–{ends / 1e6:.2f}M")
         shown = [number(float(values.mean()), 1) for values in (mean, low, high)]
         theirs.append("{} [{}, {}]".format(*shown))
-    where, band = (" (means over the compared range)", " (both versions, bands)") if ours else ("", "")
-    return Finding(gains, ", ".join(dict.fromkeys(ours)) + where, ", ".join(theirs) + band)
+    where, band = (f" (means over steps {', '.join(ranges)})", " (both versions, bands)") if ours else ("", "")
+    return Finding(gains, ", ".join(ours) + where, ", ".join(theirs) + band)
 
 
-def _means(run: RunCurve, curve: PublishedCurve, third: float) -> tuple[float, ...] | None:
-    """Means over the compared range of our return and of the published mean and band; None without a range."""
-    known = ~np.isnan(run.mean_return)
-    points = np.linspace(0.0, min(run.steps[-1], curve.steps[-1]), _POINTS)
-    if not known.any():
+def _means(run: RunCurve, curve: PublishedCurve, begins: float) -> tuple[float, ...] | None:
+    """Means from `begins` steps on of our return and of the published mean and band; None if nothing is known there."""
+    known, ends = ~np.isnan(run.mean_return), min(run.steps[-1], curve.steps[-1])
+    if ends <= begins or not known.any():
         return None
+    points = np.linspace(begins, ends, _POINTS)
     ours = np.interp(points, run.steps[known], run.mean_return[known])
     columns = [ours, *(np.interp(points, curve.steps, values) for values in (curve.mean, curve.low, curve.high))]
-    begun = np.flatnonzero((ours >= third) | (columns[1] >= third))
-    return tuple(float(column[begun[0] :].mean()) for column in columns) if len(begun) else None
+    return tuple(float(column.mean()) for column in columns)
 
 
 # Folders of runs of one game, by preset.

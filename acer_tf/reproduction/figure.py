@@ -53,6 +53,7 @@ class Finding(NamedTuple):
     comparisons: Sequence[Comparison]  # the claim is that all of them are above even
     ours: str = ""
     theirs: str = ""
+    compared: str = ""  # which part of what was run is compared, if not all
 
 
 class Judged(NamedTuple):

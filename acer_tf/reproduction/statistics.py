@@ -83,7 +83,6 @@ def compare(
     metric: Callable[..., float],
     *groups: np.ndarray,
     even: float = 0.5,
-    rivals: int = 0,
     unit: str = "seeds",
     what: str = "",
 ) -> Comparison:
@@ -91,20 +90,18 @@ def compare(
 
     With a single run of one of them the tasks are resampled. The interval is NaN if so few runs could not show a
     difference at 95 %, however clear: two groups of a and b runs have C(a + b, a) orders in each task, of which chance
-    makes every one.
+    makes every one; a group of n runs can lie on the sides of a value in 2^n ways.
 
     Args:
         metric: of resampled groups; above `even` if the claim holds.
-        rivals: runs on the other side that are known by their band alone, if any.
         unit: of what `needs` counts: what a run differs from the next one in.
         what: the name of the metric; by default it is a probability of improvement.
     """
     runs, tasks = min(map(len, groups)), groups[0].shape[1]
-    value, others = float(metric(*groups)), [rivals] * (rivals > 0)
-    sizes = [*map(len, groups), *others]
+    value, sizes = float(metric(*groups)), [*map(len, groups)]
     if _orders(sizes, tasks) < _ORDERS:
         paired = runs == 1 and tasks > 1 and unit != "seeds"  # the tasks are what is counted
-        asked = ((n, sizes if paired else [n] * len(groups) + others) for n in itertools.count(2))
+        asked = ((n, sizes if paired else [n] * len(groups)) for n in itertools.count(2))
         enough = next(n for n, of in asked if _orders(of, n if paired else tasks) >= _ORDERS)
         return Comparison(Estimate(value, np.nan, np.nan), even, f"{enough} {unit}", what)
     if runs > 1:

@@ -23,15 +23,17 @@ from acer_tf.settings.record import DEFAULTS, jsonable
 
 RULE = (
     "Supported: the 95 % interval of every comparison that the claim makes lies above even. Contradicted: one lies "
-    "below. Undecided: neither; it says what it would take in all, if the estimate stays.",
+    "below. Undecided: neither; it says what it would take in all, if the estimate stays, to support or, where that is "
+    "said, to contradict it.",
     "The weakest of the comparisons is shown, and of how many. It is the probability that a run of one method beats "
     "one of the other at equal steps (even: 0.5), or what is named (even: 0). [1.00, 1.00]: every run of the "
     "one beats every run of the other.",
     "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
     "None is given where so few runs would be ordered like this by chance in more than 1 of 40 cases.",
-    "Share: how much of the experiment as it is laid out here was run; NAME=VALUE differs from that. The control tasks "
+    "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the figure), "
+    "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. The control tasks "
     "are rebuilt, as the paper's models are not public: there only the order compares. Hours: the machines', for all "
-    "runs of that row's folder.",
+    "runs of the row's methods in its folder.",
 )
 KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
 _OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
@@ -55,8 +57,10 @@ def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
     weakest = min(below or comparisons or [Comparison()], key=place)
     if below:
         return "contradicted", weakest
-    above = weakest.estimate.low > weakest.even
-    return ("supported" if above else f"undecided: needs {weakest.needs}"), weakest
+    if weakest.estimate.low > weakest.even:
+        return "supported", weakest
+    against = " to contradict it" * bool(np.isfinite(weakest.estimate.low) and weakest.estimate.value < weakest.even)
+    return f"undecided: needs {weakest.needs}{against}", weakest
 
 
 def folders() -> dict[str, list[str]]:
@@ -81,7 +85,8 @@ def verdicts(results: Path) -> Table:
         # A figure may have runs, but none that this claim is about.
         if judged and (finding.ours or weakest.needs != Comparison().needs):
             of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
-            shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, judged.share, number(judged.hours, 1)]
+            share = "; ".join(filter(None, [finding.compared, judged.share]))
+            shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, share, number(judged.hours, 1)]
             records = folder
         kind = KINDS[2] if figure.aim else KINDS[any(env.startswith("minatar/") for env in figure.envs)]
         rows.append([claim.source or figure.source, claim.text, *shown, kind, records])
@@ -93,10 +98,13 @@ def answer(rows: Sequence[Sequence[str]]) -> str:
     parts = []
     for kind in KINDS:
         found = [row for row in rows if row[-2] == kind]
-        decided = [f"{row[0]}: {row[1]} ({row[2]})" for row in found if not row[2].startswith("undecided")]
-        parts.append(
-            f"Of {kind}, {len(decided)} of {len(found)} are decided{': ' * bool(decided)}{'; '.join(decided)}."
-        )
+        decided: dict[tuple[str, str], list[str]] = {}  # the sources of a claim that several experiments decide alike
+        for source, claim, verdict, *_ in found:
+            if not verdict.startswith("undecided"):
+                decided.setdefault((claim, verdict), []).append(source)
+        named = "; ".join(f"{claim} ({' and '.join(of)}: {verdict})" for (claim, verdict), of in decided.items())
+        count = sum(map(len, decided.values()))
+        parts.append(f"Of {kind}, {count} of {len(found)} are decided{': ' * bool(named)}{named}.")
     counts = Counter(row[2].partition(":")[0] for row in rows)
     words = ", ".join(f"{counts[word]} {word}" for word in ("supported", "contradicted", "undecided"))
     return " ".join([f"{len(rows)} claims: {words}.", *parts])

@@ -113,6 +113,12 @@ def test_what_is_missing_or_declined_is_not_offered():
     assert outcomes["q_opc"].not_offered == len(cases["q_opc"]["cases"]) and not outcomes["q_opc"].passed
 
 
+def test_a_module_that_offers_nothing_does_not_conform():
+    assert checker.conforms(check(load("acer_tf.conformance.functions:float64")))
+    nothing = check(SimpleNamespace())
+    assert not checker.conforms(nothing) and "nothing is offered" in report(nothing)
+
+
 def test_a_failure_is_shown_with_inputs_expected_and_got():
     text = report(check(SimpleNamespace(dueling_q=lambda **_: 7.0)))
     assert "FAILED dueling_q, case 'five samples'" in text and "also fails: one sample" in text
