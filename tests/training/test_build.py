@@ -138,7 +138,14 @@ def test_the_agents_that_would_read_it_are_named_before_anything_begins(tmp_path
 @pytest.mark.parametrize(
     ("spec", "given"),
     [
-        (PENDULUM, {"agent": "acer_tf.agents.acer_continuous:AcerContinuous", "importance_truncation": 1.0}),
+        (
+            PENDULUM,
+            {
+                "agent": "acer_tf.agents.acer_continuous:AcerContinuous",
+                "preset": "classic_continuous",
+                "importance_truncation": 1.0,
+            },
+        ),
         (CARTPOLE, {"replay_segments_only": True, "average_decay": 0.5, "entropy_in_trust_region": False}),
         (CARTPOLE, {"network": "mlp_lstm", "burn_in": 3}),
         (CARTPOLE, {"replay_priority": "rank", "priority_exponent": 0.5, "replay_batch": 4}),
@@ -215,9 +222,9 @@ def test_a_users_rule_that_is_not_an_agent_is_refused(agent, said, tmp_path, mon
     ],
 )
 def test_a_rule_for_actions_of_the_other_kind_is_refused(agent, spec, said):
-    env = "Pendulum-v1" if spec.continuous else "CartPole-v1"
+    env, preset = ("Pendulum-v1", "classic_continuous") if spec.continuous else ("CartPole-v1", "classic")
     with pytest.raises(SettingsError, match=f"^--agent={agent}: its network_options, .*, do not fit {said}"):
-        build.make_network(settings_of(env=env, agent=agent, preset="classic", network="mlp"), spec)
+        build.make_network(settings_of(env=env, agent=agent, preset=preset, network="mlp"), spec)
 
 
 @pytest.mark.parametrize("network", ["no_such_module:WIDE", "acer_tf.types:Trajectory"])
