@@ -4,13 +4,16 @@ python -m benchmarks.ladder --output=results/benchmark/ladder
 python -m benchmarks.ladder --machine=gpu --repetitions=1 --output=results/benchmark/gpu
 
 Each figure is the rate of a run of `python -m acer_tf train` from its second row of progress on, with the time of its
-parts (`benchmarks.timed_run`); the ways alternate. Writes ladder.json and ladder.md after each run. About half an hour
-on two cores, and about 10 minutes with a GPU and 16 cores, by arithmetic; leave the machine alone meanwhile.
+parts (`benchmarks.timed_run`); the ways alternate. Writes ladder.json and ladder.md after each run. A way that fails or
+takes longer than --limit_seconds is named there and not tried again; the others go on, and the status is 1. About half
+an hour on two cores, and about 10 minutes with a GPU and 16 cores, by arithmetic; leave the machine alone meanwhile.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -78,6 +81,7 @@ flags.DEFINE_multi_enum("loop", None, [*LOOPS], "measure only this; may be repea
 flags.DEFINE_multi_string("way", None, "measure only this, and the first; may be repeated", flag_values=FLAGS)
 flags.DEFINE_integer("repetitions", 3, "runs of each kind", 1, flag_values=FLAGS)
 flags.DEFINE_string("precision", "auto", "of the runs", flag_values=FLAGS)
+flags.DEFINE_integer("limit_seconds", 600, "longest time of one run", 1, flag_values=FLAGS)
 cli.definers(FLAGS).path("output", "my_results/benchmark/ladder", "folder")
 
 
@@ -91,7 +95,11 @@ def measured(loop: Loop, way: Way) -> dict[str, Any]:
         program = [sys.executable, "-m", "benchmarks.timed_run", *loop.flags, *way.flags]
         command = [*program, *(f"--{name}={value}" for name, value in given.items())]
         environment = {**os.environ, **({"XLA_FLAGS": way.xla_flags} if way.xla_flags else {})}
-        answer = subprocess.run(command, capture_output=True, text=True, env=environment)
+        limit = FLAGS.limit_seconds
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"{' '.join(command)} took more than {limit} s") from error
     if answer.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with status {answer.returncode}:\n{answer.stderr}")
     return dict(json.loads(answer.stdout.splitlines()[-1]))
@@ -107,7 +115,7 @@ def table(loops: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     lines = ["| loop | way | steps/s | ratio | " + " | ".join(f"{name}, ms" for name in names) + " |"]
     lines.append("|---|---|" + "---|" * (2 + len(names)))
     for loop, ways in loops.items():
-        base = statistics.median(run["rate"] for run in next(iter(ways.values())))
+        base = statistics.median(run["rate"] for run in next(iter(ways.values())) or [{"rate": math.nan}])
         for way, runs in ((way, runs) for way, runs in ways.items() if runs):
             rates = [run["rate"] for run in runs]
             rate = statistics.median(rates)
@@ -122,6 +130,9 @@ def main(argv: list[str]) -> int:
     from acer_tf.files import write_whole
     from acer_tf.runs.records import run_document, write_json
 
+    gpus = gpu_names() if FLAGS.machine == "gpu" else []
+    if FLAGS.machine == "gpu" and not gpus:
+        return cli.fail(2, "--machine=gpu: TensorFlow finds no GPU here; it needs tensorflow[and-cuda] and a driver")
     known = WAYS[FLAGS.machine]
     if unknown := set(FLAGS.way or ()) - set(known):
         return cli.fail(2, f"--way={unknown.pop()}: must be of {', '.join(known)}")
@@ -129,21 +140,36 @@ def main(argv: list[str]) -> int:
     ways = {name: way for name, way in known.items() if not FLAGS.way or name in (first, *FLAGS.way)}
     output = Path(FLAGS.output)
     output.mkdir(parents=True, exist_ok=True)
-    given = {"machine": FLAGS.machine, "precision": FLAGS.precision, "repetitions": FLAGS.repetitions}
+    given = {"machine": FLAGS.machine, "precision": FLAGS.precision, "repetitions": FLAGS.repetitions, "gpus": gpus}
+    failed: dict[str, str] = {}
     loops: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for loop in FLAGS.loop or USUAL_LOOPS[FLAGS.machine]:
         loops[loop] = {name: [] for name in ways}
         for _ in range(FLAGS.repetitions):
             for name, way in ways.items():
+                if (run := f"{loop}, {name}") in failed:
+                    continue
                 try:
                     loops[loop][name].append(measured(LOOPS[loop], way))
                 except RuntimeError as error:
-                    return cli.fail(1, error)
-                print(f"{loop}, {name}: {loops[loop][name][-1]['rate']:,.0f} steps/s", flush=True)
-                write_json(output / "ladder.json", run_document(given, {"loops": loops}))
-                write_whole(output / "ladder.md", table(loops))
+                    failed[run] = str(error).strip().rpartition("\n")[2]
+                    print(f"{run} failed: {error}", file=sys.stderr, flush=True)
+                else:
+                    print(f"{run}: {loops[loop][name][-1]['rate']:,.0f} steps/s", flush=True)
+                write_json(output / "ladder.json", run_document(given, {"loops": loops, "failed": failed}))
+                write_whole(
+                    output / "ladder.md", table(loops) + "".join(f"\n{run} failed: {failed[run]}\n" for run in failed)
+                )
     print(f"\n{table(loops)}", end="")
-    return 0
+    return int(bool(failed))
+
+
+def gpu_names() -> list[str]:
+    """The GPUs that TensorFlow finds, asked in a process of its own, which frees them again."""
+    code = "import tensorflow as tf; print([tf.config.experimental.get_device_details(g).get('device_name', g.name) "
+    code += "for g in tf.config.list_physical_devices('GPU')])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return [] if answer.returncode else list(ast.literal_eval(answer.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 import queue
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +19,7 @@ from acer_tf.types import Unroll
 SILENCE_SECONDS = 60.0  # after which it is said where a thread waits
 CLOSE_SECONDS = 10.0  # that the threads have to end in
 _POLL_SECONDS = 0.5
+_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class ActingThreads:
@@ -46,7 +49,9 @@ class ActingThreads:
         actors = make(self._act)
         size = -(-len(actors) // count)
         shares = [actors[first : first + size] for first in range(0, len(actors), size)]
-        self._threads = [_Thread(LocalActors(share)) for share in shares]
+        # One queue for all, so that the failure of one thread is seen while another does not return.
+        self._results = queue.SimpleQueue[tuple[_Thread, Unroll | BaseException]]()
+        self._threads = [_Thread(LocalActors(share), self._results) for share in shares]
 
     def begin(self, request: Request) -> None:
         self._acting.act_as(self._agent.acting_weights(), request.scheduled)
@@ -56,7 +61,24 @@ class ActingThreads:
 
     def take(self) -> Unroll:
         """Raises what `Actors` lists, or Stopped."""
-        return Unroll.joined([self._unroll(thread) for thread in self._threads])
+        unrolls: dict[_Thread, Unroll] = {}
+        said: dict[_Thread, float] = {}
+        while len(unrolls) < len(self._threads):
+            try:
+                thread, result = self._results.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                if self._stop.signal_number is not None:
+                    raise Stopped from None
+                for thread in self._threads:
+                    silent = thread not in unrolls and time.monotonic() - thread.acted > SILENCE_SECONDS
+                    if silent and said.get(thread) != thread.acted:
+                        said[thread] = thread.acted
+                        self._say(f"have not returned for {SILENCE_SECONDS:g} s", thread)
+                continue
+            if isinstance(result, BaseException):
+                raise result
+            unrolls[thread] = result
+        return Unroll.joined([unrolls[thread] for thread in self._threads])
 
     def close(self) -> None:
         """Ends the threads and their environments, but for those that do not return."""
@@ -70,22 +92,6 @@ class ActingThreads:
             else:
                 thread.actors.close()
 
-    def _unroll(self, thread: "_Thread") -> Unroll:
-        said = 0.0
-        while True:
-            try:
-                result = thread.results.get(timeout=_POLL_SECONDS)
-                break
-            except queue.Empty:
-                if self._stop.signal_number is not None:
-                    raise Stopped from None
-                if time.monotonic() - thread.acted > SILENCE_SECONDS and said != thread.acted:
-                    said = thread.acted
-                    self._say(f"have not returned for {SILENCE_SECONDS:g} s", thread)
-        if isinstance(result, BaseException):
-            raise result
-        return result
-
     def _act(self, *arguments: Any, **where: Any) -> Any:
         thread = threading.current_thread()
         assert isinstance(thread, _Thread)
@@ -94,19 +100,26 @@ class ActingThreads:
             return self._acting.act(*arguments, **where)
 
     def _say(self, what: str, thread: "_Thread") -> None:
-        """Says `what` the environments do, and the line of Python that the thread is at."""
-        frame = sys._current_frames().get(thread.ident or 0)
+        """Says `what` the environments do, and the line that the thread is at, outside of Python's own library."""
+        frame = innermost = sys._current_frames().get(thread.ident or 0)
+        while frame is not None and _is_pythons(frame.f_code.co_filename):
+            frame = frame.f_back
+        frame = frame or innermost
         at = f", at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else ""
         self._note(self._steps, [f"the environments {what}{at}"])
 
 
-class _Thread(threading.Thread):
-    """Lets some actors collect, one after another, at each request."""
+def _is_pythons(file: str) -> bool:
+    path = Path(file)
+    return path.is_relative_to(_LIBRARY) and "site-packages" not in path.parts
 
-    def __init__(self, actors: LocalActors) -> None:
+
+class _Thread(threading.Thread):
+    """Lets some actors collect, one after another, at each request, and puts each result into `results`."""
+
+    def __init__(self, actors: LocalActors, results: "queue.SimpleQueue[Any]") -> None:
         super().__init__(name="acting", daemon=True)
-        self.actors = actors
-        self.results = queue.SimpleQueue[Unroll | BaseException]()
+        self.actors, self._results = actors, results
         self.acted = time.monotonic()  # when its environments were last given actions
         self._requests, self._ended = queue.SimpleQueue[Request | None](), False
         self.start()
@@ -129,6 +142,6 @@ class _Thread(threading.Thread):
         while (request := self._requests.get()) is not None:
             try:
                 self.actors.begin(request)
-                self.results.put(self.actors.take())
+                self._results.put((self, self.actors.take()))
             except BaseException as error:  # whatever an environment raises is raised where the run waits
-                self.results.put(error)
+                self._results.put((self, error))

@@ -82,6 +82,35 @@ def test_ways_differ_in_flags_and_the_failure_of_a_run_is_shown(monkeypatch):
         ladder.measured(loop, ladder.Way())
 
 
+def test_a_way_that_fails_or_hangs_leaves_the_others(monkeypatch, tmp_path, capsys):
+    ran = []
+
+    def run(command, timeout, **options):
+        ran.append(command)
+        if "--actors=2" in command:
+            raise subprocess.TimeoutExpired(command, timeout)
+        if "--threads=1" in command:
+            return SimpleNamespace(returncode=1, stderr="a line\nno such thread")
+        return SimpleNamespace(returncode=0, stdout='{"rate": 7, "parts": {}}', stderr="")
+
+    monkeypatch.setattr(ladder.subprocess, "run", run)
+    flags = ["--loop=Pong, paper, ratio 4", "--repetitions=2", "--limit_seconds=5", f"--output={tmp_path}"]
+    assert ladder.main(["ladder", *flags]) == 1
+    assert len(ran) == 2 * 2 + 2  # none that failed is tried again
+    record = json.loads((tmp_path / "ladder.json").read_text())
+    assert [len(runs) for runs in record["loops"]["Pong, paper, ratio 4"].values()] == [2, 0, 2, 0]
+    assert set(record["failed"]) == {"Pong, paper, ratio 4, one thread", "Pong, paper, ratio 4, two actors"}
+    page = (tmp_path / "ladder.md").read_text()
+    assert "one thread failed: no such thread" in page and "took more than 5 s" in page
+    assert "| acting beside | 7 [7, 7] | 1.00 |" in page
+
+
+def test_without_a_gpu_nothing_is_measured_as_one(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(ladder, "gpu_names", list)
+    assert ladder.main(["ladder", "--machine=gpu", f"--output={tmp_path}/out"]) == 2
+    assert "finds no GPU" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_the_table_has_medians_ranges_and_ratios_to_the_first_way():
     found = {
         way: [{"rate": 100.0 * n * k, "parts": {"updates": 10.0 * k}} for k in (1, 3, 2)]

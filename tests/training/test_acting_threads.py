@@ -120,6 +120,22 @@ def test_what_an_environment_raises_is_raised_where_the_run_waits(error):
     thread.actors.close()
 
 
+def test_what_one_raises_is_raised_while_another_does_not_return():
+    class Failing(ScriptedEnvironment):
+        def step(self, action):
+            raise EnvironmentFailure("the physics")
+
+    waiting = Slow()
+    thread = Thread(waiting, Failing([[]]))
+    thread.actors.begin(request(3))
+    with pytest.raises(EnvironmentFailure, match="the physics"):
+        thread.actors.take()
+    assert not waiting.go.is_set()
+    waiting.go.set()
+    thread.actors.close()
+    assert waiting.closed
+
+
 def test_an_environment_that_does_not_return_is_named_and_left_at_a_request_to_stop(monkeypatch):
     monkeypatch.setattr(acting_threads, "SILENCE_SECONDS", 0.1)
     monkeypatch.setattr(acting_threads, "CLOSE_SECONDS", 0.1)
@@ -132,7 +148,7 @@ def test_an_environment_that_does_not_return_is_named_and_left_at_a_request_to_s
         thread.actors.take()
     (note,) = thread.notes  # once, however long it lasts
     assert note.startswith("40: the environments have not returned for 0.1 s, at ")
-    assert note.endswith("(wait)")
+    assert "test_acting_threads.py:" in note and note.endswith("(step)")  # not where threading waits
     thread.actors.close()
     assert not env.closed  # the thread is in it
     assert thread.notes[1].startswith("40: the environments are left as they are, at ")
