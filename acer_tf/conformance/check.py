@@ -89,7 +89,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
     sums = [sum(o.passed for o in outcomes), sum(len(o.failed) for o in outcomes), sum(o.not_offered for o in outcomes)]
     lines.append(f"{'cases':28}{sums[0]:8}{sums[1]:8}{sums[2]:13}")
     if not sums[0] + sums[1]:
-        lines.append("\nnothing is offered: what functions have one of the kit's names, and do it?")
+        lines.append("\nnothing is offered: no function has a name of the kit, or all raise NotImplementedError")
     for outcome in outcomes:
         if outcome.failed:
             others = "".join(f"\n  also fails: {name}" for name in outcome.failed[1:])

@@ -413,12 +413,7 @@ def run_of(env: str, rise: Callable[[float], float], steps: float, seed: int = 0
         (6, 4e6, lambda mean: mean - 15.0, "contradicted"),
         (6, 4e6, lambda mean: mean + 0.5, "undecided: needs published runs with a narrower band"),
         (5, 4e6, lambda mean: mean + 15.0, "undecided: needs 6 seeds"),
-        (
-            6,
-            1e6,
-            lambda mean: mean,
-            "undecided: needs runs to more than 2.",
-        ),  # not yet a third of the rise
+        (6, 1e6, lambda mean: mean, "undecided: needs runs to more than 2."),  # not yet a third of the rise
         (6, 1e6, lambda mean: 0.0, "undecided: needs runs to more than 2."),  # ours has
         (6, 12e6, lambda mean: mean - 15.0, "contradicted"),  # further than the published curve
         (6, 4e6, lambda mean: float("nan"), "undecided: needs runs to more than 2."),  # no game has ended
