@@ -25,7 +25,7 @@ HYPER_PARAMETER: Edits = {
 }
 TORSO: Edits = {
     "acer_tf/networks/torsos.py": (
-        '    "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),',
+        '    "mlp": Torso(_mlp, lambda spec: spec.stack == 1),',
         '    "linear": Torso(lambda layers, x: layers.hidden(32, "linear", "dense", layers.flat(x)), '
         "lambda spec: spec.stack == 1),",
     ),

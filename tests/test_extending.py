@@ -249,7 +249,8 @@ def test_a_torso_of_ones_own_is_under_policy_value_and_critic_of_continuous_acti
     x, actions = tf.constant(np.random.default_rng(0).normal(size=(5, 3)), tf.float32), tf.zeros((5, 2, 1))
     mean, value, advantage = network(x, actions)
     assert (mean.shape, value.shape, advantage.shape) == ((5, 1), (5,), (5, 2))
-    assert network.of_state.output[2].shape == (None, 64), "the critic reads the torso's features"
+    assert network.critic.input[0].shape == (None, 64), "the critic reads the torso's features"
+    assert network.normalization is not None, "the torso reads normalised observations"
     kernels = [weight.shape for weight in network.trainable_variables if weight.path.endswith("dense1/kernel")]
     assert kernels == [(3, 128)] * (1 if shared else 2)
     assert len({weight.path for weight in network.weights}) == len(network.weights), (
@@ -258,8 +259,8 @@ def test_a_torso_of_ones_own_is_under_policy_value_and_critic_of_continuous_acti
     again = ContinuousNetwork.from_config(network.get_config())
     again.set_weights(network.get_weights())
     np.testing.assert_array_equal(again(x)[0], mean)
-    with pytest.raises(ValueError, match="continuous=True"):
-        ContinuousNetwork(spec, critic="none", architecture="my_networks:WIDE")
+    of_another = ContinuousNetwork(spec, critic="none", architecture="my_networks:WIDE")
+    assert of_another.normalization is None, "this torso asks for scaled observations"
 
 
 def test_a_schedule_of_ones_own_sets_the_learning_rate(inside):

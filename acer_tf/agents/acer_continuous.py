@@ -11,7 +11,7 @@ from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
-from acer_tf.types import Trajectory, map_leaves
+from acer_tf.types import Trajectory
 
 
 class AcerContinuous(Agent[ContinuousNetwork]):
@@ -25,21 +25,24 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         """One backward pass, from −z* in φ and the critic's errors in V(x_t) and Q̃(x_t, a_t).
 
         a'_t and u_i are drawn anew in every update, from the seed and the update's number, and are constants in the
-        loss. Q̃ as prediction and as target uses the same u_i.
+        loss. Q̃ as prediction and as target uses the same u_i. Recurrent networks: as in `Acer`.
         """
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.seed % 2**31, update]), 2)
-        acted = map_leaves(lambda leaf: leaf[:, :-1], trajectory.observation)
-        average = self.average.read(acted)[0] if h.trust_region else None
+        planes, rows = self.network.planes(trajectory.observation, trajectory.age), trajectory.mask.shape[1] + 1
+        average = None
+        if h.trust_region:
+            average = self.average.windows(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
+        inputs = self.network.burn_in(planes, trajectory.memory, rows)
         with tf.GradientTape() as tape:
-            mean, values, state = self.network.read(trajectory.observation)
+            mean, values, read = self.network.windows(*inputs)
             phi, value = mean[:, :-1], values[:, :-1]
             policy = Gaussian(phi, self.network.policy_std)
             drawn = policy.sample(seeds[0])
             samples = tf.unstack(policy.sample(seeds[1], h.advantage_samples)) if h.dueling else []
             actions = tf.stack([trajectory.action, drawn, *samples], axis=2)
-            of_actions = self.network.of_actions(state[:, :-1], actions)
+            of_actions = self.network.of_actions(read[:, :-1], actions)
             q, q_drawn = of_actions[..., 0], of_actions[..., 1]
             if h.dueling:
                 q = equations.dueling_q(value, q, of_actions[..., 2:])

@@ -11,7 +11,7 @@ from acer_tf.agents.compiled import fused
 from acer_tf.distributions import Gaussian
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.settings import Settings
-from acer_tf.types import Trajectory, map_leaves
+from acer_tf.types import Trajectory
 
 
 class ActorCritic(Agent[ContinuousNetwork]):
@@ -22,11 +22,14 @@ class ActorCritic(Agent[ContinuousNetwork]):
         return {"critic": "none"}
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
-        """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
-        acted = map_leaves(lambda leaf: leaf[:, :-1], trajectory.observation)
-        average = self.average.read(acted)[0] if self.settings.trust_region else None
+        """One backward pass, from −z* in φ and the weighted error in V(x_t). Recurrent networks: as in `Acer`."""
+        planes, rows = self.network.planes(trajectory.observation, trajectory.age), trajectory.mask.shape[1] + 1
+        average = None
+        if self.settings.trust_region:
+            average = self.average.windows(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
+        inputs = self.network.burn_in(planes, trajectory.memory, rows)
         with tf.GradientTape() as tape:
-            mean, values, _ = self.network.read(trajectory.observation)
+            mean, values, _ = self.network.windows(*inputs)
             phi, value = mean[:, :-1], values[:, :-1]
         gradients = fused(self.output_gradients)(trajectory, phi, values, average, weight)
         return gradients.backward(tape, [phi, value], self.network)

@@ -16,7 +16,7 @@ from acer_tf.agents.loss import ParameterGradients
 from acer_tf.agents.optimizer import make_optimizer
 from acer_tf.agents.rewards import RewardNormalization
 from acer_tf.errors import Mismatch
-from acer_tf.networks.building import PolicyNetwork
+from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.replay.priorities import annealed

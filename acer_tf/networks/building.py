@@ -1,16 +1,14 @@
 """The parts that the networks are built with: one initialization rule, one precision and one sequence of seeds."""
 
 import copy
-import dataclasses
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, gelu, vectors
+from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, gelu
 from acer_tf.networks.torsos import ARCHITECTURES, PATCH, USUAL_DENSE, Dense, Torso, architecture_of, torso_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of, map_leaves
 
@@ -18,52 +16,6 @@ Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
 Tensor: TypeAlias = keras.KerasTensor
 _MOST_SEEDS = 4096  # two for each layer of a torso
-
-
-class PolicyNetwork(keras.Model):
-    """A Keras model of observations, which also says how agents act and learn with it.
-
-    Its configuration is `spec` and `options`, the arguments of the subclass, so that Keras saves, loads and clones it;
-    all its layers are built when it is made. For `architecture` see `torsos.architecture_of`.
-    """
-
-    normalization: RunningNormalization | None = None  # the layer, if the network normalises observations
-    state_size = 0  # U, the length of the recurrent state
-
-    def __init__(self, spec: EnvironmentSpec, architecture: str, options: dict[str, Any]) -> None:
-        super().__init__(name=architecture.replace(":", "."), dtype="float32")  # scopes allow no colon
-        self.spec, self.architecture, self._options = spec, architecture, options
-        self.built = True
-
-    def get_config(self) -> dict[str, Any]:
-        return {"spec": dataclasses.asdict(self.spec), **self._options}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        module, colon, _ = config.get("architecture", "").partition(":")
-        if colon and module not in sys.modules:  # like Keras, which imports no module that only a file names
-            raise ValueError(f"the network's torso is one of {module}: import it first")
-        return cls(**config | {"spec": EnvironmentSpec.of(config["spec"])})
-
-    def in_float32(self) -> Self:
-        """A copy of the network that computes in float32."""
-        copy = self.from_config(self.get_config() | {"precision": "float32"})
-        copy.set_weights(self.get_weights())
-        return copy
-
-    def distribution(
-        self, observation: PerLeaf, state: tf.Tensor, legal: tf.Tensor | None = None
-    ) -> tuple[Any, tf.Tensor]:
-        """(f(·|φ(x)), the next state [N, U]) of observations [N, *observation_shape] and the state [N, U].
-
-        `legal` [N, A] bool are the valid actions, None for all.
-        """
-        raise NotImplementedError
-
-    def update_normalization(self, observation: PerLeaf) -> None:
-        """Updates the statistics by which observations are normalised by new ones [..., *frame_shape]."""
-        assert self.normalization is not None
-        self.normalization.update(vectors(observation, self.spec.frame_shape))
 
 
 def part(name: str, like: PerLeaf, build: Callable[[PerLeaf], Any]) -> keras.Model:
@@ -101,9 +53,9 @@ class Layers:
     """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
     Arguments are those of `Network`, the `scale` of `EnvironmentSpec.observation_scale`, and the `normalization` of
-    observations, if the network has one. A torso may also use
-    Keras's own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain,
-    fan_in)`: otherwise the weights do not follow from the run's seed.
+    observations, if the network has one. A torso may also use Keras's own layers, with `dtype=layers.dtype_policy`, and
+    those with weights with `**layers.initializers(gain, fan_in)`: otherwise the weights do not follow from the run's
+    seed.
     """
 
     _prefix = ""  # of the layers' names
@@ -124,6 +76,11 @@ class Layers:
         self._normalization = normalization
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
+    @property
+    def normalization(self) -> RunningNormalization | None:
+        """The layer with the statistics of observations, if a torso built so far reads it."""
+        return self._normalization if self._normalization is not None and self._normalization.built else None
+
     def of_leaf(self, name: str) -> "Layers":
         """These layers for the observation's leaf `name`, with names of their own."""
         of_leaf = copy.copy(self)
@@ -134,7 +91,7 @@ class Layers:
         """Observations divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
 
         def divided(leaf: Tensor, scale: float) -> Tensor:
-            return keras.layers.Rescaling(1 / scale, dtype=self.dtype_policy)(leaf)
+            return keras.layers.Rescaling(1 / scale, dtype=leaf.dtype)(leaf)
 
         return map_leaves(divided, x, self._scale)
 
@@ -144,12 +101,11 @@ class Layers:
 
     def flat(self, x: PerLeaf) -> Tensor:
         """[N, D]: all numbers of x [N, ...], leaf after leaf."""
-        flatten = keras.layers.Flatten("channels_last", dtype=self.dtype_policy)
-        return self.joined([flatten(leaf) for leaf in leaves_of(x)])
+        return self.joined([keras.layers.Flatten("channels_last", dtype=leaf.dtype)(leaf) for leaf in leaves_of(x)])
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
         """[N, ΣD] of parts [N, D]."""
-        return keras.layers.Concatenate(dtype=self.dtype_policy)(parts) if len(parts) > 1 else parts[0]
+        return keras.layers.Concatenate(dtype=parts[0].dtype)(parts) if len(parts) > 1 else parts[0]
 
     def dense(self, x: Tensor) -> Tensor:
         """The dense layers that `--dense_units` and its companions describe, named dense1, dense2, ..."""
@@ -194,7 +150,7 @@ class Layers:
         given = {"activation": "relu", "data_format": "channels_last", "dtype": self.dtype_policy, **options}
         return kind(filters, size, stride, name=self._prefix + name, **initial, **given)
 
-    def lstm(self, units: int, features: Tensor) -> Lstm:
+    def lstm(self, units: int, features: Tensor, name: str) -> Lstm:
         """An LSTM in float32, since rounding would accumulate over the rows.
 
         The forget gates' bias is 1 whatever the initialization: with 0, a gate of ½ would halve the state in every row
@@ -202,7 +158,7 @@ class Layers:
         """
         kernel = self.initializers(1.0, features.shape[-1])["kernel_initializer"]
         recurrent = keras.initializers.Orthogonal(seed=next(self._seeds))
-        lstm = Lstm(units, kernel_initializer=kernel, recurrent_initializer=recurrent, dtype="float32", name="lstm")
+        lstm = Lstm(units, kernel_initializer=kernel, recurrent_initializer=recurrent, dtype="float32", name=name)
         lstm.build((None, None, features.shape[-1]))
         return lstm
 

@@ -8,19 +8,11 @@ import keras
 import tensorflow as tf
 
 from acer_tf.distributions import Categorical
-from acer_tf.networks.building import (
-    Initialization,
-    Layers,
-    PolicyNetwork,
-    Precision,
-    inputs_of,
-    joined,
-    part,
-    readable_torso,
-)
-from acer_tf.networks.layers import EpsilonGreedy, Planes, RunningNormalization, SharedBias, Valid, registered
+from acer_tf.networks.building import Initialization, Layers, Precision, joined, part
+from acer_tf.networks.layers import EpsilonGreedy, RunningNormalization, SharedBias, Valid, registered
+from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.networks.torsos import USUAL_DENSE, Dense, architecture_of
-from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
+from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of
 
 Policy = Literal["softmax", "epsilon_greedy"]
 
@@ -29,13 +21,8 @@ Policy = Literal["softmax", "epsilon_greedy"]
 class Network(PolicyNetwork):
     """A policy f(·|φ(x)) and Q(x, ·) on one torso (paper, §2 and §4; for DQN the policy follows from Q).
 
-    It is called with observations. An agent's update reads windows of R consecutive rows instead, so that each frame is
-    prepared once, in its own dtype:
+    It is called with observations, and by updates with `windows`.
 
-        observation [N, *observation_shape] ── preprocessing ──► [N, *plane] ── torso ──► [N, F] ── heads ──► [N, A]
-        frames [B, F, *frame] ── planes() ──► [B, R, *plane] ── windows() ──► [B, R, A]
-
-    Between torso and heads, a recurrent architecture has an LSTM, which reads row by row (A3C-LSTM, Mnih et al. 2016).
     Where the environment gives action masks, the probabilities are those of a policy over the valid actions, exactly 0
     for the others; Q(x, ·) is of all actions.
 
@@ -72,29 +59,21 @@ class Network(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        torso, (sizes, *others) = readable_torso(architecture, spec), dense
+        sizes, *others = dense
         dense = (tuple(sizes), *others)  # a list, if Keras has read it from a file
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
         options = dict(
             architecture=architecture, initialization=initialization, precision=precision, dense=dense, seed=seed
         ) | ({"lstm_units": lstm_units} if lstm_units else {})
-        super().__init__(spec, architecture, options | heads)
         if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso == "mlp"):
             normalization = None
         elif normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
-        self.normalization = normalization
         layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense), normalization)
-        seen = spec.observation_shape, spec.observation_dtype
-        self.preprocessing = Planes(spec.stack, torso.patches, dtype=layers.dtype_policy, name="planes")
-        inputs = map_leaves(lambda shape, dtype: keras.Input(shape, dtype=dtype), *seen)
-        planes = map_leaves(self.preprocessing, inputs)
-        self.torso = part("torso", planes, partial(torso.build, layers))
-        features, self.lstm = self.torso.output, None
-        if units := lstm_units or architecture_of(architecture).lstm_units:
-            self.lstm = layers.lstm(units, features)
-            features = keras.KerasTensor((None, units), "float32")
-        self.state_size = 2 * units  # h and c
+        super().__init__(
+            spec, architecture, options | heads, layers, lstm_units=lstm_units, plane_dtype=layers.dtype_policy
+        )
+        (features,) = self.features
         read = features
         if spec.action_masks:
             read = {"features": features, "legal": keras.KerasTensor((None, spec.num_actions), "bool")}
@@ -114,10 +93,7 @@ class Network(PolicyNetwork):
         count = tf.shape(leaves_of(observation)[0])[0]
         if state is None:
             state = tf.zeros([count, self.state_size])
-        features = self.torso(inputs_of(map_leaves(self.preprocessing, observation)))
-        if self.lstm is not None:
-            hidden, state = self.lstm(features[:, None], state)
-            features = hidden[:, 0]
+        (features,), state = self.step(observation, state)
         if self.spec.action_masks and legal is None:
             legal = tf.ones([count, self.spec.num_actions], tf.bool)
         return (*self._answer(features, legal), state)
@@ -127,10 +103,6 @@ class Network(PolicyNetwork):
     ) -> tuple[Categorical, tf.Tensor]:
         probabilities, _, state = self(observation, state, legal)
         return Categorical(probabilities, legal), state
-
-    def planes(self, frames: PerLeaf, age: tf.Tensor) -> PerLeaf:
-        """[B, R, *plane], as `torso` reads them; see `Planes.of_frames` for the arguments."""
-        return map_leaves(lambda leaf: self.preprocessing.of_frames(leaf, age), frames)
 
     def windows(
         self, planes: PerLeaf, memory: RecurrentContext | None = None, *, legal: tf.Tensor | None = None
@@ -142,40 +114,15 @@ class Network(PolicyNetwork):
         """
         if self.spec.action_masks and legal is None:
             raise ValueError("the environment gives action masks: call windows(..., legal=trajectory.legal)")
-        features, _ = self._read(planes, memory)
+        (features,), _ = self.read(planes, memory)
         probabilities, q = self._answer(features, None if legal is None else joined(legal))
         lead = tf.shape(leaves_of(planes)[0])
         shape = [lead[0], lead[1], self.spec.num_actions]
         return tf.reshape(probabilities, shape), tf.reshape(q, shape)
 
-    def burn_in(
-        self, planes: PerLeaf, memory: RecurrentContext | None, rows: int
-    ) -> tuple[PerLeaf, RecurrentContext | None]:
-        """Arguments of `windows` for the last `rows` rows, after this network has read the W before them with memory.
-
-        Takes planes [B, W+rows, *plane] and the memory of all rows; None if the network is not recurrent.
-        """
-        if memory is None:
-            return planes, None
-        state, before = memory.state, memory.carry.shape[1] - rows
-        if before:
-            first = map_leaves(lambda leaf: leaf[:, :before], planes)
-            _, state = self._read(first, RecurrentContext(state, memory.carry[:, :before]))
-        read = map_leaves(lambda leaf: leaf[:, before:], planes)
-        return read, RecurrentContext(state, memory.carry[:, before:])
-
     def _answer(self, features: tf.Tensor, legal: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
         """What the heads make of features [M, F], and of the valid actions [M, A] where there are masks."""
         return self.heads([features, legal] if self.spec.action_masks else features)
-
-    def _read(self, planes: PerLeaf, memory: RecurrentContext | None) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """(the heads' input [B · R, F], the state [B, U] after the last row)."""
-        features = self.torso(inputs_of(map_leaves(joined, planes)))
-        if self.lstm is None or memory is None:
-            return features, None
-        features = tf.reshape(features, [-1, memory.carry.shape[1], features.shape[-1]])
-        hidden, state = self.lstm(features, memory.state, memory.carry)
-        return joined(hidden), state
 
 
 def _heads(layers: Layers, num_actions: int, policy: Policy, shared_bias: bool, inputs: PerLeaf) -> tuple[Any, Any]:

@@ -56,8 +56,6 @@ class Torso:
             `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
         images: whether it reads arrays of three axes as images, height × width × channels.
-        continuous: whether it may be used with continuous actions. There it is built from vectors [N, D], normalised or
-            scaled; for "mlp" `ContinuousNetwork` has its own sizes.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
             `Layers.convolution`, which XLA makes much slower there. On a GPU XLA compiles all.
@@ -68,7 +66,6 @@ class Torso:
     build: Callable[[Layers, Any], Any]
     reads: Callable[[EnvironmentSpec], bool]
     images: bool = False
-    continuous: bool = False
     patches: bool = False
     acting: Execution = "xla"
     updates: Literal["xla", "parallel"] = "xla"  # a loop over updates cannot be compiled serially
@@ -169,8 +166,9 @@ TORSOS: dict[str, Torso] = {
     # Several leaves: images through the layers of "image" or "small", all others through those of "mlp", and one layer
     # of 128 units over them all.
     "combined": Torso(_combined, _combined_reads, acting="serial", updates="parallel"),
-    # Flattened observations, all leaves joined, and dense layers: two of 64 tanh units unless settings say otherwise.
-    "mlp": Torso(_mlp, lambda spec: spec.stack == 1, continuous=True),
+    # Flattened observations, all leaves joined, and dense layers: two of 64 tanh units unless settings say so, or
+    # with continuous actions two of 256.
+    "mlp": Torso(_mlp, lambda spec: spec.stack == 1),
 }
 
 
@@ -230,14 +228,12 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
     any_torso = network == "auto" or architecture_of(network).torso == "combined"
     torsos = TORSOS.values() if any_torso else [torso_of(network)]
     plane, others = _plane(shape)
-    if any(torso.images and _takes(torso, spec) for torso in torsos):
+    if any(torso.images and torso.reads(spec) for torso in torsos):
         if not _channels_first(shape, spec):
             return
     elif network != "auto" or not _is_image(spec, min(shape[axis] for axis in plane)):
         return
     flat = "--network=mlp reads them as vectors"
-    if spec.continuous:
-        raise ValueError(f"observations of shape {seen} are images; with continuous actions only {flat}")
 
     def turned() -> tuple[int, ...]:
         return (*(shape[axis] for axis in plane), math.prod(shape[axis] for axis in others))
@@ -281,15 +277,10 @@ def _channels_first(shape: tuple[int, ...], spec: EnvironmentSpec) -> bool:
     return channels < least and (shape[1] == shape[2] or few or least >= 36)
 
 
-def _takes(torso: Torso, spec: EnvironmentSpec) -> bool:
-    """Whether `--network=auto` may stand for the torso."""
-    return torso.reads(spec) and (torso.continuous or not spec.continuous)
-
-
 def default_network(spec: EnvironmentSpec) -> str:
-    """The name of the first torso that can read the observations, or ValueError; "mlp" if actions are continuous."""
+    """The name of the first torso that can read the observations, or ValueError."""
     for name, torso in TORSOS.items():
-        if _takes(torso, spec):
+        if torso.reads(spec):
             return name
     raise ValueError(
         f"no network can read observations of shape {spec.observation_shape} and dtype {spec.observation_dtype}"

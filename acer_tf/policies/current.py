@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.networks.building import PolicyNetwork
+from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.policies.export import export_policy, policy_document, serving
 from acer_tf.policies.policy import Policy
 from acer_tf.types import EnvironmentSpec

@@ -20,9 +20,9 @@ import tensorflow as tf
 from acer_tf.envs import ATARI_PRESETS, family_of
 from acer_tf.errors import PolicyFolderError
 from acer_tf.files import POLICY_METADATA, remove_empty, sync
-from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
+from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.policies.metadata import FORMAT, GIVEN
 from acer_tf.policies.policy import INITIAL_STATE, SIGNATURE, input_signature, observation_inputs
 from acer_tf.types import PerLeaf, leaves_of, map_leaves
@@ -213,8 +213,7 @@ def _discrete(network: Network) -> Callable[..., dict[str, tf.Tensor]]:
         count = tf.shape(leaves_of(observation)[0])[0]
         for name, given in {"states": state, "action masks": action_mask}.items():
             if given is not None:
-                # Otherwise one state, or one observation, would silently be broadcast.
-                tf.debugging.assert_equal(count, tf.shape(given)[0], f"expected as many {name} as observations")
+                _require_count(name, given, count)
         probabilities, q, next_state = network(observation, state, action_mask)
         # The raw operation with seeds 0 is seeded by the operating system in every process. Any other would store the
         # global seed of the training process, and every user would see the same sequence of actions.
@@ -254,12 +253,21 @@ def _continuous(network: ContinuousNetwork) -> Callable[..., dict[str, tf.Tensor
         # Again afterwards, since rounding may leave the bounds.
         return tf.clip_by_value(half * 2.0, low, high)
 
-    def act(observation: PerLeaf) -> dict[str, tf.Tensor]:
-        mean, value, _ = network.read(observation)
+    def act(observation: PerLeaf, state: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        count = tf.shape(leaves_of(observation)[0])[0]
+        if state is not None:
+            _require_count("states", state, count)
+        mean, value, next_state = network.answer(observation, tf.zeros([count, 0]) if state is None else state)
         std = tf.fill(tf.shape(mean), tf.constant(network.policy_std, tf.float32))
         # Seeds 0 as in `_discrete`.
         noise = tf.raw_ops.RandomStandardNormal(shape=tf.shape(mean), dtype=tf.float32, seed=0, seed2=0)
         action = scaled(mean + std * noise)
-        return {"action": action, "greedy_action": scaled(mean), "mean": mean, "std": std, "value": value}
+        answers = {"action": action, "greedy_action": scaled(mean), "mean": mean, "std": std, "value": value}
+        return answers if state is None else {**answers, "state": next_state}
 
     return act
+
+
+def _require_count(name: str, given: tf.Tensor, count: tf.Tensor) -> None:
+    """Stops where one of them, or one observation, would silently be broadcast."""
+    tf.debugging.assert_equal(count, tf.shape(given)[0], f"expected as many {name} as observations")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from acer_tf.networks.torsos import architecture_of
+from acer_tf.references import is_reference
 
 # Real settings stay far from the bounds of float32, in which runs compute.
 _SMALLEST, _LARGEST = 1e-30, 1e30
@@ -123,7 +124,10 @@ MLP = Condition(
     "discrete actions and --network=mlp or mlp_lstm",
     lambda s, spec: not spec.continuous and architecture_of(s.network).torso == "mlp",
 )
-DISCRETE_ACTIONS = Condition("discrete actions", lambda s, spec: not spec.continuous)
+NORMALIZED = Condition(
+    "a --network that is mlp, mlp_lstm or your own",
+    lambda s, spec: (torso := architecture_of(s.network).torso) == "mlp" or is_reference(torso),
+)
 RECURRENT = Condition("a recurrent --network or --lstm_units", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
 INITIALIZED = Condition("--initialize_from", lambda s, spec: s.initialize_from is not None)

@@ -17,7 +17,7 @@ class Rule:
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # settings that define it and cannot be changed
     without_trust_region: str = ""  # for a rule defined by its trust region, the name of the same rule without one
     trajectory_weights: bool = False  # whether rows are weighted by their trajectory's importance: TIS, but not A3C
-    recurrent: bool = False  # whether it supports recurrent networks (with discrete actions)
+    recurrent: bool = False  # whether it supports recurrent networks
     transitions: bool = False  # whether it learns from batches of single transitions, not from whole windows
     presets: tuple[str, ...] = ()  # presets that only this rule takes; if empty, it takes all that no rule lists
 
@@ -40,11 +40,13 @@ _ON_POLICY = {"on_policy_updates": True, "replay_ratio": 0.0}
 # A3C's own update, and TIS is its off-policy form (appendix E.2).
 RULES: dict[str, Rule] = {
     "acer": Rule(_ACER, recurrent=True),
-    "acer_continuous": Rule(continuous="acer_tf.agents.acer_continuous:AcerContinuous"),
+    "acer_continuous": Rule(continuous="acer_tf.agents.acer_continuous:AcerContinuous", recurrent=True),
     "a3c": Rule(_ACER, _ACTOR_CRITIC, {**_ON_POLICY, "trust_region_delta": math.inf}, recurrent=True),
     "trust_a3c": Rule(_ACER, _ACTOR_CRITIC, _ON_POLICY, without_trust_region="a3c", recurrent=True),
-    "tis": Rule(continuous=_ACTOR_CRITIC, fixed={"trust_region_delta": math.inf}, trajectory_weights=True),
-    "trust_tis": Rule(continuous=_ACTOR_CRITIC, without_trust_region="tis", trajectory_weights=True),
+    "tis": Rule(
+        continuous=_ACTOR_CRITIC, fixed={"trust_region_delta": math.inf}, trajectory_weights=True, recurrent=True
+    ),
+    "trust_tis": Rule(continuous=_ACTOR_CRITIC, without_trust_region="tis", trajectory_weights=True, recurrent=True),
     "dqn": Rule(
         "acer_tf.agents.dqn:Dqn",
         fixed={"on_policy_updates": False, "trust_region_delta": math.inf},

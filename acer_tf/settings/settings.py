@@ -129,11 +129,11 @@ class Settings:
             lambda x: x == "auto" or x in ARCHITECTURES or is_reference(x),
             f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
         ),
-        f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, for discrete ACER and A3C), "
+        f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, not for DQN), "
         "module:NAME of your own torso, or auto, which depends on the observations")
     lstm_units: int = setting(
-        0, d.between(0, 4096), "units of an LSTM after the torso, also after your own, for discrete ACER and A3C; 0: "
-        "256 if --network has an LSTM (_lstm), else none", d.DISCRETE_ACTIONS)
+        0, d.between(0, 4096), "units of an LSTM after the torso, also after your own, not for DQN; 0: 256 if "
+        "--network has an LSTM (_lstm), else none")
     dense_units: str = setting(
         "64,64", d.Range(
             lambda x: len(sizes := x.split(",")) <= 16 and all(n.isdecimal() and 0 < int(n) <= 16_384 for n in sizes),
@@ -228,7 +228,7 @@ class Settings:
     advantage_samples: int = setting(
         5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS)
     normalize_observations: bool = setting(
-        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS)
+        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, d.NORMALIZED)
     dueling: bool = setting(
         True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS)
     retrace: bool = setting(

@@ -14,10 +14,10 @@ from acer_tf import envs, resources
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.dqn import Dqn
 from acer_tf.errors import SettingsError
-from acer_tf.networks.building import PolicyNetwork
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
+from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.networks.torsos import Dense
 from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
@@ -65,7 +65,7 @@ def make_network(
     """
     chosen = agent_class(settings, spec).network_options(settings)
     options: dict[str, Any] = {"architecture": settings.network, "initialization": settings.initialization}
-    options |= {"precision": settings.precision}
+    options |= {"precision": settings.precision, "lstm_units": settings.lstm_units}
     options |= {"seed": derive_seed(settings, "weights"), "normalization": normalization, **chosen}
     kind: Any = ContinuousNetwork if spec.continuous else Network
     if spec.continuous:
@@ -74,7 +74,7 @@ def make_network(
     else:
         h = settings
         dense = Dense(h.dense_sizes, h.dense_activation, h.dense_normalization, h.dense_normalize_inputs)
-        options |= {"dense": dense, "lstm_units": settings.lstm_units}
+        options |= {"dense": dense}
     try:
         inspect.signature(kind).bind(spec, **options)
     except TypeError as error:
@@ -120,7 +120,7 @@ def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = N
     sizes = spec, h.num_envs, rows, h.window_length, derive_seed(h, "replay")
     try:
         if (kind := _replay_class(h, spec)) is not PrioritizedReplay:
-            return kind(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h))
+            return kind(*sizes, segments_only=h.replay_segments_only, file=file, **_recurrent_sizes(h, spec))
         return PrioritizedReplay(
             *sizes,
             batch_size=h.windows_per_update,
@@ -175,9 +175,10 @@ def make_actor(
             f"--num_envs={settings.num_envs}: must be {env.num_envs * settings.groups}, for the vector environment of "
             f"{settings.env} has {env.num_envs}; or give its function a parameter num_envs"
         )
+    state_size = _recurrent_sizes(settings, env.spec)["state_size"]
     if settings.groups > 1:
         act = functools.partial(act, first=np.int32(first))
-    return Actor(env, act, derive_seed(settings, "actions"), _recurrent_sizes(settings)["state_size"], truncates)
+    return Actor(env, act, derive_seed(settings, "actions"), state_size, truncates)
 
 
 def make_actors(settings: Settings, act: Act, steps: int, **options: Any) -> list[Actor]:
@@ -200,7 +201,7 @@ def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
 
 def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> int:
     """Bytes of a replay of `capacity` rows per environment."""
-    sizes = {"unroll_length": settings.window_length, "state_size": _recurrent_sizes(settings)["state_size"]}
+    sizes = {"unroll_length": settings.window_length, "state_size": _recurrent_sizes(settings, spec)["state_size"]}
     return TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity, **sizes)
 
 
@@ -260,7 +261,7 @@ def derive_seed(settings: Settings, purpose: str) -> int:
 
 def _least_rows(settings: Settings, spec: EnvironmentSpec) -> int:
     replay = _replay_class(settings, spec)
-    return replay.least_capacity(spec, settings.window_length, **_recurrent_sizes(settings))
+    return replay.least_capacity(spec, settings.window_length, **_recurrent_sizes(settings, spec))
 
 
 def _replay_class(settings: Settings, spec: EnvironmentSpec) -> type[TrajectoryReplay]:
@@ -268,6 +269,10 @@ def _replay_class(settings: Settings, spec: EnvironmentSpec) -> type[TrajectoryR
     return agent_class(settings, spec).replay_class if uniform else PrioritizedReplay
 
 
-def _recurrent_sizes(settings: Settings) -> dict[str, Any]:
+def _recurrent_sizes(settings: Settings, spec: EnvironmentSpec) -> dict[str, Any]:
     """U, and the rows of burn-in before each replayed window: 0 without replay."""
-    return {"state_size": 2 * settings.lstm_size, "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0}
+    lstms = 2 if spec.continuous and not settings.shared_torso else 1
+    return {
+        "state_size": 2 * settings.lstm_size * lstms,
+        "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0,
+    }

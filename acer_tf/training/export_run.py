@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from acer_tf.errors import RunFolderError
-from acer_tf.networks.building import PolicyNetwork
+from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.policies.export import exporting
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import record_in

@@ -52,9 +52,9 @@ CONTINUOUS = EnvironmentSpec((4,), "float32", 1, 0, action_low=(-1.0, -2.0), act
 def make_continuous():
     """Makes an agent of `kind` on a network with the given critic."""
 
-    def make(kind, *, critic, shared_torso=True, seed=0, scale=0.3, spec=CONTINUOUS, **given):
+    def make(kind, *, critic, shared_torso=True, lstm_units=0, seed=0, scale=0.3, spec=CONTINUOUS, **given):
         rng = np.random.default_rng(seed)
-        options = {"critic": critic, "shared_torso": shared_torso}
+        options = {"critic": critic, "shared_torso": shared_torso, "lstm_units": lstm_units}
         network = ContinuousNetwork(spec, **options)
         average = ContinuousNetwork(spec, **options, normalization=network.normalization)
         optimizer = RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)

@@ -105,7 +105,7 @@ def test_dueling_averages_out_over_the_policy(make_continuous):
 
     agent = make_continuous(AcerContinuous, critic="dueling", scale=1.0)
     observation = tf.constant(np.random.default_rng(5).normal(size=[1, 3, 4]), tf.float32)
-    mean, value, state = agent.network.read(observation)
+    mean, value, state = agent.network.windows(observation)
     count, n = 4000, 5
     u = Gaussian(mean, 0.3).sample(tf.constant([1, 2]), count * (n + 1))
     of_actions = agent.network.of_actions(state, tf.transpose(u, [1, 2, 0, 3]))
@@ -137,7 +137,7 @@ def reported(agent, trajectory):
 
 def ratios(agent, trajectory):
     """ρ [B, T] and V [B, T+1] in float64."""
-    mean, value, _ = (x.numpy().astype(np.float64) for x in agent.network.read(tf.constant(trajectory.observation)))
+    mean, value, _ = (x.numpy().astype(np.float64) for x in agent.network.windows(tf.constant(trajectory.observation)))
     logs = (oracles.gaussian_log_density(trajectory.action, x, 0.3) for x in (mean[:, :-1], trajectory.behaviour))
     return np.exp(next(logs) - next(logs)), value
 

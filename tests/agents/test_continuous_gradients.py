@@ -1,5 +1,7 @@
 """The continuous updates, compared with float64 autodiff of surrogate losses through a hand-written network.
 
+The network is feed-forward, or has an LSTM after each torso, whose rows begin with a burn-in.
+
 g and k are by autodiff through TensorFlow Probability, the projection and the returns by tests/oracles.py.
 """
 
@@ -14,18 +16,28 @@ import tensorflow_probability as tfp
 from acer_tf.agents.acer_continuous import AcerContinuous
 from acer_tf.agents.actor_critic import ActorCritic
 from acer_tf.distributions import Gaussian
+from acer_tf.types import RecurrentContext
 from tests import oracles
 
 STD, SIZE, DIMENSION = 0.3, 4, 2
+UNITS, BURN_IN = 6, 3
 
 
-def trajectory_of(seed=1, batch=6, rows=8):
-    return oracles.random_continuous_trajectory(np.random.default_rng(seed), batch, rows, DIMENSION, SIZE)
+def trajectory_of(seed=1, batch=6, rows=8, state_size=0):
+    """With a state, the windows have burn-ins, with every kind of boundary there too."""
+    rng = np.random.default_rng(seed)
+    if not state_size:
+        return oracles.random_continuous_trajectory(rng, batch, rows, DIMENSION, SIZE)
+    whole = oracles.random_continuous_trajectory(rng, batch, BURN_IN + rows, DIMENSION, SIZE)
+    carry = np.concatenate([np.ones((batch, 1), bool), whole.mask], axis=1)
+    state = rng.normal(scale=0.5, size=(batch, state_size)).astype(np.float32)
+    acted = {name: getattr(whole, name)[:, BURN_IN:] for name in ("action", "reward", "discount", "mask", "behaviour")}
+    return whole._replace(**acted, memory=RecurrentContext(state, carry))
 
 
 def weights_of(model):
-    """Float64 tensors by the last two parts of their names: "dense1/kernel"."""
-    return {"/".join(v.path.split("/")[-2:]): tf.constant(v.numpy(), tf.float64) for v in model.trainable_variables}
+    """Float64 tensors by their names: "dense1/kernel"."""
+    return {v.path: tf.constant(v.numpy(), tf.float64) for v in model.trainable_variables}
 
 
 def layer(w, name, x):
@@ -33,11 +45,44 @@ def layer(w, name, x):
     return y + w[f"{name}/bias"] if f"{name}/bias" in w else y
 
 
-def network(w, observation):
-    """(mean, V, features) of observations [..., D]."""
-    features = of_policy = tf.tanh(layer(w, "dense2", tf.tanh(layer(w, "dense1", observation))))
-    if "policy1/kernel" in w:
-        of_policy = tf.tanh(layer(w, "policy2", tf.tanh(layer(w, "policy1", observation))))
+def remembered(w, name, x, state, carry):
+    """[B, T+1, units] of an LSTM over rows [B, W+T+1, F], gate by gate in Keras's order.
+
+    No gradient flows through the burn-in.
+    """
+    cell = f"{name}/lstm_cell"
+    h, c = np.split(state.astype(np.float64), 2, axis=1)
+    outputs = []
+    for row in range(x.shape[1]):
+        keep = carry[:, row, None].astype(np.float64)
+        h, c = h * keep, c * keep
+        if row == BURN_IN:
+            h, c = tf.stop_gradient(h), tf.stop_gradient(c)
+        gates = x[:, row] @ w[f"{cell}/kernel"] + h @ w[f"{cell}/recurrent_kernel"] + w[f"{cell}/bias"]
+        i, f, g, o = (gates[:, UNITS * n : UNITS * (n + 1)] for n in range(4))
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        outputs.append(h)
+    return tf.stack(outputs[BURN_IN:], axis=1)
+
+
+def network(w, trajectory):
+    """(mean, V, features) of the windows' T+1 observations."""
+
+    def torso(first):
+        return tf.tanh(layer(w, f"{first}dense2", tf.tanh(layer(w, f"{first}dense1", observation))))
+
+    observation = tf.constant(trajectory.observation, tf.float64)
+    features = of_policy = torso("")
+    apart = "policy_torso/dense1/kernel" in w
+    if apart:
+        of_policy = torso("policy_torso/")
+    if trajectory.memory is not None:
+        state, carry = trajectory.memory
+        own = np.split(state, 2, axis=1) if apart else [state]
+        features = of_policy = remembered(w, "lstm", features, own[0], carry)
+        if apart:
+            of_policy = remembered(w, "policy_lstm", torso("policy_torso/"), own[1], carry)
     return layer(w, "mean", of_policy), layer(w, "value", features)[..., 0], features
 
 
@@ -76,30 +121,34 @@ def check(agent, trajectory, expected):
     gradients, diagnostics, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
     assert np.isfinite([d.numpy() for d in diagnostics.values()]).all()
     for variable, ours in zip(agent.network.trainable_variables, gradients, strict=True):
-        theirs = expected["/".join(variable.path.split("/")[-2:])].numpy()
+        theirs = expected[variable.path].numpy()
         np.testing.assert_allclose(
             ours, theirs, rtol=2e-3, atol=5e-5 * max(np.abs(theirs).max(), 1e-2), err_msg=variable.path
         )
 
 
 @pytest.mark.parametrize(
-    ("delta", "c", "reduction", "dueling", "retrace", "shared_torso"),
+    ("delta", "c", "reduction", "dueling", "retrace", "shared_torso", "lstm_units"),
     [
-        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True], [True]),
-        (2.0, 1.5, "mean", False, True, True),
-        (2.0, 1.5, "mean", True, False, True),
-        (2.0, 1.5, "mean", False, False, True),
-        (2.0, 1.5, "mean", True, True, False),
-        (2.0, 1.5, "mean", False, True, False),
+        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True], [True], [0]),
+        (2.0, 1.5, "mean", False, True, True, 0),
+        (2.0, 1.5, "mean", True, False, True, 0),
+        (2.0, 1.5, "mean", False, False, True, 0),
+        (2.0, 1.5, "mean", True, True, False, 0),
+        (2.0, 1.5, "mean", False, True, False, 0),
+        (0.3, 1.5, "mean", True, True, True, UNITS),
+        (0.3, 1.5, "mean", True, True, False, UNITS),
+        (0.3, 1.5, "mean", False, True, False, UNITS),
     ],
 )
 def test_continuous_acer_equals_autodiff_of_the_surrogate(
-    make_continuous, delta, c, reduction, dueling, retrace, shared_torso
+    make_continuous, delta, c, reduction, dueling, retrace, shared_torso, lstm_units
 ):
     agent = make_continuous(
         AcerContinuous,
         critic="dueling" if dueling else "separate",
         shared_torso=shared_torso,
+        lstm_units=lstm_units,
         gamma=0.95,
         importance_truncation=c,
         trust_region_delta=delta,
@@ -110,22 +159,23 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
         dueling=dueling,
         retrace=retrace,
     )
-    trajectory = trajectory_of()
+    trajectory = trajectory_of(state_size=agent.network.state_size)
     m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
-    w, observation = weights_of(agent.network), tf.constant(trajectory.observation, tf.float64)
-    phi, values, _ = (x.numpy() for x in network(w, observation))
+    w, observation = weights_of(agent.network), tf.constant(trajectory.observation[:, -m.shape[1] - 1 :], tf.float64)
+    phi, values, _ = (x.numpy() for x in network(w, trajectory))
     phi, value = phi[:, :-1], values[:, :-1]
-    average = network(weights_of(agent.average), observation)[0].numpy()[:, :-1]
+    average = network(weights_of(agent.average), trajectory)[0].numpy()[:, :-1]
 
     # The agent's draws, which are data here.
     seeds = tf.random.experimental.stateless_split(tf.constant([0, 0]), 2)
-    policy = Gaussian(agent.network.read(tf.constant(trajectory.observation))[0][:, :-1], STD)
+    policy = Gaussian(tf.constant(phi, tf.float32), STD)
     drawn = policy.sample(seeds[0]).numpy().astype(np.float64)
     samples = list(policy.sample(seeds[1], 3).numpy().astype(np.float64)) if dueling else []
     actions = tf.constant(np.stack([a, drawn, *samples], axis=2))
 
     def q_of(w):
-        _, v, features = network(w, observation[:, :-1])
+        _, v, features = network(w, trajectory)
+        v, features = v[:, :-1], features[:, :-1]
         x = of_actions(w, observation[:, :-1], features, actions, dueling)
         return v[..., None] + x[..., :2] - tf.reduce_mean(x[..., 2:], axis=-1)[..., None] if dueling else x[..., :2]
 
@@ -153,7 +203,7 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
     value_target = np.minimum(1, rho) * (q_ret - q) + value if dueling else rho * (q_ret - value) + value
     with tf.GradientTape() as tape:
         tape.watch(w)
-        mean, v, _ = network(w, observation[:, :-1])
+        mean, v = (x[:, :-1] for x in network(w, trajectory)[:2])
         critic = 0.5 * (q_ret - q_of(w)[..., 0]) ** 2 + 0.5 * (value_target - v) ** 2
         loss = tf.reduce_sum(tf.boolean_mask(0.7 * critic - tf.reduce_sum(z * mean, axis=-1), m))
         loss /= m.sum() if reduction == "mean" else len(m)
@@ -161,14 +211,22 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
 
 
 @pytest.mark.parametrize(
-    ("delta", "weights", "reduction", "shared_torso"),
-    [*itertools.product([0.3, np.inf], [True, False], ["mean", "sum"], [True]), (0.3, True, "mean", False)],
+    ("delta", "weights", "reduction", "shared_torso", "lstm_units"),
+    [
+        *itertools.product([0.3, np.inf], [True, False], ["mean", "sum"], [True], [0]),
+        (0.3, True, "mean", False, 0),
+        (0.05, True, "mean", True, UNITS),
+        (0.05, True, "mean", False, UNITS),
+    ],
 )
-def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, weights, reduction, shared_torso):
+def test_a3c_and_tis_equal_autodiff_of_their_surrogate(
+    make_continuous, delta, weights, reduction, shared_torso, lstm_units
+):
     agent = make_continuous(
         ActorCritic,
         critic="none",
         shared_torso=shared_torso,
+        lstm_units=lstm_units,
         gamma=0.95,
         importance_truncation=2.0,
         trajectory_weights=weights,
@@ -176,12 +234,12 @@ def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, w
         critic_weight=0.7,
         reduction=reduction,
     )
-    trajectory = trajectory_of(seed=3)
+    trajectory = trajectory_of(seed=5, state_size=agent.network.state_size)
     m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
-    w, observation = weights_of(agent.network), tf.constant(trajectory.observation, tf.float64)
-    phi, values, _ = (x.numpy() for x in network(w, observation))
+    w = weights_of(agent.network)
+    phi, values, _ = (x.numpy() for x in network(w, trajectory))
     phi, value = phi[:, :-1], values[:, :-1]
-    average = network(weights_of(agent.average), observation)[0].numpy()[:, :-1]
+    average = network(weights_of(agent.average), trajectory)[0].numpy()[:, :-1]
     rho = np.exp(oracles.gaussian_log_density(a, phi, STD) - oracles.gaussian_log_density(a, mu, STD))
     weight = oracles.trajectory_weight(rho, trajectory.discount, m, 2.0) if weights else np.ones_like(rho)
     assert not weights or ((weight[m] == 2.0).any() and (weight[m] < 1).any())
@@ -193,7 +251,7 @@ def test_a3c_and_tis_equal_autodiff_of_their_surrogate(make_continuous, delta, w
     z = projected(phi, average, lambda f: tf.reduce_sum(advantage * f.log_prob(a)), delta)
     with tf.GradientTape() as tape:
         tape.watch(w)
-        mean, v, _ = network(w, observation[:, :-1])
+        mean, v = (x[:, :-1] for x in network(w, trajectory)[:2])
         loss = 0.7 * weight * 0.5 * (returns - v) ** 2 - tf.reduce_sum(z * mean, axis=-1)
         loss = tf.reduce_sum(tf.boolean_mask(loss, m)) / (m.sum() if reduction == "mean" else len(m))
     check(agent, trajectory, tape.gradient(loss, w))

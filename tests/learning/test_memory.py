@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,39 @@ def test_an_lstm_remembers_a_cue_for_ten_steps_with_each_seed(seed: int, tmp_pat
 def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
     """It answers the same whatever the cue: a mean of 5 ± 0.5 over 100 episodes."""
     assert recall("mlp", seed, tmp_path) == pytest.approx(CueEnvironment.length / 2, abs=2.0)
+
+
+def aim(seed: int, folder: Path, **given: Any) -> float:
+    """The mean return of 100 episodes, with the most probable actions, of continuous ACER's policy in the task Aim."""
+    usual = {"env": "tests.learning.memory:Aim-v0", "agent": "acer_continuous", "preset": "classic_continuous"}
+    # As in `recall`. Under the preset's bound on the norm, which the critic's gradient exceeds six times here, the
+    # policy moves too little to begin with.
+    short = {"total_steps": 16_000, "unroll_length": 22, "gamma": 0.5, "rmsprop_initial_accumulator": 0.0}
+    short |= {"learning_rate": 2e-3, "max_gradient_norm": math.inf, "normalize_rewards": False, "reward_scale": 3.0}
+    settings = make_settings(usual | short | {"seed": seed} | given)
+    policy = load_policy(train(settings, folder / "run", quiet=True))
+    result = evaluate(policy, episodes=100, num_envs=100, greedy=True, env=settings.env)
+    print(f"{given}: {result.mean:.2f} ± {result.standard_error:.2f}")
+    return result.mean
+
+
+RECURRENT = {"lstm_units": 32, "burn_in": 0}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.learning) for seed in (1, 2, 3))])
+def test_an_lstm_of_continuous_acer_remembers_what_it_was_shown(seed: int, tmp_path: Path) -> None:
+    assert aim(seed, tmp_path, **RECURRENT) >= -0.3
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_policy_and_critic_remember_with_lstms_of_their_own(seed: int, tmp_path: Path) -> None:
+    assert aim(seed, tmp_path, **RECURRENT, shared_torso=False) >= -0.3
+
+
+def test_continuous_acer_without_memory_answers_with_the_mean(tmp_path: Path) -> None:
+    """0 whatever was shown: a return of -3.6."""
+    assert aim(0, tmp_path) == pytest.approx(-3.6, abs=0.3)
 
 
 @pytest.mark.learning

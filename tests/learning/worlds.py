@@ -238,6 +238,34 @@ class CueEnvironment(gymnasium.Env[np.ndarray, np.int64]):
         return np.array([*cue, self._hour > 0], np.float32)
 
 
+class AimEnvironment(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Shows -0.6 or 0.6 in the first step, then asks for it in each of ten steps: reward −(answer − what was shown)².
+
+    An observation is [what is shown, asked]. Without memory 0 is the best answer, and the mean return -3.6; with it, 0.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    length, distance = 10, 0.6
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self._shown, self._hour = 0.0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._shown, self._hour = self.distance * self.np_random.choice([-1, 1]), 0
+        return self._observation(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        reward = -((action[0] - self._shown) ** 2) if self._hour > 0 else 0.0
+        self._hour += 1
+        return self._observation(), float(reward), self._hour > self.length, False, {}
+
+    def _observation(self) -> np.ndarray:
+        return np.array([self._shown, 0] if self._hour == 0 else [0, 1], np.float32)
+
+
 class HiddenVelocities(gymnasium.ObservationWrapper[np.ndarray, np.int64, np.ndarray]):
     """CartPole that shows positions and no velocities."""
 

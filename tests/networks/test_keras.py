@@ -81,7 +81,7 @@ def test_a_clone_has_its_own_weights_from_the_same_seed(name):
 
 @pytest.mark.parametrize("architecture", SPECS)
 def test_a_torso_alone_is_saved_and_cloned_by_its_layers(architecture, tmp_path):
-    torso = made(architecture).torso
+    torso = made(architecture).torsos[0]
     torso.save(tmp_path / "torso.keras")
     clone = keras.models.clone_model(torso)
     clone.set_weights(torso.get_weights())
@@ -110,12 +110,14 @@ def test_a_loaded_torso_is_fine_tuned_in_a_model_of_ones_own(tmp_path):
     copy = keras.models.clone_model(network)
     copy.set_weights(network.get_weights())
     images = keras.Input(network.spec.observation_shape, dtype=network.spec.observation_dtype)
-    features = copy.torso(copy.preprocessing(images))
+    features = copy.torsos[0](copy.preprocessing(images))
     classifier = keras.Model(images, keras.layers.Dense(1, activation="sigmoid")(features))
     classifier.compile("adam", "binary_crossentropy", metrics=["accuracy"])
     history = classifier.fit(observations, labels, epochs=5, verbose=0).history
 
     assert history["loss"][-1] < history["loss"][0]
     for kind, moved in ((copy, True), (network, False)):
-        at_first = Network(spec, architecture="small").torso.get_weights()
-        assert any(not np.array_equal(a, b) for a, b in zip(kind.torso.get_weights(), at_first, strict=True)) == moved
+        at_first = Network(spec, architecture="small").torsos[0].get_weights()
+        assert (
+            any(not np.array_equal(a, b) for a, b in zip(kind.torsos[0].get_weights(), at_first, strict=True)) == moved
+        )

@@ -40,24 +40,58 @@ def test_combined_equals_ordinary_layers(image):
     network = Network(spec_of(image), architecture="combined")
     w = {v.path: tf.constant(v.numpy()) for v in network.trainable_variables}
     observation = drawn(network.spec, 4)
-    x = tf.cast(observation["image"], tf.float32) / 10
-    x = x if len(image) == 3 else x[..., None]
-    layers = [("conv", 1)] if min(image[:2]) < 36 else [("conv1", 4), ("conv2", 2), ("conv3", 1)]
-    for name, stride in layers:
-        x = tf.nn.conv2d(x, w[f"leaf2_{name}/kernel"], stride, "VALID") + w[f"leaf2_{name}/bias"]
-        x = tf.nn.relu(x)
-    x = tf.nn.relu(tf.reshape(x, [4, -1]) @ w["leaf2_dense/kernel"] + w["leaf2_dense/bias"])
-    y = tf.constant(joined({name: observation[name] for name in VECTORS}))
-    for name in ("dense1", "dense2"):
-        y = tf.tanh(y @ w[f"{name}/kernel"] + w[f"{name}/bias"])
-    x = tf.nn.relu(tf.concat([x, y], axis=1) @ w["joint/kernel"] + w["joint/bias"])
-    wanted = x @ w["q/kernel"] + w["q/bias"]
+    wanted = combined(w, "", observation) @ w["q/kernel"] + w["q/bias"]
     np.testing.assert_allclose(network(observation)[1], wanted, rtol=1e-4, atol=1e-4)
     # By name, in any order; and row by row as in windows.
     np.testing.assert_array_equal(network(dict(reversed(observation.items())))[1], network(observation)[1])
     rows = {name: tf.reshape(leaf, (2, 2, *leaf.shape[1:])) for name, leaf in observation.items()}
     q = network.windows(network.planes(rows, tf.zeros((2, 2), tf.uint8)))[1]
     np.testing.assert_allclose(tf.reshape(q, (4, 3)), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("image", [(7, 5, 2), (36, 40, 3)])
+@pytest.mark.parametrize("critic", ["dueling", "separate"])
+def test_combined_equals_ordinary_layers_with_continuous_actions(critic, image):
+    spec = spec_of(image, num_actions=0, **BOUNDS)
+    network = ContinuousNetwork(spec, critic=critic, architecture="combined", shared_torso=False)
+    assert (network.normalization is None) == (critic == "dueling"), "it is there if something reads it"
+    for weight in network.trainable_variables:
+        if weight.path == "mean/kernel":
+            weight.assign(weight * 100)  # so that an error shows
+    w = {v.path: tf.constant(v.numpy()) for v in network.trainable_variables}
+    observation, actions = drawn(spec, 4), np.random.default_rng(1).normal(size=(4, 3, 1)).astype(np.float32)
+    mean, value, of_actions = network(observation, actions)
+    features = combined(w, "", observation)
+    policy = combined(w, "policy_torso/", observation) @ w["mean/kernel"] + w["mean/bias"]
+    np.testing.assert_allclose(mean, policy, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(value, (features @ w["value/kernel"] + w["value/bias"])[:, 0], rtol=1e-4, atol=1e-4)
+    if critic == "separate":
+        flat = joined(observation).astype(np.float32)  # whose normalization is the identity at first
+        features = tf.tanh(flat @ w["critic_torso/kernel"] + w["critic_torso/bias"])
+    of_state = features @ w["critic_state/kernel"] + w["critic_state/bias"]
+    hidden = tf.tanh(of_state[:, None] + actions @ w["critic_action/kernel"])
+    wanted = (hidden @ w["critic/kernel"] + w["critic/bias"])[..., 0]
+    np.testing.assert_allclose(of_actions, wanted, rtol=1e-4, atol=1e-4)
+    again = ContinuousNetwork.from_config(network.get_config())
+    again.set_weights(network.get_weights())
+    np.testing.assert_array_equal(again(observation)[0], mean)
+
+
+def combined(w: dict[str, tf.Tensor], torso: str, observation: dict[str, np.ndarray]) -> tf.Tensor:
+    """The features of torso "combined" whose weights' names begin so; "image" is the last leaf."""
+    w = {path.removeprefix(torso): weight for path, weight in w.items() if path.startswith(torso)}
+    image, count = observation["image"].shape[1:], len(observation["image"])
+    x = tf.cast(observation["image"], tf.float32) / 10
+    x = x if len(image) == 3 else x[..., None]
+    layers = [("conv", 1)] if min(image[:2]) < 36 else [("conv1", 4), ("conv2", 2), ("conv3", 1)]
+    for name, stride in layers:
+        x = tf.nn.conv2d(x, w[f"leaf2_{name}/kernel"], stride, "VALID") + w[f"leaf2_{name}/bias"]
+        x = tf.nn.relu(x)
+    x = tf.nn.relu(tf.reshape(x, [count, -1]) @ w["leaf2_dense/kernel"] + w["leaf2_dense/bias"])
+    y = tf.constant(joined({name: observation[name] for name in VECTORS}))
+    for name in ("dense1", "dense2"):
+        y = tf.tanh(y @ w[f"{name}/kernel"] + w[f"{name}/bias"])
+    return tf.nn.relu(tf.concat([x, y], axis=1) @ w["joint/kernel"] + w["joint/bias"])
 
 
 @pytest.mark.parametrize("architecture", ["mlp", "mlp_lstm"])
@@ -92,7 +126,7 @@ def test_continuous_networks_read_leaves_as_the_vector_of_them_all(normalize):
 )
 def test_combined_is_chosen_where_there_is_an_image(image, name):
     assert default_network(spec_of(image)) == name
-    assert default_network(spec_of(image, num_actions=0, **BOUNDS)) == "mlp"
+    assert default_network(spec_of(image, num_actions=0, **BOUNDS)) == name
 
 
 def test_an_image_among_leaves_must_have_its_axes_in_order():

@@ -93,7 +93,7 @@ def test_patch_convolution_equals_8x8_at_stride_4(precision, rtol, shape, stack)
     spec = EnvironmentSpec(shown, "uint8", stack, num_actions=2, observation_scale=255.0)
     network = Network(spec, architecture="nature", initialization="fan_in", precision=precision)
     frames = frames_of(np.random.default_rng(0), spec, 2, stack)
-    layer = network.torso.get_layer("conv1")
+    layer = network.torsos[0].get_layer("conv1")
     assert layer.kernel.shape == (8, 8, stack, 32)
     age = np.full([2, 1], stack - 1, np.uint8)
     result = tf.cast(layer(network.planes(tf.constant(frames), tf.constant(age))[:, 0]), tf.float32)
@@ -180,7 +180,7 @@ def test_without_normalization_a_continuous_network_divides_by_the_scale(normali
 
 
 def layers_with_weights(network):
-    return [layer for layer in (*network.torso.layers, *network.heads.layers) if layer.weights]
+    return [layer for layer in (*network.torsos[0].layers, *network.heads.layers) if layer.weights]
 
 
 @pytest.mark.parametrize("architecture", SPECS)
@@ -247,7 +247,7 @@ def test_under_bfloat16_heads_weights_and_optimizer_stay_float32(architecture):
     optimizer = RMSProp()
     optimizer.build(network.trainable_variables)
     assert {v.dtype for v in optimizer.variables if v.path.endswith("_velocity")} == {"float32"}
-    for layer in (*network.torso.layers, *network.heads.layers):
+    for layer in (*network.torsos[0].layers, *network.heads.layers):
         if layer.name in ("policy", "q", "probabilities"):
             assert layer.compute_dtype == "float32"
         elif layer.weights:
@@ -453,13 +453,13 @@ def test_a_policy_with_its_own_torso_has_no_weight_in_common_with_the_critic(cri
         outputs = {"policy": tf.reduce_sum(policy), "critic": tf.add_n([tf.reduce_sum(x) for x in rest])}
     moved = {
         name: {
-            variable.path.split("/")[-2]
+            variable.path.rpartition("/")[0]
             for variable in network.trainable_variables
             if tape.gradient(output, variable) is not None
         }
         for name, output in outputs.items()
     }
-    assert moved["policy"] == {"policy1", "policy2", "mean"}
+    assert moved["policy"] == {"policy_torso/dense1", "policy_torso/dense2", "mean"}
     assert not moved["policy"] & moved["critic"]
 
 

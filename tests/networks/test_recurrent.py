@@ -1,9 +1,12 @@
 """The LSTM with its resets, and whole windows compared with acting row by row."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import Lstm
 from acer_tf.networks.torsos import LSTM_UNITS as UNITS
@@ -92,6 +95,41 @@ def test_a_window_equals_acting_row_by_row(architecture):
     assert after.shape == (batch, 2 * UNITS)
 
 
+@pytest.mark.parametrize("shared_torso", [True, False])
+@pytest.mark.parametrize("architecture", ["mlp_lstm", "small_lstm"])
+def test_a_window_equals_acting_row_by_row_with_continuous_actions(architecture, shared_torso):
+    spec = dataclasses.replace(RECURRENT[architecture], num_actions=0, action_low=(-1.0,), action_high=(1.0,))
+    rng, batch, rows = np.random.default_rng(0), 3, 9
+    network = ContinuousNetwork(
+        spec, critic="dueling", architecture=architecture, lstm_units=5, shared_torso=shared_torso
+    )
+    assert network.state_size == (10 if shared_torso else 20)
+    head = network.heads.get_layer("mean")
+    head.kernel.assign(100 * head.kernel)
+    frames = frames_of(rng, spec, batch, rows)
+    carry = np.ones((batch, rows), bool)
+    carry[0, 4] = carry[1, 1] = carry[1, 8] = False
+    first = rng.normal(size=(batch, network.state_size)).astype(np.float32)
+    planes = network.planes(tf.constant(frames), tf.zeros((batch, rows), tf.uint8))
+    memory = RecurrentContext(tf.constant(first), tf.constant(carry))
+    mean, value, read = network.windows(planes, memory)
+    assert read.shape == (batch, rows, 5), "the critic reads the LSTM's output"
+    after, later = network.burn_in(planes, memory, 6)
+    for whole, part in zip((mean, value, read), network.windows(after, later), strict=True):
+        np.testing.assert_allclose(part, whole[:, 3:], atol=1e-5)
+    state = first
+    for row in range(rows):
+        state = np.where(carry[:, row, None], state, np.float32(0))
+        alone, worth, following = (x.numpy() for x in network.answer(tf.constant(frames[:, row]), tf.constant(state)))
+        policy, same = network.distribution(tf.constant(frames[:, row]), tf.constant(state))
+        np.testing.assert_allclose(mean[:, row], alone, atol=1e-5)
+        np.testing.assert_allclose(policy.statistics, alone, atol=1e-6)
+        np.testing.assert_allclose(value[:, row], worth, atol=1e-5)
+        np.testing.assert_array_equal(following, same)
+        state = following
+    assert np.std(mean) > 0.01
+
+
 @pytest.mark.parametrize("architecture", RECURRENT)
 @pytest.mark.parametrize("cut", [1, 4])
 def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
@@ -115,7 +153,7 @@ def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
 @pytest.mark.parametrize("initialization", ["orthogonal", "fan_in"])
 def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initialization):
     network = Network(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
-    kernel, recurrent, bias = network.lstm.get_weights()
+    kernel, recurrent, bias = network.lstms[0].get_weights()
     np.testing.assert_array_equal(bias.reshape(4, UNITS).T, np.tile([0, 1, 0, 0], (UNITS, 1)))
     np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(UNITS), atol=1e-5)
     assert kernel.shape == (64, 4 * UNITS)
@@ -149,7 +187,7 @@ def test_observations_that_a_torso_cannot_read_are_refused():
 def test_an_lstm_of_any_size_follows_any_torso():
     spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
     sized = Network(spec, architecture="mlp", lstm_units=7)
-    assert sized.state_size == 14 and sized.lstm.units == 7
+    assert sized.state_size == 14 and sized.lstms[0].units == 7
     assert Network(spec, architecture="mlp_lstm", lstm_units=7).state_size == 14
     assert Network(spec, architecture="mlp_lstm").state_size == 512
     again = Network.from_config(sized.get_config())

@@ -43,6 +43,7 @@ KINDS: dict[str, Callable[[], Made]] = {
     "bits": lambda: Network(BITS, architecture="mlp"),
     "continuous": lambda: ContinuousNetwork(ARM, critic="none"),
     "continuous_unnormalized": lambda: ContinuousNetwork(ARM, critic="none", normalize=False),
+    "continuous_recurrent": lambda: ContinuousNetwork(ARM, critic="none", lstm_units=8),
 }
 
 
@@ -112,7 +113,7 @@ def test_every_action_is_one_of_the_space(kind: str, diverged: bool, tmp_path: P
 
 def test_bounds_further_apart_than_float32_reaches_are_scaled_to(tmp_path: Path) -> None:
     network = ContinuousNetwork(ARM, critic="none")
-    mean = network.of_state.get_layer("mean")
+    mean = network.heads.get_layer("mean")
     for share, wanted in ((0.0, (0.3, 0.0)), (0.5, (0.5, 1.7014118e38)), (9.0, (0.7, 3.4028235e38))):
         mean.kernel.assign(tf.zeros_like(mean.kernel))
         mean.bias.assign([share] * 2)

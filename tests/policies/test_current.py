@@ -13,15 +13,13 @@ from acer_tf.types import EnvironmentSpec
 from tests.policies.test_export import make_metadata
 
 VECTOR = EnvironmentSpec((3,), "float32", 1, 4)
+ARM = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-2.0, 0.0), action_high=(2.0, 1.0))
 MAKERS = {
     "softmax": lambda: Network(VECTOR, architecture="mlp", seed=1),
     "ε-greedy": lambda: Network(VECTOR, architecture="mlp", seed=1, policy="epsilon_greedy", evaluation_epsilon=0.25),
     "recurrent": lambda: Network(VECTOR, architecture="mlp_lstm", seed=1),
-    "continuous": lambda: ContinuousNetwork(
-        EnvironmentSpec((3,), "float32", 1, 0, action_low=(-2.0, 0.0), action_high=(2.0, 1.0)),
-        critic="none",
-        seed=1,
-    ),
+    "continuous": lambda: ContinuousNetwork(ARM, critic="none", seed=1),
+    "continuous recurrent": lambda: ContinuousNetwork(ARM, critic="dueling", seed=1, lstm_units=8),
 }
 
 
@@ -40,7 +38,7 @@ def test_it_follows_the_network_and_equals_its_export(kind, tmp_path):
     loaded = load_policy(tmp_path / "policy")
     now, expected = policy.answer(observation, state), loaded.answer(observation, loaded.initial_state(5))
     assert now.keys() == expected.keys()
-    name = "mean" if kind == "continuous" else "q"
+    name = "mean" if "continuous" in kind else "q"
     assert not np.array_equal(before[name], now[name])
     for name in now.keys() - {"action"}:  # sampled
         np.testing.assert_array_equal(now[name], expected[name], name)

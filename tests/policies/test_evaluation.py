@@ -499,11 +499,11 @@ def test_a_video_runs_in_simulated_time(env_id, clock, fps):
 
 
 def test_no_actor_plays_the_episodes_of_an_evaluation_by_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list[int]()
+    made, spec = list[int](), envs.spec("CartPole-v1")
 
     def make(env_id: str, num_envs: int, seed: Any, *, first: int, **options: Any) -> Any:
         made.extend(np.random.SeedSequence(seed).generate_state(first + num_envs)[first:])
-        return SimpleNamespace(num_envs=num_envs, pauses=False)
+        return SimpleNamespace(num_envs=num_envs, pauses=False, spec=spec)
 
     monkeypatch.setattr(envs, "make", make)
     settings = make_settings(env="CartPole-v1", num_envs=8, actors=4, network="mlp")

@@ -145,7 +145,7 @@ def test_actions_stay_within_bounds_that_rounding_would_leave() -> None:
     spec = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-math.pi, -1.0), action_high=(0.1, 0.7))
     network = ContinuousNetwork(spec, critic="none")
     for value in (-100.0, 100.0):
-        network.of_state.get_layer("mean").bias.assign([value] * 2)
+        network.heads.get_layer("mean").bias.assign([value] * 2)
         answers = export._continuous(network)(tf.zeros((4, 3)))
         assert (np.abs(answers["mean"]) > 50).all()
         for name in ("action", "greedy_action"):

@@ -158,6 +158,7 @@ KINDS: dict[str, tuple[EnvironmentSpec, Callable[[EnvironmentSpec], Network | Co
     "mlp_lstm": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp_lstm")),
     "nature_lstm": (FRAMES, lambda spec: Network(spec, architecture="nature_lstm")),
     "continuous": (ARM, lambda spec: ContinuousNetwork(spec, critic="dueling")),
+    "continuous_lstm": (ARM, lambda spec: ContinuousNetwork(spec, critic="none", lstm_units=8, shared_torso=False)),
 }
 
 
@@ -191,18 +192,21 @@ def test_a_new_policy_answers_as_its_saved_model(kind: str, tmp_path: Path) -> N
     assert len(np.unique(answer["greedy_action"])) > 1  # or the comparison above would say little
 
 
-def test_a_recurrent_policy_goes_on_from_its_own_state(tmp_path: Path) -> None:
-    policy, rng = exported("mlp_lstm", tmp_path / "policy"), np.random.default_rng(3)
+@pytest.mark.parametrize(
+    ("kind", "answers"), [("mlp_lstm", ("probabilities", "q")), ("continuous_lstm", ("mean", "value"))]
+)
+def test_a_recurrent_policy_goes_on_from_its_own_state(kind: str, answers: tuple[str, ...], tmp_path: Path) -> None:
+    policy, rng = exported(kind, tmp_path / "policy"), np.random.default_rng(3)
     for name in FORMATS:
         convert(policy, tmp_path / f"policy.{name}", name)
         run = RUNNERS[name](tmp_path / f"policy.{name}")
         state = ours = policy.initial_state(100)
         assert (state == 0).all()  # as docs/policies.md says, for callers without the SavedModel
         for _ in range(10):
-            observation = rng.normal(size=(100, 5)).astype(np.float32)
+            observation = rng.normal(size=(100, *policy.spec.observation_shape)).astype(np.float32)
             wanted, got = renamed(policy.answer(observation, state)), run(observation=observation, state=ours)
             state, ours = wanted["next_state"], got["next_state"]
-            for answer in ("probabilities", "q", "next_state"):
+            for answer in (*answers, "next_state"):
                 assert difference(answer, wanted[answer], got[answer]) <= TOLERANCE
 
 

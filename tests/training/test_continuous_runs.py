@@ -37,10 +37,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     observation = np.random.default_rng(0).normal(5.0, 3.0, [100, 3]).astype(np.float32)
     network.normalization.update(observation)
     # Means from far below to far above the bounds.
-    network.of_state.get_layer("mean").kernel.assign_add(tf.random.stateless_normal([256, 1], [0, 1], stddev=0.2))
+    network.heads.get_layer("mean").kernel.assign_add(tf.random.stateless_normal([256, 1], [0, 1], stddev=0.2))
     given = {"agent": "acer_continuous", "preset": "paper_continuous", "steps": 10, "commit": None, "versions": {}}
     export_policy(network, directory, {"env": PENDULUM, "atari_preset": None, **given})
-    answer, policy = network.of_state(observation), load_policy(directory)
+    answer, policy = network(observation), load_policy(directory)
     np.testing.assert_allclose(policy.answer(observation)["mean"], answer[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(policy.answer(observation)["value"], answer[1], rtol=1e-4, atol=1e-5)
     return directory

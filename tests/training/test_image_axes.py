@@ -143,12 +143,16 @@ def test_pixels_that_no_convolution_fits_are_refused_without_a_wrapper(shape):
 
 
 @pytest.mark.parametrize("shape", [(96, 96, 3), (3, 64, 64)])
-def test_images_with_continuous_actions_need_mlp_by_name(shape):
-    space, actions = Box(0, 255, shape, np.uint8), Box(-1, 1, (2,))
+def test_images_are_read_with_continuous_actions_as_with_others(shape):
+    space = Box(0, 255, shape, np.uint8)
     settings = dict(env="Shown-v0", agent="acer_continuous", preset="classic_continuous")
-    with pytest.raises(SettingsError, match=r"continuous actions .*--network=mlp"):
-        resolve(make_settings(**settings), spec_of("", space, actions))
-    assert resolve(make_settings(**settings, network="mlp"), spec_of("", space, actions)).network == "mlp"
+    spec, (network, message) = spec_of("", space, Box(-1, 1, (2,))), network_of(space)
+    if message is None:
+        assert resolve(make_settings(**settings), spec).network == network == "image"
+    else:
+        with pytest.raises(SettingsError, match=re.escape(message)):
+            resolve(make_settings(**settings), spec)
+    assert resolve(make_settings(**settings, network="mlp"), spec).network == "mlp"
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ def test_the_table_of_heads_has_every_layer_after_the_torso(kind):
     if isinstance(network, Network):
         after, heads = network.heads.weights, {"policy", "q"} if not network.exploration else {"q", SCHEDULED}
     else:
-        layers = (network.of_state.get_layer(name) for name in ("mean", "value"))
+        layers = (network.heads.get_layer(name) for name in ("mean", "value"))
         after = [weight for part in (*layers, network.critic) for weight in part.weights]
         heads = {"mean", "value", "critic"}
     assert {_part(weight.path) for weight in after} == heads <= {*HEADS, SCHEDULED}

@@ -86,6 +86,11 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "recurrent": (cart_pole, parted_cart_pole, {**DISCRETE, "network": "mlp_lstm", "burn_in": 5}),
     "dqn": (cart_pole, parted_cart_pole, {"agent": "dqn", "preset": "ddqn_proportional"} | {"target_period": 100}),
     "continuous": (pendulum, parted_pendulum, {**CONTINUOUS, "normalize_observations": False}),
+    "continuous recurrent": (
+        pendulum,
+        parted_pendulum,
+        {**CONTINUOUS, "normalize_observations": False, "lstm_units": 16, "burn_in": 5, "shared_torso": False},
+    ),
 }
 # The statistics of several arrays are summed in another order.
 NORMALIZED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
