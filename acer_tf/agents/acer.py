@@ -15,20 +15,10 @@ class Acer(Agent[Network]):
     """ACER on a `Network`, recurrent or not; on-policy and replayed trajectories are treated alike."""
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
-        """One backward pass, from −z* in φ and the critic's error in Q(x_t, a_t) (§3.3).
-
-        Recurrent networks: θ and θ_a both start from the stored state and update it through the burn-in with their own
-        weights (Kapturowski et al. 2019); the backward pass ends at x_0.
-        """
-        planes, legal = self.network.planes(trajectory.observation, trajectory.age), trajectory.legal
-        rows = trajectory.mask.shape[1] + 1
-        average = None
-        if self.settings.trust_region:
-            inputs = self.average.burn_in(planes, trajectory.memory, rows)
-            average = self.average.windows(*inputs, legal=legal)[0][:, :-1]
-        inputs = self.network.burn_in(planes, trajectory.memory, rows)
+        """One backward pass, from −z* in φ and the critic's error in Q(x_t, a_t) (§3.3)."""
+        inputs, average = self.inputs_of(trajectory, legal=trajectory.legal)
         with tf.GradientTape() as tape:
-            probabilities, q = self.network.windows(*inputs, legal=legal)
+            probabilities, q = self.network.windows(*inputs, legal=trajectory.legal)
             phi = probabilities[:, :-1]
             q_taken = tf.gather(q[:, :-1], trajectory.action, batch_dims=2)
         gradients = fused(self.output_gradients)(trajectory, probabilities, q, average, weight)

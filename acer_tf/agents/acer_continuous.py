@@ -25,16 +25,12 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         """One backward pass, from −z* in φ and the critic's errors in V(x_t) and Q̃(x_t, a_t).
 
         a'_t and u_i are drawn anew in every update, from the seed and the update's number, and are constants in the
-        loss. Q̃ as prediction and as target uses the same u_i. Recurrent networks: as in `Acer`.
+        loss. Q̃ as prediction and as target uses the same u_i.
         """
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.seed % 2**31, update]), 2)
-        planes, rows = self.network.planes(trajectory.observation, trajectory.age), trajectory.mask.shape[1] + 1
-        average = None
-        if h.trust_region:
-            average = self.average.windows(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
-        inputs = self.network.burn_in(planes, trajectory.memory, rows)
+        inputs, average = self.inputs_of(trajectory)
         with tf.GradientTape() as tape:
             mean, values, read = self.network.windows(*inputs)
             phi, value = mean[:, :-1], values[:, :-1]

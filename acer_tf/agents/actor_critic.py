@@ -22,12 +22,8 @@ class ActorCritic(Agent[ContinuousNetwork]):
         return {"critic": "none"}
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
-        """One backward pass, from −z* in φ and the weighted error in V(x_t). Recurrent networks: as in `Acer`."""
-        planes, rows = self.network.planes(trajectory.observation, trajectory.age), trajectory.mask.shape[1] + 1
-        average = None
-        if self.settings.trust_region:
-            average = self.average.windows(*self.average.burn_in(planes, trajectory.memory, rows))[0][:, :-1]
-        inputs = self.network.burn_in(planes, trajectory.memory, rows)
+        """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
+        inputs, average = self.inputs_of(trajectory)
         with tf.GradientTape() as tape:
             mean, values, _ = self.network.windows(*inputs)
             phi, value = mean[:, :-1], values[:, :-1]

@@ -224,6 +224,19 @@ class Agent(Generic[N]):
         scale = h.reward_scale if self._rewards is None else h.reward_scale / self._rewards.standard_deviation()
         return tf.clip_by_value(scale * reward, -bound, bound)
 
+    def inputs_of(self, trajectory: Trajectory, **given: Any) -> tuple[tuple[Any, Any], tf.Tensor | None]:
+        """(arguments of the network's `windows` for x_0 to x_T; φ_a(x_t) [B, T, A or d], None without a trust region).
+
+        A recurrent θ and θ_a both start from the stored state and update it through the burn-in with their own weights
+        (Kapturowski et al. 2019); the backward pass ends at x_0. `given` are more arguments of `windows`.
+        """
+        planes, rows = self.network.planes(trajectory.observation, trajectory.age), trajectory.mask.shape[1] + 1
+        average = None
+        if self.settings.trust_region:
+            inputs = self.average.burn_in(planes, trajectory.memory, rows)
+            average = self.average.windows(*inputs, **given)[0][:, :-1]
+        return self.network.burn_in(planes, trajectory.memory, rows), average
+
     def project(self, g: tf.Tensor, policy: Any, average: Any) -> tf.Tensor:
         """z*, the projection of g [B, T, A or d] on the trust region around f(·|φ_a) (§3.3), all in φ's coordinates.
 

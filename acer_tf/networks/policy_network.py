@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -47,6 +47,8 @@ class PolicyNetwork(keras.Model):
     Raises:
         ValueError: the torso cannot read these observations, or a user's cannot be imported.
     """
+
+    windows: Callable[..., tuple[tf.Tensor, ...]]  # (φ [B, R, A or d], ...) of planes and the rows' memory
 
     def __init__(
         self,

@@ -183,10 +183,18 @@ def stopped_run(scratch: Path, steps: int = END, **over: Any) -> Path:
     return once(scratch.parent / f"run-{steps}{_name(over)}", lambda folder: Fork(lambda: make(folder), folder))
 
 
+OF_PROCESS = ("threads", "acting_device")  # flags that are no settings, and change no row
+
+
 def acting_thread(rng: random.Random) -> dict[str, Any]:
     """For a third of the attempts, the flags with which a thread acts beside the updates."""
     place = rng.choice(("same", "second"))
     return {"acting_lag": 1, "threads": 2, "acting_device": place} if rng.random() < 1 / 3 else {}
+
+
+def beside(thread: dict[str, Any]) -> str:
+    """What an attempt's description says of `acting_thread`."""
+    return ", with a thread" if thread else ""
 
 
 def _name(over: dict[str, Any]) -> str:
@@ -199,7 +207,7 @@ def expected_rows(scratch: Path, steps: int, **over: Any) -> list[dict[str, str]
     The environments begin new episodes there, so it is not the same as that of a run that was never stopped (steps 0).
     It has one thread, with which nothing runs at the same time.
     """
-    for name in ("threads", "acting_device"):  # which are no settings, and change no row
+    for name in OF_PROCESS:
         over.pop(name, None)
     begun = stopped_run(scratch, steps or END, **over)
 

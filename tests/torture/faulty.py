@@ -119,10 +119,11 @@ def _info(count: int) -> dict[Any, Any]:
 def faulty(rng: random.Random, scratch: Path) -> common.Attempt:
     """One line says what broke; after a repair, the same command trains to the end."""
     fault, at, run = rng.choice(FAULTS), rng.randrange(1, 250), scratch / "run"
+    flags = {"run_dir": run, "env": ENV, **(thread := common.acting_thread(rng))}
     if fault in RESETS and rng.random() < 0.5:
         at = 0
     os.environ[VARIABLE] = f"{fault}@{at}"
-    process = common.start(scratch / "broken", "train", run_dir=run, env=ENV)
+    process = common.start(scratch / "broken", "train", **flags)
     if fault == "hang":
         process.wait_for((run / "run.json").exists)
         time.sleep(rng.uniform(5, 10))
@@ -139,8 +140,8 @@ def faulty(rng: random.Random, scratch: Path) -> common.Attempt:
     if not wrong and done.status == 2 and run.exists():
         wrong = "a refusal left the folder of the run"
     elif not wrong:
-        wrong = common.complaint(common.start(scratch / "repaired", "train", run_dir=run, env=ENV).end(), (0,))
-    return common.Attempt("faulty environments", f"{fault} at step {at}", wrong)
+        wrong = common.complaint(common.start(scratch / "repaired", "train", **flags).end(), (0,))
+    return common.Attempt("faulty environments", f"{fault} at step {at}{common.beside(thread)}", wrong)
 
 
 def endless(rng: random.Random, scratch: Path) -> common.Attempt:

@@ -26,7 +26,7 @@ def kill(rng: random.Random, scratch: Path) -> common.Attempt:
     aim += (" with processes" if workers > 1 else "") + (
         ", with the weights of another run" if "initialize_from" in over else ""
     )
-    aim += ", with a thread" if thread else ""
+    aim += common.beside(thread)
     process.process.kill()
     if (killed := process.end()).status != -signal.SIGKILL:
         return common.Attempt("kill -9", aim, common.complaint(killed, (0,)), "it ended before")

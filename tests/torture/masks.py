@@ -107,13 +107,15 @@ def masks(rng: random.Random, scratch: Path) -> common.Attempt:
     os.environ[VARIABLE] = f"{source}/{fault}/{episode}/{at}"
     flags: dict[str, Any] = {"run_dir": run, "env": ENV, "env_workers": rng.choice((1, 1, 1, 2))}
     flags |= {"evaluate_every": 100, "evaluate_episodes": 2} if rng.random() < 0.3 else {}
+    flags |= (thread := common.acting_thread(rng))
     done = common.start(scratch / "broken", "train", **flags).end()
     wrong = _judge(done, fault in WRONG and not at_end, source, at)
     os.environ[VARIABLE] = f"{source}//0/0"
     wrong = wrong or common.complaint(common.start(scratch / "repaired", "train", **flags).end(), (0,))
     if not wrong:
         wrong = common.complaint(common.evaluation(run / "policy", scratch / "play", env=ENV).end(), (0,))
-    return common.Attempt("action masks", f"{fault} in {source}, {at} steps after reset {episode}", wrong)
+    what = f"{fault} in {source}, {at} steps after reset {episode}{common.beside(thread)}"
+    return common.Attempt("action masks", what, wrong)
 
 
 def _judge(done: common.Done, refused: bool, source: str, at: int) -> str:

@@ -144,7 +144,8 @@ def vectors(rng: random.Random, scratch: Path) -> common.Attempt:
     same = fault in ENDS or (fault != "no mask at ends" and rng.random() < 0.4)
     mode = AutoresetMode.SAME_STEP if same else AutoresetMode.NEXT_STEP
     at = 0 if fault in RESETS else rng.randrange(1, 200)
-    done = _train(run, scratch / "broken", mode, fault, at)
+    thread = common.acting_thread(rng)
+    done = _train(run, scratch / "broken", mode, fault, at, thread)
     names = ("reset()", "step()", "its function", "when it was made")
     if fault in ALLOWED:
         wrong = common.complaint(done, (0,))
@@ -152,18 +153,21 @@ def vectors(rng: random.Random, scratch: Path) -> common.Attempt:
         wrong = common.complaint(done, (1, 2), names, raised=fault == "an error")
     if not wrong and done.status == 2 and run.exists():
         wrong = "a refusal left the folder of the run"
-    wrong = wrong or common.complaint(_train(run, scratch / "repaired", mode, "", 0), (0,))
-    return common.Attempt("own vector environments", f"{fault} at step {at}, {mode.name}", wrong)
+    wrong = wrong or common.complaint(_train(run, scratch / "repaired", mode, "", 0, thread), (0,))
+    what = f"{fault} at step {at}, {mode.name}{common.beside(thread)}"
+    return common.Attempt("own vector environments", what, wrong)
 
 
-def _train(run: Path, log: Path, mode: AutoresetMode, fault: str, at: int) -> common.Done:
+def _train(run: Path, log: Path, mode: AutoresetMode, fault: str, at: int, thread: dict[str, Any]) -> common.Done:
     def make(num_envs: int) -> Vectors:
         return Vectors(num_envs, mode, fault, at)
 
     @cli.command
     def action() -> int:
-        settings = make_settings({**common.SMALL, "env": "vectors", "preset": "classic"})
-        train(settings, run, env=make, threads=1, checkpoint_minutes=0.0)
+        of_run = {name: value for name, value in thread.items() if name not in common.OF_PROCESS}
+        options = {name: thread[name] for name in thread if name in common.OF_PROCESS}
+        settings = make_settings({**common.SMALL, "env": "vectors", "preset": "classic", **of_run})
+        train(settings, run, env=make, checkpoint_minutes=0.0, **{"threads": 1, **options})
         return 0
 
     return common.Fork(action, log).end()

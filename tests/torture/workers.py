@@ -22,11 +22,12 @@ def workers(rng: random.Random, scratch: Path) -> common.Attempt:
     run, whom = scratch / "run", rng.choice(("one", "one", "one", "the run", "all"))
     number = {"the run": signal.SIGKILL, "all": rng.choice(ASKING)}.get(whom) or rng.choice((*_FATAL, *ASKING[:2]))
     count = rng.choice((None, rng.randrange(0, 8)))  # rows of progress.csv; None for a moment of the start
-    process = common.start(scratch / "hit", "train", run_dir=run, env_workers=2)
+    thread = common.acting_thread(rng)
+    process = common.start(scratch / "hit", "train", run_dir=run, env_workers=2, **thread)
     process.wait_for(lambda: workers_of(process) if count is None else len(common.rows_of(run) or ()) > count)
     time.sleep(rng.uniform(0, 8 if count is None else 0.2))
     found = workers_of(process)
-    what = f"{number.name} to {whom} {'at the start' if count is None else f'after row {count}'}"
+    what = f"{number.name} to {whom} {'at the start' if count is None else f'after row {count}'}{common.beside(thread)}"
     if found and whom == "one":
         rng.choice(found).send_signal(number)
     elif process.process.is_alive() and process.process.pid:
@@ -39,8 +40,8 @@ def workers(rng: random.Random, scratch: Path) -> common.Attempt:
     if not wrong and left:
         wrong = f"left: {', '.join(left)}"
     steps = step_of(run) if done.status else 0
-    done = common.start(scratch / "again", "train", run_dir=run).end() if done.status else done
-    wrong = wrong or common.judge_resumption(done, run, scratch, steps, allowed=(0,))
+    done = common.start(scratch / "again", "train", run_dir=run, **thread).end() if done.status else done
+    wrong = wrong or common.judge_resumption(done, run, scratch, steps, allowed=(0,), **thread)
     return common.Attempt("environments' processes", f"{what}, continued from step {steps}", wrong)
 
 
