@@ -62,6 +62,33 @@ def test_a_picture_and_a_vector_are_read_together(tmp_path: Path) -> None:
     np.testing.assert_allclose(policy.q(observation), np.eye(2)[best], rtol=0, atol=0.3)
 
 
+class Dial(Sign):
+    """The same, but the answer is a number, -0.5 or 0.5, and the reward −(answer − that)²."""
+
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def step(self, action: Any) -> Any:
+        reward = -((float(action[0]) - self.target(self.side, self.turned)) ** 2)
+        return self.shown(self.side, self.turned, self.row), reward, True, False, {}
+
+    @staticmethod
+    def target(side: int, turned: int) -> float:
+        return (side ^ turned) - 0.5
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_continuous_acer_reads_a_picture_and_a_vector_together(shared: bool, tmp_path: Path) -> None:
+    given = {"agent": "acer_continuous", "preset": "classic_continuous", "shared_torso": shared, "policy_std": 0.2}
+    given |= {"optimizer": "adam", "learning_rate": 1e-3, "trajectories_per_update": 0, "total_steps": 24_000}
+    policy = learn(Dial, tmp_path, **ONE_STEP | given)
+    assert policy.metadata["network"] == "combined"
+    cases = [(side, turned, row) for side in range(2) for turned in range(2) for row in range(3)]
+    seen = [Dial.shown(*case) for case in cases]
+    observation = {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+    wanted = np.array([Dial.target(side, turned) for side, turned, _ in cases])
+    np.testing.assert_allclose(policy.answer(observation)["mean"][:, 0], wanted, rtol=0, atol=0.15)
+
+
 class Lock(gymnasium.Env):
     """One step: the share of the entries that are the code of the lock that is shown."""
 
