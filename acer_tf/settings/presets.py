@@ -56,12 +56,10 @@ PRESETS: dict[str, dict[str, Any]] = dict(
         dense_activation="gelu", dense_normalization=True, dense_normalize_inputs=True,
     ),
     # `paper_continuous` for tasks that are learned in a few 100,000 steps. Twice the learning rate learns faster, but
-    # its policies forget states for a while. A bound on the gradient's norm, which is nearly all the critic's, would
-    # take the policy's step; without one, the critic's gradient must not move the policy through a shared torso.
+    # its policies forget states for a while.
     classic_continuous=dict(
         _CONTINUOUS, num_envs=8, unroll_length=20, trajectories_per_update=2, learning_rate=5e-4,
-        learning_rate_final=0.0, max_gradient_norm=math.inf, shared_torso=False, normalize_rewards=True,
-        reward_scale=10.0,
+        learning_rate_final=0.0, normalize_rewards=True, reward_scale=10.0,
     ),
     # Learning rate and δ are near good ones of the paper's Figures 5 and 6. Through a shared torso the critic's
     # gradient would move the policy, which the trust region does not bound: more means left the actions' bounds.
