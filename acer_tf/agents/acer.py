@@ -16,7 +16,7 @@ class Acer(Agent[Network]):
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the critic's error in Q(x_t, a_t) (§3.3)."""
-        inputs, average = self.inputs_of(trajectory, legal=trajectory.legal)
+        inputs, average = self.update_inputs(trajectory, legal=trajectory.legal)
         with tf.GradientTape() as tape:
             probabilities, q = self.network.windows(*inputs, legal=trajectory.legal)
             phi = probabilities[:, :-1]

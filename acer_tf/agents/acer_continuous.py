@@ -30,15 +30,15 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         h = self.settings
         update = tf.cast(self.optimizer.iterations, tf.int32)
         seeds = tf.random.experimental.stateless_split(tf.stack([h.seed % 2**31, update]), 2)
-        inputs, average = self.inputs_of(trajectory)
+        inputs, average = self.update_inputs(trajectory)
         with tf.GradientTape() as tape:
-            mean, values, read = self.network.windows(*inputs)
+            mean, values, critic_input = self.network.windows(*inputs)
             phi, value = mean[:, :-1], values[:, :-1]
             policy = Gaussian(phi, self.network.policy_std)
             drawn = policy.sample(seeds[0])
             samples = tf.unstack(policy.sample(seeds[1], h.advantage_samples)) if h.dueling else []
             actions = tf.stack([trajectory.action, drawn, *samples], axis=2)
-            of_actions = self.network.of_actions(read[:, :-1], actions)
+            of_actions = self.network.of_actions(critic_input[:, :-1], actions)
             q, q_drawn = of_actions[..., 0], of_actions[..., 1]
             if h.dueling:
                 q = equations.dueling_q(value, q, of_actions[..., 2:])

@@ -23,7 +23,7 @@ class ActorCritic(Agent[ContinuousNetwork]):
 
     def parameter_gradients(self, trajectory: Trajectory, weight: tf.Tensor | None = None) -> loss.ParameterGradients:
         """One backward pass, from −z* in φ and the weighted error in V(x_t)."""
-        inputs, average = self.inputs_of(trajectory)
+        inputs, average = self.update_inputs(trajectory)
         with tf.GradientTape() as tape:
             mean, values, _ = self.network.windows(*inputs)
             phi, value = mean[:, :-1], values[:, :-1]

@@ -224,7 +224,7 @@ class Agent(Generic[N]):
         scale = h.reward_scale if self._rewards is None else h.reward_scale / self._rewards.standard_deviation()
         return tf.clip_by_value(scale * reward, -bound, bound)
 
-    def inputs_of(self, trajectory: Trajectory, **given: Any) -> tuple[tuple[Any, Any], tf.Tensor | None]:
+    def update_inputs(self, trajectory: Trajectory, **given: Any) -> tuple[tuple[Any, Any], tf.Tensor | None]:
         """(arguments of the network's `windows` for x_0 to x_T; φ_a(x_t) [B, T, A or d], None without a trust region).
 
         A recurrent θ and θ_a both start from the stored state and update it through the burn-in with their own weights

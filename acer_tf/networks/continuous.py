@@ -74,14 +74,14 @@ class ContinuousNetwork(PolicyNetwork):
         value = layers.head(1, 1.0, "value", read[0])[:, 0]
         self.heads = keras.Model(read, (mean, value), name="heads")
         self.critic: keras.Model | None = None
-        self.vectors: keras.Model | None = None  # what a separate critic reads
-        state = self.features[0]
+        self.critic_vectors: keras.Model | None = None  # from planes to what a separate critic reads
+        critic_input = self.features[0]
         if critic == "separate":
-            self.vectors = part("vectors", self.plane, layers.normalized)
-            state = self.vectors.output
+            self.critic_vectors = part("critic_vectors", self.plane, layers.normalized)
+            critic_input = self.critic_vectors.output
             self.normalization = layers.normalization  # which it may be alone to read
         if critic != "none":
-            self.critic = _critic(layers, critic, state, spec.action_size)
+            self.critic = _critic(layers, critic, critic_input, spec.action_size)
         self.policy_std = policy_std
 
     def call(self, observation: PerLeaf, actions: tf.Tensor | None = None) -> tuple[tf.Tensor, ...]:
@@ -92,10 +92,10 @@ class ContinuousNetwork(PolicyNetwork):
         count = tf.shape(leaves_of(observation)[0])[0]
         planes = map_leaves(lambda leaf: self.preprocessing(leaf)[:, None], observation)
         memory = RecurrentContext(tf.zeros([count, self.state_size]), tf.ones([count, 1], tf.bool))
-        mean, value, read = self.windows(planes, memory)
+        mean, value, critic_input = self.windows(planes, memory)
         if actions is None or self.critic is None:
             return mean[:, 0], value[:, 0]
-        return mean[:, 0], value[:, 0], self.of_actions(read, actions[:, None])[:, 0]
+        return mean[:, 0], value[:, 0], self.of_actions(critic_input, actions[:, None])[:, 0]
 
     def answer(self, observation: PerLeaf, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(mean [N, d], V [N], the next state [N, U]) of observations [N, *observation_shape] and the state [N, U]."""
@@ -113,16 +113,18 @@ class ContinuousNetwork(PolicyNetwork):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(mean [B, R, d], V [B, R], what the critic reads [B, R, F]) of planes [B, R, *plane] and the rows' memory."""
         features, _ = self.read(planes, memory)
-        read = features[0] if self.vectors is None else self.vectors(inputs_of(map_leaves(joined, planes)))
+        critic_input = features[0]
+        if self.critic_vectors is not None:
+            critic_input = self.critic_vectors(inputs_of(map_leaves(joined, planes)))
         lead = tf.shape(leaves_of(planes)[0])[:2]
-        outputs = (*self.heads(features), read)
+        outputs = (*self.heads(features), critic_input)
         return tuple(tf.reshape(output, tf.concat([lead, output.shape[1:]], axis=0)) for output in outputs)
 
-    def of_actions(self, read: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+    def of_actions(self, critic_input: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """A(x, a) or Q(x, a) [B, R, m] of what the critic reads [B, R, F] and actions [B, R, m, d]."""
-        batch, rows = tf.shape(read)[0], tf.shape(read)[1]
+        batch, rows = tf.shape(critic_input)[0], tf.shape(critic_input)[1]
         assert self.critic is not None
-        return tf.reshape(self.critic((joined(read), joined(actions))), [batch, rows, actions.shape[2]])
+        return tf.reshape(self.critic((joined(critic_input), joined(actions))), [batch, rows, actions.shape[2]])
 
 
 def _critic(layers: Layers, critic: Critic, read: Tensor, action_size: int) -> keras.Model:

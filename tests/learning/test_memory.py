@@ -53,7 +53,7 @@ def test_a_feed_forward_network_cannot(seed: int, tmp_path: Path) -> None:
 def aim(seed: int, folder: Path, **given: Any) -> float:
     """The mean return of 100 episodes, with the most probable actions, of continuous ACER's policy in the task Aim."""
     usual = {"env": "tests.learning.memory:Aim-v0", "agent": "acer_continuous", "preset": "classic_continuous"}
-    # As in `recall`. Under the preset's bound on the norm, which the critic's gradient exceeds six times here, the
+    # As in `recall`. Under the preset's bound on the norm, which the gradient exceeds six times here, the
     # policy moves too little to begin with.
     short = {"total_steps": 16_000, "unroll_length": 22, "gamma": 0.5, "rmsprop_initial_accumulator": 0.0}
     short |= {"learning_rate": 2e-3, "max_gradient_norm": math.inf, "normalize_rewards": False, "reward_scale": 3.0}

@@ -1,5 +1,7 @@
 """The networks, compared with ordinary layers."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -461,6 +463,23 @@ def test_a_policy_with_its_own_torso_has_no_weight_in_common_with_the_critic(cri
     }
     assert moved["policy"] == {"policy_torso/dense1", "policy_torso/dense2", "mean"}
     assert not moved["policy"] & moved["critic"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "shape"), [("image", (40, 40, 3)), ("nature", (84, 84)), ("small", (7, 7, 3))]
+)
+@pytest.mark.parametrize("critic", ["dueling", "separate"])
+def test_continuous_networks_of_images_compute_in_bfloat16(critic, architecture, shape):
+    spec = dataclasses.replace(ARM, observation_shape=shape, observation_dtype="uint8", observation_scale=255.0)
+    network = ContinuousNetwork(spec, critic=critic, architecture=architecture, precision="bfloat16")
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(256, size=(4, *shape)).astype(np.uint8)
+    actions = tf.constant(rng.normal(size=(4, 3, 2)), tf.float32)
+    pairs = list(zip(network(pixels, actions), network.in_float32()(pixels, actions), strict=True))
+    for rounded, exact in pairs:
+        assert rounded.dtype == tf.float32
+        np.testing.assert_allclose(rounded, exact, atol=0.1)
+    assert any(not np.array_equal(rounded, exact) for rounded, exact in pairs)
 
 
 @pytest.mark.parametrize("shared_torso", [True, False])
