@@ -108,44 +108,54 @@ def test_minigrid_is_taken_without_its_mission_and_symbols_are_divided_by_ten(in
     vector.close()
 
 
-def test_the_rule_is_v_trace(inside):
-    """Its gradients equal autodiff of the losses, with targets from the sum in the paper's Eq. 1."""
+@pytest.mark.parametrize("units", [0, 6])
+def test_the_rule_is_v_trace(units, inside):
+    """Its gradients equal autodiff of the losses, with targets from the sum in the paper's Eq. 1; also with an LSTM."""
     import my_rules
 
     from acer_tf.agents.optimizer import RMSProp
     from acer_tf.networks.discrete import Network
     from acer_tf.settings import make_settings
-    from acer_tf.types import EnvironmentSpec, Trajectory
+    from acer_tf.types import EnvironmentSpec, RecurrentContext, Trajectory
 
     spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=3)
-    networks = [Network(spec, architecture="mlp", seed=1) for _ in range(2)]
+    networks = [Network(spec, architecture="mlp", lstm_units=units, seed=1) for _ in range(2)]
     for network in networks:
         for i, variable in enumerate(network.trainable_variables):
             variable.assign(0.4 * np.random.default_rng(i).normal(size=variable.shape))
     given = {"trust_region_delta": np.inf, "gamma": 0.9, "entropy_weight": 0.03, "critic_weight": 0.7}
+    given["lstm_units"] = units
     settings = make_settings(env="CartPole-v1", agent="my_rules:VTrace", preset="classic", **given)
     optimizer = RMSProp(1e-3, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
     agent = my_rules.VTrace(*networks, optimizer, settings)
     rng = np.random.default_rng(0)
-    B, T = 5, 7
+    B, T, W = 5, 7, 2 if units else 0
     mask = np.ones((B, T), bool)
     mask[1, 3] = mask[2, 6] = False
     discount = np.ones((B, T), np.float32)
     discount[1, 2] = 0.0  # terminated; the other masked row follows a truncation
+    carry = np.concatenate([np.ones((B, W + 1), bool), mask], axis=1)
+    memory = RecurrentContext(rng.normal(size=(B, 2 * units)).astype(np.float32), carry)
     trajectory = Trajectory(
-        observation=rng.normal(size=(B, T + 1, 4)).astype(np.float32),
-        age=np.zeros((B, T + 1), np.uint8),
+        observation=rng.normal(size=(B, W + T + 1, 4)).astype(np.float32),
+        age=np.zeros((B, W + T + 1), np.uint8),
         action=rng.integers(0, 3, (B, T)).astype(np.int32),
         reward=rng.normal(size=(B, T)).astype(np.float32),
         discount=discount,
         mask=mask,
         behaviour=rng.dirichlet([2, 2, 2], (B, T)).astype(np.float32),
+        memory=memory if units else None,
     )
     gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))
 
     observation = tf.constant(trajectory.observation)
     with tf.GradientTape() as tape:
-        pi, q = (tf.reshape(x, (B, T + 1, 3)) for x in networks[0](tf.reshape(observation, (-1, 4)))[:2])
+        state, outputs = tf.constant(memory.state), []
+        for row in range(W + T + 1):
+            state = tf.stop_gradient(state) if row == W else state
+            *output, state = networks[0](observation[:, row], state * tf.cast(carry[:, row, None], tf.float32))
+            outputs.append(output)
+        pi, q = (tf.stack(x, axis=1) for x in zip(*outputs[W:], strict=True))
         chosen = tf.gather(pi[:, :-1], trajectory.action, batch_dims=2)
         value = tf.reduce_sum(tf.stop_gradient(pi) * q, axis=-1)
         p, v = chosen.numpy(), value.numpy()

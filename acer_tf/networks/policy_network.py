@@ -131,11 +131,16 @@ class PolicyNetwork(keras.Model):
         return read, RecurrentContext(state, memory.carry[:, before:])
 
     def read(self, planes: PerLeaf, memory: RecurrentContext | None) -> tuple[list[tf.Tensor], tf.Tensor | None]:
-        """(what the heads read [B · R, F] after each torso, the state [B, U] after the last row)."""
+        """(what the heads read [B · R, F] after each torso, the state [B, U] after the last row).
+
+        Raises ValueError if there is no memory for an LSTM.
+        """
         inputs = inputs_of(map_leaves(joined, planes))
         features = [torso(inputs) for torso in self.torsos]
-        if not self.lstms or memory is None:
+        if not self.lstms:
             return features, None
+        if memory is None:
+            raise ValueError("the network has an LSTM: call windows(*inputs) with those of update_inputs(trajectory)")
         rows = memory.carry.shape[1]
         hidden, state = self._recur([tf.reshape(f, [-1, rows, f.shape[-1]]) for f in features], *memory)
         return [joined(h) for h in hidden], state

@@ -60,12 +60,13 @@ def rule_of(agent: str) -> Rule:
     """The rule that `--agent` names: of `RULES`, or "module:Class", an `Agent` that is not imported here; or KeyError.
 
     Whether a user's class supports the environment's actions is found when it is made. One that extends
-    `agents.actor_critic.ActorCritic` may replay, so its rows have the weights of TIS.
+    `agents.actor_critic.ActorCritic` may replay, so its rows have the weights of TIS. One that reads an LSTM's windows
+    without their memory is told so by the network.
     """
     if agent in RULES:
         return RULES[agent]
     if is_reference(agent):
-        return Rule(agent, agent, trajectory_weights=True)
+        return Rule(agent, agent, trajectory_weights=True, recurrent=True)
     raise KeyError(agent)
 
 

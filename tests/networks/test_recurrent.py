@@ -196,3 +196,15 @@ def test_an_lstm_of_any_size_follows_any_torso():
     x = np.ones((3, 4), np.float32)
     for ours, theirs in zip(sized(x), again(x), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_windows_without_the_memory_of_an_lstm_are_refused():
+    box = EnvironmentSpec((4,), "float32", stack=1, num_actions=0, action_low=(-1.0,), action_high=(1.0,))
+    networks = [
+        Network(EnvironmentSpec((4,), "float32", stack=1, num_actions=3), architecture="mlp", lstm_units=5),
+        ContinuousNetwork(box, architecture="mlp", critic="none", lstm_units=5),
+    ]
+    for network in networks:
+        planes = network.planes(tf.zeros((2, 3, 4)), tf.zeros((2, 3), tf.uint8))
+        with pytest.raises(ValueError, match="has an LSTM: .*update_inputs"):
+            network.windows(planes)

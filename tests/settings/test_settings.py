@@ -548,6 +548,7 @@ def test_without_a_preset_a_run_has_the_usual_one(env, agent, preset):
 def test_a_users_own_rule_and_network_are_named_by_module():
     settings = make_settings(env="CartPole-v1", agent="my_rules:VTrace", preset="classic", network="my_nets:WIDE")
     assert settings.rule.discrete == "my_rules:VTrace" and not settings.recurrent
+    assert make_settings(env="CartPole-v1", agent="my_rules:VTrace", lstm_units=8).recurrent
     with pytest.raises(SettingsError, match="^--agent=vtrace"):
         make_settings(env="CartPole-v1", agent="vtrace")
     with pytest.raises(SettingsError, match="^--network=wide"):
