@@ -24,7 +24,7 @@ from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.policies.metadata import FORMAT, GIVEN
-from acer_tf.policies.policy import INITIAL_STATE, SIGNATURE, input_signature, observation_inputs
+from acer_tf.policies.policy import INITIAL_STATE, SIGNATURE, UNMASKED, input_signature, observation_inputs
 from acer_tf.types import PerLeaf, leaves_of, map_leaves
 
 # The files that an export makes; all else in the folder is its owner's.
@@ -189,6 +189,13 @@ def _archive(network: PolicyNetwork) -> keras.export.ExportArchive:
     act, signature = serving(network.in_float32())
     archive = keras.export.ExportArchive()  # stores the variables that its endpoints read, each once
     archive.add_endpoint(SIGNATURE, act, signature)
+    if network.spec.action_masks:
+        mask, *others = signature
+
+        def unmasked(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+            return act(tf.ones([tf.shape(inputs[0])[0], *mask.shape[1:]], tf.bool), *inputs)
+
+        archive.add_endpoint(UNMASKED, unmasked, others)
     if size := network.state_size:
         count = [tf.TensorSpec([], tf.int32, name="count")]
         archive.add_endpoint(INITIAL_STATE, lambda count: {"state": tf.zeros([count, size])}, count)

@@ -36,6 +36,7 @@ from acer_tf.types import EnvironmentSpec, PerLeaf, by_field, in_dtype, input_na
 
 SIGNATURE = "serving_default"
 INITIAL_STATE = "initial_state"
+UNMASKED = "unmasked"  # the same as SIGNATURE, with every action valid
 
 
 class Policy:

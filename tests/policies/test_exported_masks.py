@@ -11,7 +11,7 @@ import tensorflow as tf
 from acer_tf.networks.discrete import Network
 from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert
-from acer_tf.policies.policy import Policy, load_policy
+from acer_tf.policies.policy import UNMASKED, Policy, load_policy
 from acer_tf.types import EnvironmentSpec
 from tests.policies.test_export import make_metadata
 from tests.policies.test_formats import RUNNERS, difference, renamed
@@ -69,6 +69,12 @@ def test_the_policy_is_the_network_s_and_its_actions_are_valid(kind: str, tmp_pa
     everything = policy.answer(observation, state)["probabilities"]
     np.testing.assert_array_equal(everything, policy.answer(observation, state, np.ones((COUNT, A)))["probabilities"])
     assert (everything > 0).all() or kind == "epsilon_greedy"
+    served = tf.saved_model.load(str(tmp_path / "policy")).signatures[UNMASKED]
+    inputs = {"observation": observation} | ({"state": state} if policy.state_size else {})
+    assert served.structured_input_signature[1].keys() == inputs.keys()
+    unmasked = served(**{name: tf.constant(value) for name, value in inputs.items()})
+    np.testing.assert_array_equal(unmasked["probabilities"], everything)
+    np.testing.assert_array_equal(unmasked["greedy_action"], policy.answer(observation, state)["greedy_action"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
