@@ -1,5 +1,7 @@
 """`learn`: several updates in one compiled call equal the same updates in separate calls."""
 
+import threading
+
 import keras
 import numpy as np
 import optree
@@ -134,3 +136,27 @@ def test_a_small_image_torso_learns_the_same_from_many_rows_which_xla_does_not_c
         assert trace.function_def.attr["_XlaMustCompile"].b == xla
     for name, variable in agents[True].variables().items():
         np.testing.assert_allclose(variable.numpy(), agents[False].variables()[name].numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_prepare_compiles_beside_its_caller_and_close_waits_for_it(make_agent):
+    agent, batch = make_agent(), Batch(*stacked([(flat_of(0), np.ones(BATCH, np.float32))]))
+    weights = agent.network.get_weights()
+    agent.prepare(batch)
+    assert [thread.name for thread in threading.enumerate()].count("compile") == 1
+    agent.close()
+    assert "compile" not in [thread.name for thread in threading.enumerate()]
+    for before, now in zip(weights, agent.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, now)
+
+
+def test_acting_weights_do_not_change_with_updates(make_agent):
+    """Actors act by them while updates, which write in place, run."""
+    agent, actor = make_agent(), make_agent()
+    weights = agent.acting_weights()
+    kept = [weight.numpy().copy() for weight in weights]
+    agent.update(flat_of(0))
+    assert any((now.numpy() != before).any() for now, before in zip(agent.network.weights, kept, strict=True))
+    actor.act_as(weights, 0)
+    for weight, before, taken in zip(weights, kept, actor.network.weights, strict=True):
+        np.testing.assert_array_equal(weight, before)
+        np.testing.assert_array_equal(taken.value, before)
