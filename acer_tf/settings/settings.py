@@ -376,12 +376,12 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
         InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
         EnvironmentFailure: likewise, and it raised when it was made.
     """
-    if not isinstance(given, Mapping | str | None):
+    given = {**(given if isinstance(given, Mapping) else {} if given is None else {"env": given}), **values}
+    if not isinstance(given.get("env", ""), str):
         raise SettingsError(
-            f"make_settings takes an environment's name, or values by name, got a {type(given).__name__}: "
+            f"make_settings takes an environment's name, or values by name, got a {type(given['env']).__name__}: "
             "an environment of yours goes to train, as env=, and settings name it as you like"
         )
-    given = {**({"env": given} if isinstance(given, str) else given or {}), **values}
     if unknown := sorted(set(given) - set(setting_types())):
         raise SettingsError(f"there is no setting {unknown[0]!r}{_meant(unknown[0])}")
     if "env" not in given:

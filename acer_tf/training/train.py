@@ -109,6 +109,11 @@ def train(
         OSError: another file could not be written (disk full); the last checkpoint is intact.
         BaseException: what `on_row` raised.
     """
+    if not isinstance(settings, Settings):
+        raise SettingsError(
+            f"train takes the settings that make_settings returns, got a {type(settings).__name__}: "
+            f"train(make_settings({settings!r:.60}), run_dir)"
+        )
     threads, env_workers = operator.index(threads), operator.index(env_workers)
     for name, value, least in (
         ("checkpoint_minutes", checkpoint_minutes, 0),

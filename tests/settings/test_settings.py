@@ -461,6 +461,8 @@ def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
 def test_an_environment_is_no_settings():
     with pytest.raises(SettingsError, match="takes an environment's name.*got a list.*goes to train"):
         make_settings([])  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="takes an environment's name.*got a list.*goes to train"):
+        make_settings(env=[])
 
 
 def test_the_steps_of_other_optimizers_do_not_add_up_to_those_of_several_threads():

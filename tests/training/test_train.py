@@ -503,6 +503,13 @@ def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("given", ["CartPole-v1", {"env": "CartPole-v1"}])
+def test_what_make_settings_has_not_made_is_refused(given, tmp_path):
+    with pytest.raises(SettingsError, match=r"^train takes the settings .*make_settings\(.*CartPole-v1"):
+        train(given, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_numbers_of_numpy_are_recorded(tmp_path, monkeypatch):
     use_light_agents(monkeypatch)
     train(small_settings(), tmp_path / "run", threads=np.int64(1), quiet=True)
