@@ -1,7 +1,7 @@
 """The parts that the networks are built with: one initialization rule, one precision and one sequence of seeds."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, TypeAlias
 
 import keras
@@ -52,10 +52,10 @@ def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
 class Layers:
     """Makes the layers of torsos and heads, with one initialization rule, one precision and one sequence of seeds.
 
-    Arguments are those of `Network`, the `scale` of `EnvironmentSpec.observation_scale`, and the `normalization` of
-    observations, if the network has one. A torso may also use Keras's own layers, with `dtype=layers.dtype_policy`, and
-    those with weights with `**layers.initializers(gain, fan_in)`: otherwise the weights do not follow from the run's
-    seed.
+    Arguments are those of `Network`, the `scale` of `EnvironmentSpec.observation_scale`, the `normalization` of
+    observations, if the network has one, and the leaves that it does not read, the `images`. A torso may also use
+    Keras's own layers, with `dtype=layers.dtype_policy`, and those with weights with `**layers.initializers(gain,
+    fan_in)`: otherwise the weights do not follow from the run's seed.
     """
 
     _prefix = ""  # of the layers' names
@@ -68,12 +68,13 @@ class Layers:
         scale: PerLeaf = None,
         dense: Dense = USUAL_DENSE,
         normalization: RunningNormalization | None = None,
+        images: Collection[str] = (),
     ) -> None:
         self._initialization = initialization
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
         self._scale, self._dense = map_leaves(lambda one: one or 1.0, scale), dense
-        self._normalization = normalization
+        self._normalization, self.images = normalization, images
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     @property
@@ -88,16 +89,26 @@ class Layers:
         return of_leaf
 
     def scaled(self, x: PerLeaf) -> PerLeaf:
-        """Observations divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
+        """Observations, or some leaves, divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
 
         def divided(leaf: Tensor, scale: float) -> Tensor:
             return keras.layers.Rescaling(1 / scale, dtype=leaf.dtype)(leaf)
 
-        return map_leaves(divided, x, self._scale)
+        return map_leaves(divided, x, {name: self._scale[name] for name in x} if isinstance(x, dict) else self._scale)
 
     def normalized(self, x: PerLeaf) -> Tensor:
-        """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or scaled."""
-        return self.flat(self.scaled(x)) if self._normalization is None else self._normalization(self.flat(x))
+        """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or scaled.
+
+        Without the images, or with all other leaves: images are scaled, and come last.
+        """
+        if self._normalization is None:
+            return self.flat(self.scaled(x))
+        if not isinstance(x, dict):
+            return self._normalization(self.flat(x))
+        images = {name: leaf for name, leaf in x.items() if name in self.images}
+        vectors = {name: leaf for name, leaf in x.items() if name not in images}
+        parts = [self._normalization(self.flat(vectors))] if vectors else []
+        return self.joined([*parts, self.flat(self.scaled(images))] if images else parts)
 
     def flat(self, x: PerLeaf) -> Tensor:
         """[N, D]: all numbers of x [N, ...], leaf after leaf."""

@@ -9,7 +9,7 @@ from acer_tf.distributions import Gaussian
 from acer_tf.networks.building import Initialization, Layers, Precision, Tensor, inputs_of, joined, part
 from acer_tf.networks.layers import RunningNormalization, registered
 from acer_tf.networks.policy_network import PolicyNetwork
-from acer_tf.networks.torsos import Dense
+from acer_tf.networks.torsos import Dense, image_leaves
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 Critic = Literal["dueling", "separate", "none"]
@@ -58,7 +58,8 @@ class ContinuousNetwork(PolicyNetwork):
         parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std, normalize=normalize)
         options = dict(initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units)
         dense = Dense((UNITS, UNITS))
-        layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization)
+        images = image_leaves(architecture, spec)
+        layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
         torsos = ("torso",) if shared_torso else ("torso", "policy_torso")
         super().__init__(
             spec,

@@ -11,7 +11,7 @@ from acer_tf.distributions import Categorical
 from acer_tf.networks.building import Initialization, Layers, Precision, joined, part
 from acer_tf.networks.layers import EpsilonGreedy, RunningNormalization, SharedBias, Valid, registered
 from acer_tf.networks.policy_network import PolicyNetwork
-from acer_tf.networks.torsos import USUAL_DENSE, Dense, architecture_of
+from acer_tf.networks.torsos import USUAL_DENSE, Dense, architecture_of, image_leaves
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of
 
 Policy = Literal["softmax", "epsilon_greedy"]
@@ -65,14 +65,15 @@ class Network(PolicyNetwork):
         options = dict(
             architecture=architecture, initialization=initialization, precision=precision, dense=dense, seed=seed
         ) | ({"lstm_units": lstm_units} if lstm_units else {})
-        if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso == "mlp"):
+        if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso in ("mlp", "combined")):
             normalization = None
         elif normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
-        layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense), normalization)
-        super().__init__(
-            spec, architecture, options | heads, layers, lstm_units=lstm_units, plane_dtype=layers.dtype_policy
-        )
+        images = image_leaves(architecture, spec)
+        layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense), normalization, images)
+        # Normalization needs all digits of the numbers.
+        plane_dtype = layers.dtype_policy if normalization is None else "float32"
+        super().__init__(spec, architecture, options | heads, layers, lstm_units=lstm_units, plane_dtype=plane_dtype)
         (features,) = self.features
         read = features
         if spec.action_masks:

@@ -63,7 +63,7 @@ class PolicyNetwork(keras.Model):
     ) -> None:
         torso = readable_torso(architecture, spec)
         super().__init__(name=architecture.replace(":", "."), dtype="float32")  # scopes allow no colon
-        self.spec, self.architecture, self._options = spec, architecture, options
+        self.spec, self.architecture, self._options, self._images = spec, architecture, options, layers.images
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=plane_dtype, name="planes")
         seen = spec.observation_shape, spec.observation_dtype
         inputs = map_leaves(lambda shape, dtype: keras.Input(shape, dtype=dtype), *seen)
@@ -157,7 +157,10 @@ class PolicyNetwork(keras.Model):
     def update_normalization(self, observation: PerLeaf) -> None:
         """Updates the statistics by which observations are normalised by new ones [..., *frame_shape]."""
         assert self.normalization is not None
-        self.normalization.update(vectors(observation, self.spec.frame_shape))
+        shape = self.spec.frame_shape
+        if isinstance(shape, dict):
+            observation, shape = ({n: x for n, x in of.items() if n not in self._images} for of in (observation, shape))
+        self.normalization.update(vectors(observation, shape))
 
     def _recur(
         self, features: Sequence[tf.Tensor], state: tf.Tensor, carry: tf.Tensor | None = None

@@ -132,23 +132,28 @@ def _array_shape(spec: EnvironmentSpec) -> tuple[int, ...]:
     return () if isinstance(spec.frame_shape, dict) else spec.frame_shape
 
 
+def _image_torso(shape: tuple[int, ...]) -> Callable[[Layers, Any], Any] | None:
+    """What reads a leaf of this shape; None for a vector."""
+    return _image if _is_large(shape) else _small if _is_small(shape) else None
+
+
 def _combined(layers: Layers, x: dict[str, Any]) -> Any:
-    parts, vectors = [], []
-    for name, leaf in x.items():
-        of_leaf, shape = layers.of_leaf(name), leaf.shape[1:]
-        if _is_large(shape) or _is_small(shape):
-            parts.append((_image if _is_large(shape) else _small)(of_leaf, leaf))
-        else:
-            vectors.append(of_leaf.flat(of_leaf.scaled(leaf)))
+    torsos = {name: _image_torso(leaf.shape[1:]) for name, leaf in x.items()}
+    parts = [torso(layers.of_leaf(name), x[name]) for name, torso in torsos.items() if torso]
+    vectors = {name: x[name] for name, torso in torsos.items() if not torso}
     if vectors:
-        parts.append(layers.dense(layers.joined(vectors)))
+        parts.append(layers.dense(layers.normalized(vectors)))
     # The heads are linear: without this layer, what is best could not depend on two leaves together.
     return layers.hidden(128, "relu", "joint", layers.joined(parts))
 
 
 def _combined_reads(spec: EnvironmentSpec) -> bool:
-    shapes = spec.frame_shape.values() if isinstance(spec.frame_shape, dict) else ()
-    return any(_is_large(shape) or _is_small(shape) for shape in shapes)
+    return bool(_images(spec))
+
+
+def _images(spec: EnvironmentSpec) -> frozenset[str]:
+    shapes = spec.frame_shape if isinstance(spec.frame_shape, dict) else {}
+    return frozenset(name for name, shape in shapes.items() if _image_torso(shape))
 
 
 def _mlp(layers: Layers, x: Any) -> Any:
@@ -170,6 +175,11 @@ TORSOS: dict[str, Torso] = {
     # with continuous actions two of 256.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1),
 }
+
+
+def image_leaves(architecture: str, spec: EnvironmentSpec) -> frozenset[str]:
+    """The leaves that the torso of `architecture` reads as images: they are scaled, where others are normalised."""
+    return _images(spec) if architecture_of(architecture).torso == "combined" else frozenset()
 
 
 class Architecture(NamedTuple):

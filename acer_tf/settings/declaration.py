@@ -117,16 +117,12 @@ WINDOWS = Condition(
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 DENSE = Condition(
-    "discrete actions and --network=mlp or combined, or these with _lstm",
+    "discrete actions (else a torso of your own) and --network=mlp or combined, or these with _lstm",
     lambda s, spec: not spec.continuous and architecture_of(s.network).torso in ("mlp", "combined"),
 )
-MLP = Condition(
-    "discrete actions and --network=mlp or mlp_lstm",
-    lambda s, spec: not spec.continuous and architecture_of(s.network).torso == "mlp",
-)
 NORMALIZED = Condition(
-    "a --network that is mlp, mlp_lstm or your own",
-    lambda s, spec: (torso := architecture_of(s.network).torso) == "mlp" or is_reference(torso),
+    "a --network that is mlp, combined, these with _lstm, or your own",
+    lambda s, spec: (torso := architecture_of(s.network).torso) in ("mlp", "combined") or is_reference(torso),
 )
 RECURRENT = Condition("a recurrent --network or --lstm_units", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)

@@ -145,7 +145,7 @@ class Settings:
     dense_normalization: bool = setting(
         False, d.TRUTH, "layer normalization before each of these activations", d.DENSE)
     dense_normalize_inputs: bool = setting(
-        False, d.TRUTH, "normalise what these layers read by its running mean and variance", d.MLP)
+        False, d.TRUTH, "normalise what these layers read by its running mean and variance, but for images", d.DENSE)
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "
         "the critic's layers): float32, bfloat16, or auto, which depends on the device; or tf32, for all products on "
@@ -228,7 +228,8 @@ class Settings:
     advantage_samples: int = setting(
         5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS)
     normalize_observations: bool = setting(
-        True, d.TRUTH, "normalise observations by their running mean and variance", d.REAL_ACTIONS, d.NORMALIZED)
+        True, d.TRUTH, "normalise observations, but for images, by their running mean and variance", d.REAL_ACTIONS,
+        d.NORMALIZED)
     dueling: bool = setting(
         True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS)
     retrace: bool = setting(
@@ -376,12 +377,13 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
         InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
         EnvironmentFailure: likewise, and it raised when it was made.
     """
-    given = {**(given if isinstance(given, Mapping) else {} if given is None else {"env": given}), **values}
-    if not isinstance(given.get("env", ""), str):
+    env = values.get("env", "") if isinstance(given, Mapping | str | None) else given
+    if not isinstance(env, str) and (env is given or callable(env) or hasattr(env, "reset")):
         raise SettingsError(
-            f"make_settings takes an environment's name, or values by name, got a {type(given['env']).__name__}: "
+            f"make_settings takes an environment's name, or values by name, got a {type(env).__name__}: "
             "an environment of yours goes to train, as env=, and settings name it as you like"
         )
+    given = {**({"env": given} if isinstance(given, str) else given or {}), **values}
     if unknown := sorted(set(given) - set(setting_types())):
         raise SettingsError(f"there is no setting {unknown[0]!r}{_meant(unknown[0])}")
     if "env" not in given:

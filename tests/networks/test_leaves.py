@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import default_network, require_image_axes
+from acer_tf.networks.torsos import Dense, default_network, require_image_axes
 from acer_tf.types import EnvironmentSpec
 
 VECTORS: dict[str, tuple[int, ...]] = {"a": (3,), "b/c": (2, 2)}
@@ -54,7 +54,6 @@ def test_combined_equals_ordinary_layers(image):
 def test_combined_equals_ordinary_layers_with_continuous_actions(critic, image):
     spec = spec_of(image, num_actions=0, **BOUNDS)
     network = ContinuousNetwork(spec, critic=critic, architecture="combined", shared_torso=False)
-    assert (network.normalization is not None) == (critic == "separate"), "no torso with images normalises"
     for weight in network.trainable_variables:
         if weight.path == "mean/kernel":
             weight.assign(weight * 100)  # so that an error shows
@@ -66,7 +65,7 @@ def test_combined_equals_ordinary_layers_with_continuous_actions(critic, image):
     np.testing.assert_allclose(mean, policy, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(value, (features @ w["value/kernel"] + w["value/bias"])[:, 0], rtol=1e-4, atol=1e-4)
     if critic == "separate":
-        flat = joined(observation).astype(np.float32)  # whose normalization is the identity at first
+        flat = joined(observation | {"image": observation["image"] / np.float32(10)})  # normalization is the identity
         features = tf.tanh(flat @ w["critic_torso/kernel"] + w["critic_torso/bias"])
     of_state = features @ w["critic_state/kernel"] + w["critic_state/bias"]
     hidden = tf.tanh(of_state[:, None] + actions @ w["critic_action/kernel"])
@@ -75,6 +74,38 @@ def test_combined_equals_ordinary_layers_with_continuous_actions(critic, image):
     again = ContinuousNetwork.from_config(network.get_config())
     again.set_weights(network.get_weights())
     np.testing.assert_array_equal(again(observation)[0], mean)
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "dueling", "separate"])
+def test_combined_normalises_all_but_images(kind):
+    """By statistics of the vectors alone, and of all their digits."""
+    if kind in ("dueling", "separate"):
+        spec = spec_of((7, 5, 2), num_actions=0, **BOUNDS)
+        network = ContinuousNetwork(spec, critic=kind, architecture="combined")
+    else:
+        dense = Dense(normalize_inputs=True)
+        network = Network(spec_of((7, 5, 2)), architecture="combined", dense=dense, precision=kind)
+    given = () if isinstance(network, Network) else (np.ones((50, 1, 1), np.float32),)
+    observation = drawn(network.spec, 50)
+    observation["a"] = (3_000 + np.random.default_rng(1).normal(size=(50, 3)) * (0.1, 1, 10)).astype(np.float32)
+    network.update_normalization({name: leaf[:, None] for name, leaf in observation.items()})
+    vector = joined({name: observation[name] for name in VECTORS}).astype(np.float64)
+    np.testing.assert_allclose(network.normalization.mean, vector.mean(axis=0), rtol=1e-6)
+    found = network(observation, *given)[1:]
+    network.normalization.mean.assign(np.zeros(7))
+    network.normalization.variance.assign(np.ones(7))
+    normal = ((vector - vector.mean(axis=0)) / vector.std(axis=0)).astype(np.float32)
+    normal = observation | {"a": normal[:, :3], "b/c": normal[:, 3:].reshape(-1, 2, 2)}
+    for output, wanted in zip(found, network(normal, *given)[1:], strict=True):
+        if output.shape[1:] != (0,):  # of no LSTM
+            assert np.ptp(wanted) > 0.1
+            np.testing.assert_allclose(output, wanted, rtol=0.01, atol=0.01)
+
+
+def test_combined_without_vectors_normalises_nothing():
+    shapes, dtypes, scales = dict.fromkeys("ab", (7, 5, 2)), dict.fromkeys("ab", "uint8"), dict.fromkeys("ab", 10.0)
+    spec = EnvironmentSpec(shapes, dtypes, 1, 3, observation_scale=scales)
+    assert Network(spec, architecture="combined", dense=Dense(normalize_inputs=True)).normalization is None
 
 
 def combined(w: dict[str, tf.Tensor], torso: str, observation: dict[str, np.ndarray]) -> tf.Tensor:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import acer_tf
 from acer_tf.errors import SettingsError
@@ -461,8 +462,9 @@ def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
 def test_an_environment_is_no_settings():
     with pytest.raises(SettingsError, match="takes an environment's name.*got a list.*goes to train"):
         make_settings([])  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="takes an environment's name.*got a list.*goes to train"):
-        make_settings(env=[])
+    for env in (CartPoleEnv(), CartPoleEnv):
+        with pytest.raises(SettingsError, match="takes an environment's name.*got a .*goes to train"):
+            make_settings(env=env)
 
 
 def test_the_steps_of_other_optimizers_do_not_add_up_to_those_of_several_threads():

@@ -12,6 +12,7 @@ from acer_tf.training import run as training
 from tests.torture import common
 
 _TYPES: dict[str, type] = {**setting_types(), "checkpoint_minutes": float, "threads": int, "replay_file": str}
+_TYPES |= {"env_workers": int, "acting_device": str, "gpu_memory_gb": float, "actor_timeout": float}
 _NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "1e300", "1e-300", "1e12", str(10**18), str(10**400), "", "x", "0x10")
 _TEXTS = ("", " ", "x", "x" * 300, "auto", "../..", "/", "module:Class", "no_module:X-v0", "é", "a:b:c", "-1", "\n")
 _ENVS = ("CartPole-v1", "Pendulum-v1", "minatar/breakout", "minatar/pong", "control/nothing", "atari/", "CartPole")
