@@ -14,14 +14,15 @@ from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of,
 
 Critic = Literal["dueling", "separate", "none"]
 UNITS = 256
+USUAL_DENSE = Dense((UNITS, UNITS))
 
 
 @registered
 class ContinuousNetwork(PolicyNetwork):
     """The mean φ(x) of a Gaussian policy, V(x), and optionally a critic of actions, on one torso (§5, Fig. 2).
 
-    The torso "mlp" is two layers of 256 tanh units here. Without `shared_torso` the policy has another one, and another
-    LSTM. A critic reads one state and m actions at a time:
+    Without `shared_torso` the policy has a torso of its own, and an LSTM of its own. A critic reads one state and m
+    actions at a time:
 
         "dueling":  A(x, a), one layer of 256 on the torso's features and the action ("an additional small network")
         "separate": Q(x, a), two separate layers of 256 on the observation and the action (ablation, appendix E.4)
@@ -31,6 +32,7 @@ class ContinuousNetwork(PolicyNetwork):
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
         normalize: whether torsos that read vectors normalise these by their running mean and variance; otherwise they
             are divided by the spec's `observation_scale`, as images always are.
+        dense: the dense layers of the torsos "mlp" and "combined"; `normalize` stands for its `normalize_inputs`.
         normalization: the layer that holds these statistics, if another network already has it; None makes one.
         others: as in `Network`, or see above.
 
@@ -50,14 +52,18 @@ class ContinuousNetwork(PolicyNetwork):
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
         normalize: bool = True,
+        dense: Dense = USUAL_DENSE,
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
+        sizes, *others = dense
+        dense = Dense(tuple(sizes), *others)  # a list, if Keras has read it from a file
         if normalize and normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
         parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std, normalize=normalize)
-        options = dict(initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units)
-        dense = Dense((UNITS, UNITS))
+        options = dict(
+            initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units, dense=tuple(dense)
+        )
         images = image_leaves(architecture, spec)
         layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
         torsos = ("torso",) if shared_torso else ("torso", "policy_torso")

@@ -106,6 +106,7 @@ BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
 EVALUATED = Condition("--evaluate_every above 0", lambda s, spec: s.evaluate_every > 0)
 ATARI = Condition("Atari games", lambda s, spec: s.family.atari)
 REAL_ACTIONS = Condition("continuous actions", lambda s, spec: spec.continuous)
+DISCRETE_ACTIONS = Condition("discrete actions", lambda s, spec: not spec.continuous)
 REPLAY = Condition("--replay_ratio above 0", lambda s, spec: s.replay_ratio > 0)
 PRIORITIES = Condition("--replay_priority=proportional or rank", lambda s, spec: s.replay_priority != "uniform")
 BATCHES = Condition(
@@ -117,8 +118,8 @@ WINDOWS = Condition(
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 DENSE = Condition(
-    "discrete actions (else a torso of your own) and --network=mlp or combined, or these with _lstm",
-    lambda s, spec: not spec.continuous and architecture_of(s.network).torso in ("mlp", "combined"),
+    "--network=mlp or combined, or these with _lstm",
+    lambda s, spec: architecture_of(s.network).torso in ("mlp", "combined"),
 )
 NORMALIZED = Condition(
     "a --network that is mlp, combined, these with _lstm, or your own",

@@ -139,13 +139,15 @@ class Settings:
             lambda x: len(sizes := x.split(",")) <= 16 and all(n.isdecimal() and 0 < int(n) <= 16_384 for n in sizes),
             "the units of up to 16 layers, at most 16,384 each, such as 128,128",
         ),
-        "units of the torso's dense layers, first to last, joined by commas", d.DENSE)
+        "units of the torso's dense layers, first to last, joined by commas; 256,256 with continuous actions",
+        d.DISCRETE_ACTIONS, d.DENSE)
     dense_activation: str = setting(
         "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of these layers", d.DENSE)
     dense_normalization: bool = setting(
         False, d.TRUTH, "layer normalization before each of these activations", d.DENSE)
     dense_normalize_inputs: bool = setting(
-        False, d.TRUTH, "normalise what these layers read by its running mean and variance, but for images", d.DENSE)
+        False, d.TRUTH, "normalise what these layers read by its running mean and variance, but for images",
+        d.DISCRETE_ACTIONS, d.DENSE)
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "
         "the critic's layers): float32, bfloat16, or auto, which depends on the device; or tf32, for all products on "

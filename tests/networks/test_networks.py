@@ -363,22 +363,31 @@ def test_normalized_observations_are_clipped_at_ten_standard_deviations():
     np.testing.assert_allclose(layer(tf.constant([[9.0], [11.0], [-50.0]])), [[9.0], [10.0], [-10.0]], rtol=1e-5)
 
 
-def test_dense_layers_of_other_units_and_activation_with_normalization():
+@pytest.mark.parametrize("torso", ["", "policy_torso/"])
+def test_dense_layers_of_other_units_and_activation_with_normalization(torso):
     dense = torsos.Dense((7, 9, 5), "gelu", normalization=True)
-    network = Network(SPECS["mlp"], architecture="mlp", dense=dense)
-    enlarge_policy_head(network)
+    if torso:
+        spec = EnvironmentSpec((5,), "float32", 1, 0, action_low=(-1.0,) * 3, action_high=(1.0,) * 3)
+        network = ContinuousNetwork(spec, critic="dueling", dense=dense, shared_torso=False)
+    else:
+        network = Network(SPECS["mlp"], architecture="mlp", dense=dense)
+    head = "mean" if torso else "policy"
+    for weight in network.trainable_variables:
+        if weight.path == f"{head}/kernel":
+            weight.assign(weight * 100)  # so that an error shows
     w = {v.path: v.numpy() for v in network.trainable_variables}
     x = observation = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     for number, units in enumerate(dense.units, 1):
-        x = x @ w[f"dense{number}/kernel"] + w[f"dense{number}/bias"]
+        x = x @ w[f"{torso}dense{number}/kernel"] + w[f"{torso}dense{number}/bias"]
         assert x.shape == (4, units)
         x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-3)
-        x = x * w[f"normalization{number}/gamma"] + w[f"normalization{number}/beta"]
+        x = x * w[f"{torso}normalization{number}/gamma"] + w[f"{torso}normalization{number}/beta"]
         x = tf.nn.gelu(x, approximate=True).numpy()
-    expected = tf.nn.softmax(x @ w["policy/kernel"] + w["policy/bias"]).numpy()
-    for same in (network, Network.from_config(network.get_config())):
+    expected = x @ w[f"{head}/kernel"] + w[f"{head}/bias"]
+    for same in (network, type(network).from_config(network.get_config())):
         same.set_weights(network.get_weights())
-        np.testing.assert_allclose(same(tf.constant(observation))[0], expected, rtol=1e-4, atol=1e-6)
+        found = same(tf.constant(observation))[0]
+        np.testing.assert_allclose(found, expected if torso else tf.nn.softmax(expected), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("leaves", [False, True])

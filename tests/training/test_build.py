@@ -104,7 +104,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
         (PONG, {"dense_units": "32"}),
         (PONG, {"preset": "baselines", "dense_normalize_inputs": True}),
-        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_activation": "gelu"}),
+        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_units": "32"}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
         (CARTPOLE, {"agent": "dqn", "preset": "dqn", "retrace_lambda": 0.5}),
