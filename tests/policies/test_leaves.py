@@ -12,6 +12,7 @@ from gymnasium import spaces
 from acer_tf.envs.spaces import spec_of
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import Dense
 from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert
 from acer_tf.policies.policy import Policy, load_policy
@@ -37,6 +38,7 @@ INPUTS = {
 MOVES = spaces.MultiDiscrete([[2, 3], [1, 4]], start=[[-3, 0], [7, 1]])
 KINDS: dict[str, tuple[spaces.Space, Any]] = {
     "combined": (MOVES, lambda spec: Network(spec, architecture="combined", precision="bfloat16")),
+    "normalised": (MOVES, lambda spec: Network(spec, architecture="combined", dense=Dense(normalize_inputs=True))),
     "mlp": (spaces.MultiBinary(3), lambda spec: Network(spec, architecture="mlp", policy="epsilon_greedy")),
     "lstm": (MOVES, lambda spec: Network(spec, architecture="combined_lstm")),
     "far": (spaces.MultiDiscrete([2, 2], start=[2**40, -(2**40)]), lambda spec: Network(spec, architecture="mlp")),
@@ -62,9 +64,15 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Policy]:
         for variable in network.trainable_variables:
             if variable.path.endswith(("policy/kernel", "mean/kernel", "q/kernel")):
                 variable.assign(rng.normal(scale=0.2, size=variable.shape))
+        if network.normalization is not None:
+            network.normalization.mean.assign(rng.normal(size=network.normalization.size))
+            network.normalization.variance.assign(rng.uniform(0.3, 3.0, network.normalization.size))
         folder = tmp_path_factory.mktemp(kind) / "policy"
         export_policy(network, folder, make_metadata("Any-v0"))
         policies[kind] = load_policy(folder)
+        if kind == "normalised":
+            seen = drawn(network.spec, 30)
+            np.testing.assert_allclose(policies[kind].q(seen), network(seen)[1], rtol=1e-4, atol=1e-5)
     return policies
 
 
