@@ -27,8 +27,8 @@ FILES = {
     "ppo_paper_table6.csv": (3 * 49, "agent protocol game"),
     "prioritized_paper_table6.csv": (49 + 4 * 57, "agent game"),
     "prioritized_paper_table7.csv": (2 * 49 + 4 * 57, "agent protocol game"),
-    "sb3_gymnasium.csv": (54, "env algorithm seed"),
-    "sb3_gymnasium_curves.csv": (2703, "env algorithm seed steps"),
+    "sb3_gymnasium.csv": (56, "env algorithm seed"),
+    "sb3_gymnasium_curves.csv": (2807, "env algorithm seed steps"),
     "spinningup_mujoco_curves.csv": (2500, "env algorithm steps"),
     "td3_authors_mujoco_curves.csv": (1400, "env algorithm steps"),
 }
