@@ -23,12 +23,7 @@ class Loop(NamedTuple):
 
 _SMALL = ("--network=small", "--env=minatar/breakout", "--log_interval=3200", "--precision=float32")
 _CONTROL = ("--env=control/cheetah", "--agent=acer_continuous", "--precision=float32", "--network=mlp")
-# Preset `paper_continuous` as all commits had it that know these flags; since then the policy has its own torso in it.
-_ONE_TORSO = (
-    *("--preset=baselines", "--unroll_length=50", "--trajectories_per_update=1", "--noon_policy_updates"),
-    *("--replay_start=0", "--replay_capacity=5000", "--learning_rate=1.4e-4", "--critic_weight=1"),
-    *("--importance_truncation=5", "--trust_region_delta=0.42", "--average_decay=0.995"),
-)
+_ONE_TORSO = ("--preset=paper_continuous", "--shared_torso")
 _NATURE = ("--network=nature", "--env=atari/Pong", "--preset=baselines", "--log_interval=640", "--precision=float32")
 _BFLOAT16 = (*_NATURE[:-1], "--precision=bfloat16")
 WORKLOADS = {
