@@ -56,8 +56,7 @@ class ContinuousNetwork(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        sizes, *others = dense
-        dense = Dense(tuple(sizes), *others)  # a list, if Keras has read it from a file
+        dense = Dense(*dense)._replace(units=tuple(dense[0]))  # lists, if Keras has read it from a file
         if normalize and normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
         parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std, normalize=normalize)
