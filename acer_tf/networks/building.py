@@ -89,7 +89,7 @@ class Layers:
         return of_leaf
 
     def scaled(self, x: PerLeaf) -> PerLeaf:
-        """Observations, or some leaves, divided by `EnvironmentSpec.observation_scale`; unchanged if there is none."""
+        """x, all leaves or some, divided by their `EnvironmentSpec.observation_scale`; unchanged if there is none."""
 
         def divided(leaf: Tensor, scale: float) -> Tensor:
             return keras.layers.Rescaling(1 / scale, dtype=leaf.dtype)(leaf)
@@ -99,7 +99,7 @@ class Layers:
     def normalized(self, x: PerLeaf) -> Tensor:
         """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or scaled.
 
-        Without the images, or with all other leaves: images are scaled, and come last.
+        x has all leaves, or all but the images. Images are scaled, and come last.
         """
         if self._normalization is None:
             return self.flat(self.scaled(x))

@@ -4,6 +4,7 @@ import pytest
 from absl.testing import flagsaver
 
 from acer_tf.commands import cli, train
+from acer_tf.settings import make_settings
 from benchmarks import __main__ as benchmark
 from benchmarks import checkouts
 
@@ -89,3 +90,10 @@ def test_the_table_has_medians_and_the_median_of_ratios():
 def test_what_is_no_checkout_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must be the folder of a checkout"):
         next(checkouts.compare(tmp_path, 1))
+
+
+@pytest.mark.parametrize("name", checkouts.WORKLOADS)
+def test_the_agent_of_each_loop_takes_its_preset(name):
+    flags = [flag.removeprefix("--").split("=") for flag in checkouts.WORKLOADS[name].flags if "=" in flag]
+    given = {name: value for name, value in flags if name in ("env", "agent", "preset")}
+    assert make_settings(given).preset == given.get("preset", "minatar")

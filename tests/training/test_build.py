@@ -121,6 +121,22 @@ def test_a_setting_that_nothing_would_read_is_refused(spec, given):
         require_effect(resolve(settings_of(**given), spec), spec)
 
 
+def test_continuous_torsos_have_the_activation_and_normalization_that_are_given():
+    given = {"dense_activation": "gelu", "dense_normalization": True}
+    usual, other = (
+        build.make_network(
+            resolve(settings_of(agent="acer_continuous", preset="paper_continuous", **more), PENDULUM), PENDULUM
+        )
+        for more in ({}, given)
+    )
+    assert other.get_config()["dense"] == ((256, 256), "gelu", True, False)
+    paths = [{weight.path for weight in network.weights} for network in (usual, other)]
+    assert {path.rpartition("/")[0] for path in paths[1] - paths[0]} >= {
+        "normalization1",
+        "policy_torso/normalization2",
+    }
+
+
 @pytest.mark.parametrize(
     ("env", "given", "needed"),
     [
