@@ -31,10 +31,13 @@ for _name, _value in {
     "TF_NUM_INTEROP_THREADS": _THREADS,
     "OMP_NUM_THREADS": _THREADS,
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # tests start processes that share the device
+    "ACER_TF_XLA": "0",  # compiling takes longer than most tests; those marked `xla` have it
     "MPLBACKEND": "Agg",
     "RAY_worker_niceness": "0",  # by default 15: other tests' processes would keep Ray's from their turn
 }.items():
     os.environ.setdefault(_name, _value)
+
+_XLA = os.environ["ACER_TF_XLA"]  # of tests without a mark
 
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, which some of them send.
@@ -80,6 +83,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """A fixture of several tests is compiled by XLA or not as the first of them."""
+    os.environ["ACER_TF_XLA"] = "1" if item.get_closest_marker("xla") else _XLA
     with core.rules_of_the_core(apply=core.is_core(item)):
         return (yield)
 
@@ -196,7 +201,7 @@ def trained(shared_folder: Path) -> Callable[[Settings], Path]:
     from acer_tf.training.train import train
 
     def run_of(settings: Settings) -> Path:
-        values = json.dumps(dataclasses.asdict(settings), sort_keys=True)
+        values = json.dumps([dataclasses.asdict(settings), os.environ["ACER_TF_XLA"]], sort_keys=True)
         folder = shared_folder / f"run-{hashlib.sha256(values.encode()).hexdigest()[:16]}"
         with folder.with_suffix(".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -73,6 +73,7 @@ def commands():
     return [shlex.split(line) for line in lines.splitlines() if line.strip()]
 
 
+@pytest.mark.xla
 @pytest.mark.process
 def test_the_commands_run_one_after_another(folder):
     assert len(commands()) >= 5

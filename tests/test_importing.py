@@ -93,6 +93,7 @@ def test_why_tensorflow_cannot_be_imported_is_said(tmp_path):
     assert done.stderr.splitlines()[-1].startswith(f"ImportError: {package}/_native.so: ")
 
 
+@pytest.mark.xla
 @pytest.mark.process
 def test_commands_show_nothing_that_is_not_theirs(tmp_path):
     train = ["train", "--env=CartPole-v1", "--total_steps=600", "--env_workers=2", "--run_dir=run"]

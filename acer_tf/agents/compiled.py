@@ -1,6 +1,7 @@
 """Compilation of acting and of updates."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +18,26 @@ def on_gpu() -> bool:
     return "GPU" in tf.zeros(()).device
 
 
+def with_xla() -> bool:
+    """Whether XLA compiles what it is chosen for: unless the variable ACER_TF_XLA is 0.
+
+    Without it a rule may use what XLA refuses, such as `tf.print` and `tf.numpy_function`, and a short run ends sooner.
+    """
+    return os.environ.get("ACER_TF_XLA") != "0"
+
+
 class Compiled:
     """A function on tensors that is called with NumPy arrays, or tuples of them, and traced once per shapes and dtypes.
 
     "xla" fuses operations, which on the CPU is fastest without convolutions. "serial" runs one operation after another
     in the calling thread, since waking another thread takes 0.1 ms. "parallel" runs independent operations at the same
-    time. On a GPU all are "xla": there an operation takes less time than starting it.
+    time. On a GPU all are "xla": there an operation takes less time than starting it. Without XLA (`with_xla`), what
+    would be "xla" is "parallel".
     """
 
     def __init__(self, function: Callable[..., Any], execution: Execution) -> None:
         self._on_gpu = on_gpu()
-        self._function, self._xla = function, self._on_gpu or execution == "xla"
+        self._function, self._xla = function, with_xla() and (self._on_gpu or execution == "xla")
         self._serial = execution == "serial" and not self._on_gpu
         self._compiling: threading.Thread | None = None
         # Kept here, because `tf.function` takes 0.2 ms to find one, a third of the time of acting with a small network.
@@ -96,8 +106,9 @@ class Compiled:
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, compiled by XLA even if the surrounding step is not; outside a `tf.function`, as it is.
+    """`function`, compiled by XLA even if the surrounding step is not; outside a `tf.function` or without XLA, as it is.
 
     For parts of a step without convolutions.
     """
-    return tf.function(function, autograph=False, jit_compile=True) if tf.inside_function() else function
+    compiles = tf.inside_function() and with_xla()
+    return tf.function(function, autograph=False, jit_compile=True) if compiles else function

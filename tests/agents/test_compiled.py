@@ -13,6 +13,8 @@ from acer_tf.agents import compiled
 from acer_tf.agents.compiled import Compiled
 from acer_tf.networks.layers import ProductConvolution
 
+pytestmark = pytest.mark.xla
+
 
 def compiled_by_xla(execution):
     function = Compiled(lambda x: x + 1.0, execution)
@@ -25,6 +27,23 @@ def test_on_the_cpu_the_torso_decides_and_on_a_gpu_all_is_compiled(monkeypatch, 
     assert compiled_by_xla(execution) == (execution == "xla")
     monkeypatch.setattr(compiled, "on_gpu", lambda: True)
     assert compiled_by_xla(execution)
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_nothing_is_compiled_where_the_variable_forbids_it(monkeypatch, found, capfd):
+    monkeypatch.setattr(compiled, "on_gpu", lambda: found)
+    monkeypatch.setenv("ACER_TF_XLA", "0")
+    assert not compiled_by_xla("xla")
+
+    def rule(x):
+        tf.print("rows", x)
+        return tf.numpy_function(np.sign, [x], tf.float32)
+
+    function = Compiled(lambda x: compiled.fused(rule)(x), "xla")
+    function.compile_ahead(np.ones(2, np.float32))
+    assert not compiling()
+    assert function(np.full(2, 7, np.float32)).numpy().tolist() == [1.0, 1.0]
+    assert "rows [7 7]" in capfd.readouterr().err
 
 
 def layers(x, total):

@@ -5,6 +5,7 @@ from acer_tf.policies.policy import load_policy
 from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 
 
+@pytest.mark.xla
 @pytest.mark.training
 def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     arguments = [f"--output={tmp_path}", "--minatar_steps=700", "--pong_steps=400", "--episodes=1"]

@@ -389,6 +389,7 @@ def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_pat
 
 
 # bfloat16 takes minutes with Nature's network on processors that do not have it.
+@pytest.mark.xla
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("env", "precision"), [("atari/Pong", "auto"), ("minatar/breakout", "float32"), ("minatar/breakout", "bfloat16")]

@@ -16,7 +16,7 @@ from acer_tf.settings.rules import rules_for
 from acer_tf.training.train import train
 from tests.learning.worlds import LinearQuadratic
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xla]
 
 TASK = LinearQuadratic()
 WIDTH = 3.0  # the action's bound: one of the policy's units

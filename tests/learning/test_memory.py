@@ -14,7 +14,7 @@ from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 from tests.learning.worlds import CueEnvironment
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xla]
 
 
 def score(folder: Path, **given: Any) -> float:

@@ -20,7 +20,7 @@ from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 from tests.learning.worlds import World, bandit, chain, rooms
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xla]
 
 GAMMA = 0.9
 HOURS = 5

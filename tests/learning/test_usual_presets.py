@@ -10,7 +10,7 @@ from acer_tf.policies.policy import load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xla]
 
 # CartPole-v1: where gymnasium calls it solved. Pendulum-v1: about twice what the best controllers lose.
 TASKS = {

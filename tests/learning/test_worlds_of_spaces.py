@@ -15,7 +15,7 @@ import acer_tf
 from acer_tf.policies.policy import Policy
 from tests.learning.worlds import TabularEnvironment, chain
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xla]
 
 GAMMA = 0.9
 ONE_STEP = {"num_envs": 32, "unroll_length": 2, "total_steps": 16_000, "replay_start": 20}

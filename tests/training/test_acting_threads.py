@@ -164,6 +164,7 @@ def test_close_ends_an_unroll_between_two_steps():
     assert env.closed
 
 
+@pytest.mark.xla
 @pytest.mark.training
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, tmp_path: Path):
@@ -185,6 +186,7 @@ def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, t
     assert int(found[0][-1]["replay_updates"]) > 5
 
 
+@pytest.mark.xla
 @pytest.mark.training
 def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
     lags = {"lag": {"acting_lag": 1}, **{f"{n} actors": {"actors": n} for n in (2, 4)}, "none": {}}

@@ -182,6 +182,7 @@ def act_on(acting_device, run_dir):
     print(*places)
 
 
+@pytest.mark.xla
 @pytest.mark.process
 @pytest.mark.parametrize(("acting_device", "place"), [("same", "CPU:0"), ("second", "CPU:1"), ("cpu", "CPU:0")])
 def test_a_run_that_acts_elsewhere_leaves_the_same_rows(acting_device, place, tmp_path):

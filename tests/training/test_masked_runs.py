@@ -71,6 +71,7 @@ def test_what_acting_recorded_is_what_the_update_computes(network: str, tmp_path
     assert all(same(sample(restored), sample(replay)) for _ in range(5))
 
 
+@pytest.mark.xla
 @pytest.mark.training
 @pytest.mark.parametrize("kind", KINDS)
 def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path: Path) -> None:
