@@ -106,7 +106,7 @@ class Compiled:
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, compiled by XLA even if the surrounding step is not; outside a `tf.function` or without XLA, as it is.
+    """`function`, compiled by XLA even if the surrounding step is not; outside a `tf.function` or without XLA, itself.
 
     For parts of a step without convolutions.
     """

@@ -13,6 +13,7 @@ from acer_tf.policies.policy import load_policy
 from acer_tf.runs.signals import USUAL
 from acer_tf.training import device
 from acer_tf.training import export_run as export_module
+from tests.core import first_in_core
 from tests.policies.test_formats import metadata_of
 
 
@@ -58,7 +59,7 @@ def test_another_folder_than_a_policy_is_not_replaced(trained_cartpole, tmp_path
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", first_in_core(FORMATS))
 def test_the_policy_of_a_run_or_a_folder_is_written_in_another_format(trained_cartpole, tmp_path, capsys, name):
     for flag, source in (("run_dir", trained_cartpole), ("policy", trained_cartpole / "policy")):
         file = tmp_path / f"{flag}.{name}"

@@ -12,6 +12,7 @@ from ale_py.vector_env import AtariVectorEnv
 
 from acer_tf import envs
 from acer_tf.envs import ATARI_ROMS, atari
+from tests.core import first_in_core
 
 ACER = envs.ATARI_PRESETS["acer2016"]
 MACHADO = envs.ATARI_PRESETS["machado2018"]
@@ -118,7 +119,7 @@ def test_equals_a_second_implementation_on_the_bare_emulator(game, preset, num_s
 
 
 @pytest.mark.parametrize("preset", [ACER, MACHADO], ids=["acer2016", "machado2018"])
-@pytest.mark.parametrize("game", ["Pong", "Breakout"])
+@pytest.mark.parametrize("game", first_in_core(["Pong", "Breakout"]))
 def test_planes_older_than_age_are_zero_and_the_others_are_earlier_frames(game, preset):
     """What replay needs to rebuild stacks from single frames: at no-op and FIRE starts, lost lives and time limits."""
     preset = dataclasses.replace(preset, max_frames=120)
@@ -173,6 +174,7 @@ def test_the_frame_cap_shows_its_last_observation_as_if_the_game_went_on(preset)
     assert same(cut, [*whole[:-1], whole[-1]._replace(last=cut[-1].last)])
 
 
+@pytest.mark.slow
 def test_the_frame_cap_equals_that_of_ale_but_for_its_stale_last_frame():
     """Over truncations, games over and lost lives. If the last line fails, ALE's own limit can be used."""
     preset = dataclasses.replace(ACER, max_frames=640)
@@ -220,7 +222,7 @@ def test_fire_starts_the_episode_and_nothing_else():
     assert lives_lost(dataclasses.replace(ACER, fire_at_start=False)) == 0
 
 
-@pytest.mark.parametrize("max_no_ops, fire, fewest", [(6, True, 1), (6, False, 0), (0, False, 0)])
+@pytest.mark.parametrize("max_no_ops, fire, fewest", first_in_core([(6, True, 1), (6, False, 0), (0, False, 0)]))
 def test_start_frames(max_no_ops, fire, fewest):
     preset = dataclasses.replace(ACER, max_no_ops=max_no_ops, fire_at_start=fire, max_frames=4)
     ale: Any = envs.make("atari/Pong", 4, 0, atari_preset=preset)._env
@@ -254,6 +256,7 @@ def test_the_threads_asked_for_reach_ale(monkeypatch):
     assert asked == [1, 3]
 
 
+@pytest.mark.slow
 def test_sticky_actions_depend_on_the_seed_and_continue_after_a_reset():
     def play(preset, seed):
         env = envs.make("atari/Pong", 1, seed, atari_preset=dataclasses.replace(preset, max_no_ops=0, max_frames=240))
@@ -273,7 +276,7 @@ def luminance(picture):
     return picture @ np.array([0.2989, 0.5870, 0.1140])
 
 
-@pytest.mark.parametrize("game, preset", [("Breakout", ACER), ("SpaceInvaders", MACHADO)])
+@pytest.mark.parametrize("game, preset", first_in_core([("Breakout", ACER), ("SpaceInvaders", MACHADO)]))
 def test_pictures_show_the_same_episodes(game, preset):
     """At every step, also after resets, the observation in screen size is the luminance of the picture."""
     large = dataclasses.replace(preset, height=210, width=160, stack=1, max_pool=False, max_frames=400)
@@ -287,6 +290,7 @@ def test_pictures_show_the_same_episodes(game, preset):
         step = env.step(action)
 
 
+@pytest.mark.slow
 def test_rendering_changes_no_episode():
     assert same(rollout_of("Pong", steps=50), rollout_of("Pong", steps=50, render=True))
 

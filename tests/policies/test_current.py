@@ -10,6 +10,7 @@ from acer_tf.networks.discrete import Network
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.policy import load_policy
 from acer_tf.types import EnvironmentSpec
+from tests.core import first_in_core
 from tests.policies.test_export import make_metadata
 
 VECTOR = EnvironmentSpec((3,), "float32", 1, 4)
@@ -23,7 +24,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", first_in_core(MAKERS))
 def test_it_follows_the_network_and_equals_its_export(kind, tmp_path):
     network, steps = MAKERS[kind](), [10]
     policy = CurrentPolicy(network, lambda: steps[0], lambda: make_metadata("CartPole-v1", steps=steps[0]))

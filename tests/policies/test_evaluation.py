@@ -24,6 +24,7 @@ from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_actor
 from acer_tf.types import EnvironmentSpec, TimeStep
+from tests.core import first_in_core
 
 SPEC = EnvironmentSpec((1,), "float32", 1, 2, 3)
 
@@ -191,7 +192,7 @@ def test_an_environment_without_a_time_limit_is_said_to_be_so_while_no_episode_e
     assert hints == ([] if limited else lines[1:2])
 
 
-@pytest.mark.parametrize("steps", [5, 10**6])
+@pytest.mark.parametrize("steps", first_in_core([5, 10**6]))
 def test_the_limit_of_an_environment_s_own_stays(steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
     result = evaluate(real_policy(tmp_path, "atari/Pong", "acer2016"), episodes=2, max_episode_steps=steps)
@@ -257,7 +258,7 @@ def test_atari_runs_as_trained_but_under_the_evaluation_protocol(monkeypatch: py
     assert seen["seed"][0] == 5 and any(seen["seed"][2:])
 
 
-@pytest.mark.parametrize("preset", ATARI_PRESETS)
+@pytest.mark.parametrize("preset", first_in_core(ATARI_PRESETS))
 def test_a_long_episode_is_truncated_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
     monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
     policy = real_policy(tmp_path, "atari/Pong", preset)

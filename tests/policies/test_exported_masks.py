@@ -13,6 +13,7 @@ from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert
 from acer_tf.policies.policy import UNMASKED, Policy, load_policy
 from acer_tf.types import EnvironmentSpec
+from tests.core import first_in_core
 from tests.policies.test_export import make_metadata
 from tests.policies.test_formats import RUNNERS, difference, renamed
 
@@ -77,7 +78,7 @@ def test_the_policy_is_the_network_s_and_its_actions_are_valid(kind: str, tmp_pa
     np.testing.assert_array_equal(unmasked["greedy_action"], policy.answer(observation, state)["greedy_action"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_in_core(KINDS))
 def test_the_formats_take_masks_too(kind: str, tmp_path: Path) -> None:
     _, policy = made(kind, tmp_path)
     rng = np.random.default_rng(2)

@@ -25,6 +25,7 @@ from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert, require_convertible
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.types import EnvironmentSpec
+from tests.core import first_in_core
 from tests.networks.test_networks import SPECS, frames_of
 from tests.policies.test_export import make_metadata
 from tests.policies.test_shipped_policies import SHIPPED
@@ -176,9 +177,7 @@ def exported(kind: str, folder: Path) -> Policy:
     return load_policy(folder)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "nature_lstm" else kind for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", first_in_core(KINDS))
 def test_a_new_policy_answers_as_its_saved_model(kind: str, tmp_path: Path) -> None:
     policy = exported(kind, tmp_path / "policy")
     spec = policy.spec
@@ -193,7 +192,8 @@ def test_a_new_policy_answers_as_its_saved_model(kind: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("kind", "answers"), [("mlp_lstm", ("probabilities", "q")), ("continuous_lstm", ("mean", "value"))]
+    ("kind", "answers"),
+    first_in_core([("mlp_lstm", ("probabilities", "q")), ("continuous_lstm", ("mean", "value"))]),
 )
 def test_a_recurrent_policy_goes_on_from_its_own_state(kind: str, answers: tuple[str, ...], tmp_path: Path) -> None:
     policy, rng = exported(kind, tmp_path / "policy"), np.random.default_rng(3)

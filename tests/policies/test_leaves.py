@@ -17,6 +17,7 @@ from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import FORMATS, convert
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.types import EnvironmentSpec
+from tests.core import first_in_core
 from tests.policies.test_any_input import page_function
 from tests.policies.test_export import make_metadata
 from tests.policies.test_formats import RUNNERS, TOLERANCE, difference, renamed
@@ -76,7 +77,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Policy]:
     return policies
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_in_core(KINDS))
 def test_every_format_takes_the_leaves_by_name(kind: str, exported: dict[str, Policy], tmp_path: Path) -> None:
     policy, (actions, _) = exported[kind], KINDS[kind]
     assert policy.spec == spec_of("", SEEN, actions)

@@ -16,6 +16,7 @@ from acer_tf.reproduction.statistics import (
 )
 
 
+@pytest.mark.slow
 def test_the_middle_half_is_averaged_and_the_interval_is_that_of_the_bootstrap(monkeypatch):
     monkeypatch.setattr(statistics, "RESAMPLES", 10_000)
     scores = [1.0, 2.0, 3.0, 4.0, 100.0]
@@ -69,6 +70,7 @@ def test_several_tasks_are_pooled_for_the_middle_half_and_averaged_for_the_media
     assert 0.0 <= low <= 2.0 <= high <= 3.0
 
 
+@pytest.mark.slow
 def test_the_points_of_a_curve_are_separate_estimates(monkeypatch):
     monkeypatch.setattr(statistics, "CURVE_RESAMPLES", 2_000)
     scores = np.random.default_rng(0).normal(size=(8, 2, 4))

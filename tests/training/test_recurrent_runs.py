@@ -30,6 +30,7 @@ from acer_tf.training.build import make_agent, make_replay, replay_bytes, replay
 from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
 from acer_tf.training.train import train
+from tests.core import first_in_core
 from tests.policies import test_evaluation
 from tests.policies.test_export import make_metadata
 from tests.replay.checks import check_valid
@@ -109,7 +110,7 @@ def test_a_resumed_actor_begins_with_a_zero_state(tmp_path: Path) -> None:
     assert window.mask.tolist() == [[True, True, False, True]]
 
 
-@pytest.mark.parametrize("burn_in", [0, 3])
+@pytest.mark.parametrize("burn_in", first_in_core([3, 0]))
 @pytest.mark.parametrize(
     ("given", "head"), [({}, "policy"), (SHORT, "mean"), ({**SHORT, "shared_torso": False}, "mean")]
 )
