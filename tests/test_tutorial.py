@@ -22,6 +22,7 @@ def test_the_notebook_has_outputs_and_names_no_folder_of_a_machine() -> None:
     assert len(text) < 500_000
 
 
+@pytest.mark.xla
 @pytest.mark.process
 @pytest.mark.training
 def test_the_notebook_runs(tmp_path: Path) -> None:

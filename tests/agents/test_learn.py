@@ -122,6 +122,7 @@ def test_an_agent_takes_any_keras_optimizer_and_restores_it(make_agent):
     assert all(map(np.array_equal, agent.network.get_weights(), other.network.get_weights()))
 
 
+@pytest.mark.xla
 def test_a_small_image_torso_learns_the_same_from_many_rows_which_xla_does_not_compile(make_agent):
     batch = images_of(0)
     windows = {True: 8, False: 16}  # of 20 rows, in the run's updates
@@ -138,6 +139,7 @@ def test_a_small_image_torso_learns_the_same_from_many_rows_which_xla_does_not_c
         np.testing.assert_allclose(variable.numpy(), agents[False].variables()[name].numpy(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.xla
 def test_prepare_compiles_beside_its_caller_and_close_waits_for_it(make_agent):
     agent, batch = make_agent(), Batch(*stacked([(flat_of(0), np.ones(BATCH, np.float32))]))
     weights = agent.network.get_weights()
