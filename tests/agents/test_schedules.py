@@ -77,6 +77,7 @@ def test_the_learning_rate_falls_linearly(joined):
         assert float(agent.optimizer.learning_rate) == pytest.approx(share * whole, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.xla
 def test_a_compiled_update_reads_the_rate_of_the_moment():
     agent, trajectory = agent_of(learning_rate_final=0.0), trajectory_of()

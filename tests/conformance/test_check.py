@@ -113,6 +113,7 @@ def test_what_is_missing_or_declined_is_not_offered():
     assert outcomes["q_opc"].not_offered == len(cases["q_opc"]["cases"]) and not outcomes["q_opc"].passed
 
 
+@pytest.mark.slow
 def test_a_module_that_offers_nothing_does_not_conform():
     assert checker.conforms(check(load("acer_tf.conformance.functions:float64")))
     nothing = check(SimpleNamespace())

@@ -235,6 +235,7 @@ def test_start_frames(max_no_ops, fire, fewest):
     assert set(frames) == set(range(fewest, max_no_ops + 1))
 
 
+@pytest.mark.slow
 def test_seeds():
     reference = rollout_of("Breakout", steps=60)
     assert same(reference, rollout_of("Breakout", steps=60))

@@ -112,7 +112,7 @@ def test_a_resumed_actor_begins_with_a_zero_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("burn_in", first_in_core([3, 0]))
 @pytest.mark.parametrize(
-    ("given", "head"), [({}, "policy"), (SHORT, "mean"), ({**SHORT, "shared_torso": False}, "mean")]
+    ("given", "head"), first_in_core([({}, "policy"), (SHORT, "mean"), ({**SHORT, "shared_torso": False}, "mean")])
 )
 def test_what_acting_recorded_is_what_the_update_computes(given: dict[str, Any], head: str, burn_in: int) -> None:
     """φ of the behaviour policy, row by row across episodes, equals φ of whole windows from the stored states."""
