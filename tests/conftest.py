@@ -31,7 +31,7 @@ for _name, _value in {
     "TF_NUM_INTEROP_THREADS": _THREADS,
     "OMP_NUM_THREADS": _THREADS,
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # tests start processes that share the device
-    "ACER_TF_XLA": "0",  # compiling takes longer than most tests; those marked `xla` have it
+    "ACER_TF_XLA": "0",  # tests marked `xla` have it; in others it would compile for longer than they compute
     "MPLBACKEND": "Agg",
     "RAY_worker_niceness": "0",  # by default 15: other tests' processes would keep Ray's from their turn
 }.items():

@@ -11,7 +11,7 @@ import optree
 import tensorflow as tf
 
 from acer_tf import equations
-from acer_tf.agents.compiled import Compiled, fused, with_xla
+from acer_tf.agents.compiled import Compiled, fused
 from acer_tf.agents.loss import ParameterGradients
 from acer_tf.agents.optimizer import make_optimizer
 from acer_tf.agents.rewards import RewardNormalization
@@ -62,9 +62,8 @@ class Agent(Generic[N]):
         optimizer.build(network.trainable_variables)
         torso = torso_of(network.architecture)
         self._act = Compiled(self.choose, torso.acting)
-        # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed. Loops, which
-        # "serial" does not know, are in what is `fused`.
-        serial = network.state_size and torso.updates == "xla" and with_xla()
+        # On the CPU XLA would take half a minute to compile the rows of an LSTM, without a gain in speed.
+        serial = network.state_size and torso.updates == "xla"
         rows = settings.windows_per_update * settings.window_length
         self._learn = Compiled(self._updates, "serial" if serial else torso.updates_of(rows))
         self._progress = tf.Variable(0.0, trainable=False, name="progress")  # the share of the run that is done

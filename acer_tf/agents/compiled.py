@@ -9,6 +9,7 @@ from typing import Any
 import optree
 import tensorflow as tf
 
+from acer_tf.errors import SettingsError
 from acer_tf.networks.layers import for_xla
 from acer_tf.networks.torsos import Execution
 
@@ -19,11 +20,17 @@ def on_gpu() -> bool:
 
 
 def with_xla() -> bool:
-    """Whether XLA compiles what it is chosen for: unless the variable ACER_TF_XLA is 0.
+    """Whether XLA may compile: unless the variable ACER_TF_XLA is 0.
 
-    Without it a rule may use what XLA refuses, such as `tf.print` and `tf.numpy_function`, and a short run ends sooner.
+    Without it a rule may use what XLA refuses, such as `tf.print` and `tf.numpy_function`.
+
+    Raises:
+        SettingsError: the variable is neither 0 nor 1.
     """
-    return os.environ.get("ACER_TF_XLA") != "0"
+    value = os.environ.get("ACER_TF_XLA") or "1"
+    if value not in ("0", "1"):
+        raise SettingsError(f"ACER_TF_XLA={value}: this variable must be 0 or 1")
+    return value == "1"
 
 
 class Compiled:
@@ -31,14 +38,14 @@ class Compiled:
 
     "xla" fuses operations, which on the CPU is fastest without convolutions. "serial" runs one operation after another
     in the calling thread, since waking another thread takes 0.1 ms. "parallel" runs independent operations at the same
-    time. On a GPU all are "xla": there an operation takes less time than starting it. Without XLA (`with_xla`), what
-    would be "xla" is "parallel".
+    time. On a GPU all are "xla": there an operation takes less time than starting it. Without XLA (`with_xla`) all are
+    "parallel": "serial" knows no loops, such as those of what is `fused`.
     """
 
     def __init__(self, function: Callable[..., Any], execution: Execution) -> None:
         self._on_gpu = on_gpu()
         self._function, self._xla = function, with_xla() and (self._on_gpu or execution == "xla")
-        self._serial = execution == "serial" and not self._on_gpu
+        self._serial = with_xla() and execution == "serial" and not self._on_gpu
         self._compiling: threading.Thread | None = None
         # Kept here, because `tf.function` takes 0.2 ms to find one, a third of the time of acting with a small network.
         self.traces: dict[Any, Any] = {}

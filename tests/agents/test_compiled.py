@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from acer_tf.agents import compiled
 from acer_tf.agents.compiled import Compiled
+from acer_tf.errors import SettingsError
 from acer_tf.networks.layers import ProductConvolution
 
 pytestmark = pytest.mark.xla
@@ -44,6 +45,13 @@ def test_nothing_is_compiled_where_the_variable_forbids_it(monkeypatch, found, c
     assert not compiling()
     assert function(np.full(2, 7, np.float32)).numpy().tolist() == [1.0, 1.0]
     assert "rows [7 7]" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["false", "2"])
+def test_another_value_of_the_variable_is_refused(monkeypatch, value):
+    monkeypatch.setenv("ACER_TF_XLA", value)
+    with pytest.raises(SettingsError, match=f"^ACER_TF_XLA={value}: this variable must be 0 or 1$"):
+        Compiled(lambda x: x, "xla")
 
 
 def layers(x, total):
