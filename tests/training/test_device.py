@@ -182,17 +182,29 @@ def act_on(acting_device, run_dir):
     print(*places)
 
 
-@pytest.mark.xla
+def act_in_turn_by_two_threads(run_dir):
+    """As many threads share an operation as in `act_on`: another number adds in another order."""
+    THREADING.set_intra_op_parallelism_threads(2)
+    tf.constant(1.0) + 1.0
+    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, acting_lag=1)
+    train(settings, run_dir, threads=1, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def rows_in_turn(tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("in_turn") / "run"
+    in_another_process(act_in_turn_by_two_threads, run_dir.parent, run_dir)
+    return timeless(run_dir)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(("acting_device", "place"), [("same", "CPU:0"), ("second", "CPU:1"), ("cpu", "CPU:0")])
-def test_a_run_that_acts_elsewhere_leaves_the_same_rows(acting_device, place, tmp_path):
+def test_a_run_that_acts_elsewhere_leaves_the_same_rows(acting_device, place, tmp_path, rows_in_turn):
     done = in_another_process(act_on, tmp_path, acting_device, tmp_path / "run")
     assert done.out.splitlines() == [place]
     recorded = json.loads((tmp_path / "run/run.json").read_text())["device"]["acting"]
     assert recorded == (f"/{place}" if acting_device == "second" else None)
-    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, acting_lag=1)
-    train(settings, tmp_path / "in turn", threads=1, quiet=True)
-    assert timeless(tmp_path / "run") == timeless(tmp_path / "in turn")
+    assert timeless(tmp_path / "run") == rows_in_turn
 
 
 def act_in_turn(run_dir):
