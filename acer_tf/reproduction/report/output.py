@@ -44,11 +44,11 @@ class Table:
 
 
 def write_table(table: Table, folder: Path, name: str) -> None:
-    """Writes <name>.csv and <name>.md."""
+    """Writes <name>.csv, and <name>.md with the caption below."""
     folder.mkdir(parents=True, exist_ok=True)
     text = pd.DataFrame([*table.rows], columns=[*table.head], dtype=str).to_csv(index=False, lineterminator="\n")
     write_whole(folder / f"{name}.csv", text)
-    write_whole(folder / f"{name}.md", markdown(table) + "\n")
+    write_whole(folder / f"{name}.md", f"{markdown(table)}\n\n{table.caption}\n")
 
 
 def markdown(table: Table) -> str:
