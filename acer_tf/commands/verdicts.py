@@ -5,6 +5,7 @@ python -m acer_tf verdicts --results=results
 verdicts.md is the page "Is the paper reproduced?"; index.html begins with its rule and its rows.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from acer_tf.commands import cli
@@ -39,11 +40,20 @@ def main(argv: list[str]) -> int:
 
 
 def page(table: Table) -> str:
-    """The verdicts as a page, whose sources link to their records."""
-    parts = ["# Is the paper reproduced?", answer(table.rows), "\n".join(f"- {rule}" for rule in RULE)]
+    """The verdicts as a page, whose sources link to their records; what cannot be compared yet is below each table."""
+    parts, compared = ["# Is the paper reproduced?", answer(table.rows)], table.head.index("weakest comparison")
     for kind in KINDS:
-        rows = [row for row in table.rows if row[-2] == kind]
-        linked = [[f"[{row[0]}]({row[-1]})" if row[-1] else row[0], *row[1:-2]] for row in rows]
-        parts += [f"## {kind[0].upper()}{kind[1:]}", markdown(Table("", table.head[:-2], linked))]
+        rows = [[_linked(row), *row[1:]] for row in table.rows if row[-2] == kind]
+        shown = [row[:-2] for row in rows if row[compared]]
+        parts += [f"## {kind[0].upper()}{kind[1:]}", markdown(Table("", table.head[:-2], shown))]
+        if others := [
+            f"{row[0]}, {row[1]} ({row[2].removeprefix('undecided: ')})" for row in rows if not row[compared]
+        ]:
+            parts.append(f"Undecided, with nothing to compare yet: {'; '.join(others)}.")
+    parts += ["## How it is decided", "\n".join(f"- {rule}" for rule in RULE)]
     parts.append("Derived from the records by `python -m acer_tf verdicts`.")
     return "\n\n".join(parts) + "\n"
+
+
+def _linked(row: Sequence[str]) -> str:
+    return f"[{row[0]}]({row[-1]})" if row[-1] else row[0]

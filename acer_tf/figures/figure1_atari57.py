@@ -5,14 +5,13 @@ python -m acer_tf figure1_atari57 --games=atari5 --agents=replay4_trust,replay0 
 """
 
 import itertools
-from typing import Any
 
 import numpy as np
 
 from acer_tf.reproduction import atari, scores
 from acer_tf.reproduction.curves import Axis, RecordedRuns, cumulative_maximum, hours_per_run
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
-from acer_tf.reproduction.published import Figure1Method, figure1_by_frames, figure1_by_hours
+from acer_tf.reproduction.published import figure1_by_frames, figure1_by_hours
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
 from acer_tf.reproduction.statistics import Estimate
@@ -73,7 +72,7 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
             x = median.points * atari.FRAMES_PER_STEP / 1e6 if axis == "steps" else median.points / 3600
             limit = max(limit, float(x[-1]))
             values = cumulative_maximum(median.values) if largest else median.values
-            style = _style(atari.SHOWN[key])
+            style = atari.style_of(atari.SHOWN[key])
             axes.plot(x, values, **style, linewidth=1.8, label=f"{method.label}, {median.games}")
             low, high = median.interval
             output.draw_band(axes, x, low * values, high * values, style["color"])
@@ -85,21 +84,13 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
             x, published = figure1_by_hours()[shown]
         else:
             continue
-        axes.plot(x, published, **_style(shown), linewidth=1, alpha=0.35, label=f"{shown.label}, paper")
+        axes.plot(x, published, **atari.style_of(shown), linewidth=1, alpha=0.35, label=f"{shown.label}, paper")
         end = max(end, float(x[-1]))
     unit = "frames (M)" if axis == "steps" else "hours"
     title = "cumulative maximum" if largest else "plain median"
     axes.set(xlabel=unit, ylabel="median human-normalised score", title=title)
     output.place_axis(axes, limit, end)
     axes.grid(alpha=0.25)
-
-
-def _style(method: Figure1Method) -> dict[str, Any]:
-    """One colour per replay ratio; dotted without a trust region."""
-    if method.replay_ratio is None:
-        return {"color": "black" if method.agent == "DQN" else "0.5", "linestyle": "-"}
-    colours = {0: "C3", 1: "C0", 4: "C2", 8: "C1"}
-    return {"color": colours[method.replay_ratio], "linestyle": "-" if method.trust_region else ":"}
 
 
 def more_replay(recorded: RecordedRuns) -> Finding:

@@ -14,7 +14,7 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns, RunCurve, last_return, read_run
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
-from acer_tf.reproduction.published import PublishedCurve, openai_curves, published_curves
+from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
 from acer_tf.reproduction.scores import GAME_SETS
 from acer_tf.reproduction.statistics import Comparison, Estimate, compare
@@ -29,22 +29,23 @@ def report(recorded: RecordedRuns) -> Report:
     """A row per game and preset, and the learning curves, both beside the published ones."""
     rows = []
     for env in recorded.envs:
-        curve = next(iter(published_curves(env)), None)
+        curves = published_curves(env)
         for key, method in recorded.methods.items():
             steps, *ours = recorded.result(key, env, last_return, _STEPS)
             row = [env.removeprefix("atari/"), method.label, recorded.finished(key, env), number(steps, 0)]
-            theirs = ["", "", ""]
-            if curve is not None:
-                risen = "" if np.isnan(steps) else f"{100 * _risen(curve, curve.at(steps)):.0f} %"
-                theirs = [number(curve.at(steps)), risen, number(float(curve.mean[-1]))]
-            rows.append([*row, mean_with_error(*ours), *theirs])
+            known = [] if np.isnan(steps) else curves
+            theirs = [number(curve.at(steps)) for curve in known]
+            risen = [f"{100 * _risen(curve, curve.at(steps)):.0f} %" for curve in known]
+            ends = [number(float(curve.mean[-1])) for curve in curves]
+            rows.append([*row, mean_with_error(*ours), *map(", ".join, (theirs, risen, ends))])
     head = "game; method; cells finished; steps; return; published at equal steps; its rise until then; at its end"
     caption = (
         "Mean of the last 100 training games where the shortest seed ends, mean over seeds ± standard error; the "
-        "published curve there, the share of its whole rise that it has made, and its end after 10M steps."
+        "published curves there, of the newer and of the older version of the code, the share of the whole rise that "
+        "each has made, and their ends after 10M steps."
     )
     figure = learning_curves(recorded.by_label(), published_curves)
-    drawn = "Means over seeds with standard errors; dashed, with its band: OpenAI baselines' ACER, mean of six runs."
+    drawn = "Means over seeds with standard errors; dashed, with bands: OpenAI baselines' ACER, means of six runs."
     return Report({"table": Table(caption, head.split("; "), rows)}, {"figure": Drawing(drawn, figure)})
 
 
@@ -57,7 +58,7 @@ def read_seeds(figure: Figure, folder: Path, preset: str) -> Judged | None:
     """The runs of ACER with a preset in a folder, the longest of each seed, in a game with published curves."""
     evidence, wanted = read_evidence(folder), {"agent": "acer", "preset": preset}
     ours = [cell for cell in (evidence.cells if evidence else ()) if wanted.items() <= cell.settings.items()]
-    cells = sorted((cell for cell in ours if cell.steps and openai_curves(cell.env)), key=lambda cell: cell.steps)
+    cells = sorted((cell for cell in ours if cell.steps and published_curves(cell.env)), key=lambda cell: cell.steps)
     longest = list({cell.seed: cell for cell in cells}.values())
     if not longest:
         return None
@@ -77,7 +78,7 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
     whose meaning is not stated, widens the interval.
     """
     gains, ours, theirs, ranges = [], [], [], []
-    for curve in openai_curves(runs[0].env):
+    for curve in published_curves(runs[0].env):
         third = curve.mean[0] + (curve.mean[-1] - curve.mean[0]) / 3
         begins = float(curve.steps[np.argmax(curve.mean >= third)])
         means = [each for run in runs if (each := _means(run, curve, begins)) is not None]

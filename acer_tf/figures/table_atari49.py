@@ -40,7 +40,7 @@ def report(recorded: RecordedRuns) -> Report:
             frames = output.number(FRAMES_PER_STEP * steps / 1e6, 1)
             row += [output.mean_with_error(ours, error), frames, output.number(their)]
             row.append(output.difference(ours, their) if steps >= 0.99 * _STEPS else "")
-            row += [output.number(next((c.at(steps) for c in published_curves(env)), None)) for _ in with_curve]
+            row += [", ".join(output.number(curve.at(steps)) for curve in published_curves(env)) for _ in with_curve]
         same = theirs.human_normalized([game for game in normalized if game in theirs.scores])
         blank = [""] * len(with_curve)
         last += [median_of(normalized), "", median_of(same), "", *blank]

@@ -144,3 +144,10 @@ def published_median(key: str, frames: float) -> float:
 def ratios_of(keys: Iterable[str]) -> str:
     """The replay ratios of methods, as text."""
     return ", ".join(str(SHOWN[key].replay_ratio) for key in keys)
+
+
+def style_of(method: Figure1Method) -> dict[str, Any]:
+    """How its curve is drawn: one colour per replay ratio, dotted without a trust region."""
+    if method.replay_ratio is None:
+        return {"color": "black" if method.agent == "DQN" else "0.5", "linestyle": "-"}
+    return {"color": f"C{RATIOS.index(method.replay_ratio)}", "linestyle": "-" if method.trust_region else ":"}

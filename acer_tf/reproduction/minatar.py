@@ -1,15 +1,16 @@
 """What figures on MinAtar share: games and settings, normalised scores, comparisons of methods, and the report."""
 
 import functools
-import math
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.ticker import LogLocator
 
 from acer_tf.envs import MINATAR_GAMES
 from acer_tf.reproduction import curves, statistics
-from acer_tf.reproduction.atari import RATIOS, replay_ratio_methods
+from acer_tf.reproduction.atari import RATIOS, SHOWN, replay_ratio_methods, style_of
 from acer_tf.reproduction.curves import Axis, RecordedRuns, RunCurve
 from acer_tf.reproduction.figure import Method
 from acer_tf.reproduction.published import read_table
@@ -141,15 +142,12 @@ def _game_row(recorded: RecordedRuns, env: str) -> list[str]:
 
 
 def _styles(recorded: RecordedRuns) -> dict[str, tuple[str, str]]:
-    """Colour and line style by method: those that differ in the trust region alone share a colour."""
-    kinds: list[Mapping[str, Any]] = []
-    found = {}
-    for key, method in recorded.methods.items():
-        kind = {name: value for name, value in method.settings.items() if name != "trust_region_delta"}
-        kinds += [kind] if kind not in kinds else []
-        line = ":" if method.settings.get("trust_region_delta") == math.inf else "-"
-        found[key] = f"C{kinds.index(kind) % 10}", line
-    return found
+    """Colour and line style by method: those of the paper's methods on Atari, and a colour for each other."""
+    others = (f"C{number}" for number in itertools.count(len(RATIOS)))
+    styles = (
+        style_of(SHOWN[key]) if key in SHOWN else {"color": next(others), "linestyle": "-"} for key in recorded.methods
+    )
+    return {key: (style["color"], style["linestyle"]) for key, style in zip(recorded.methods, styles, strict=True)}
 
 
 def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
@@ -172,5 +170,8 @@ def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
         ends.append(x[-1])
     if axis == "seconds" and ends and max(ends) > output.FAR * min(ends):
         axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+        axes.xaxis.set_minor_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:g}")
     output.dress(axes, axis)
     axes.set(xlabel="steps" if axis == "steps" else "hours", ylabel="normalised score")

@@ -68,19 +68,22 @@ class SearchPoint(NamedTuple):
 def published_curves(env: str) -> list[PublishedCurve]:
     """The published curves of `env` that ACER can be compared with, if there are any.
 
-    >>> (curve,) = acer_tf.published_curves("atari/Pong")
-    >>> round(curve.at(10e6), 1)
-    19.5
+    >>> [round(curve.at(4e6), 1) for curve in acer_tf.published_curves("atari/Pong")]
+    [12.7, 14.6]
 
     Args:
-        env: "atari/<Game>": OpenAI baselines' ACER. "control/<task>": the five methods of the paper's Figure 3, whose
-            task models differ from this package's. "<Name>-v<N>", gymnasium's MuJoCo tasks: PPO, TRPO and TD3 on older
-            versions of the same task.
+        env: "atari/<Game>": OpenAI baselines' ACER, by the newer and by the older version of its code.
+            "control/<task>": the five methods of the paper's Figure 3, whose task models differ from this package's.
+            "<Name>-v<N>", gymnasium's MuJoCo tasks: PPO, TRPO and TD3 on older versions of the same task.
     """
     family, _, task = env.partition("/")
     if family == "atari":
-        return openai_curves(env)[:1]
-    if family == "control":
+        table = read_table("openai_baselines_acer_curves.csv", game=task)
+        versions = table.groupby("version", sort=False)
+        found = [
+            ("ACER", f"OpenAI baselines' ACER, published (6 runs, code {version})", rows) for version, rows in versions
+        ]
+    elif family == "control":
         table = read_table("acer_paper_figure3.csv", task=_PAPER_TASKS.get(task, ""))
         methods = ("ACER", "Trust-TIS", "TIS", "Trust-A3C", "A3C")
         found = [(name, f"{name}, paper", table[table.method == name]) for name in methods]
@@ -88,13 +91,6 @@ def published_curves(env: str) -> list[PublishedCurve]:
         name = env.rpartition("-v")[0]
         found = [(m, label, read_table(file, env=name + v, algorithm=a)) for m, label, file, v, a in _MUJOCO]
     return [_curve(*each) for each in found if len(each[-1])]
-
-
-def openai_curves(env: str) -> list[PublishedCurve]:
-    """The curves of OpenAI baselines' ACER on "atari/<Game>": of the newer and of the older version of its code."""
-    table = read_table("openai_baselines_acer_curves.csv", game=env.removeprefix("atari/"))
-    label = "OpenAI baselines' ACER, published (6 runs)"
-    return [_curve("ACER", label, rows) for _, rows in table.groupby("version", sort=False)]
 
 
 def published_ablations(env: str) -> list[PublishedCurve]:

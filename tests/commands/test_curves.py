@@ -57,16 +57,17 @@ def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):
     a = write_run(tmp_path / "a", 0, 3, "atari/Pong")
     steps = ["--at_steps=100", "--at_steps=3030210"]
     assert curves.main(["curves", f"--runs=ours={a}", f"--output={tmp_path / 'out'}", *steps]) == 0
-    *_, published = csv.reader((tmp_path / "out" / "table.csv").open())
-    label = "OpenAI baselines' ACER, published (6 runs)"
+    *_, published, older = csv.reader((tmp_path / "out" / "table.csv").open())
+    label = "OpenAI baselines' ACER, published (6 runs, code 7bfbcf1)"
     assert published == ["atari/Pong", label, "published", "9,999,693", "", "-20.26", "2.13", "19.51"]
+    assert older[1] == label.replace("7bfbcf1", "ea68f3b")
     assert curves.main(["curves", f"--runs=ours={a}", f"--output={tmp_path / 'alone'}", "--nopublished"]) == 0
     rows = list(csv.reader((tmp_path / "alone" / "table.csv").open()))
     assert [row[1] for row in rows[1:]] == ["ours"]
     caption = json.loads((tmp_path / "alone" / "experiment.json").read_text())["figures"]["figure"]
     assert "published" not in caption
     # In the table and among the curves of the first alone.
-    assert write_page(tmp_path).read_text().count("published (6 runs)") == 2
+    assert write_page(tmp_path).read_text().count("published (6 runs, code 7bfbcf1)") == 2
 
 
 def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):

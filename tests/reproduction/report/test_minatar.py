@@ -54,7 +54,7 @@ def test_scores_are_pooled_over_games_and_seeds_and_compared(tmp_path):
     assert hours.lines[0].get_xdata()[-1] == pytest.approx(1000 / 3600)
     assert hours.get_xscale() == "linear"
     games = report.figures["games"].figure.axes[0]
-    for name, style in {"ACER, replay 4": ("C0", "-"), "ACER, replay 4, no trust": ("C0", ":")}.items():
+    for name, style in {"ACER, replay 4": ("C2", "-"), "ACER, replay 4, no trust": ("C2", ":")}.items():
         assert _style(games, name) == _style(steps, name) == style
 
 

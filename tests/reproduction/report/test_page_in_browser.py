@@ -162,7 +162,7 @@ def test_the_curves_are_drawn_by_task_and_method_with_the_values_under_the_point
     assert len(breakout) == 2 and breakout[0] != breakout[1]
     Select(chart.find_element("tag name", "select")).select_by_visible_text("atari/Pong")
     pong = chromium.execute_script(lines)
-    assert len(pong) == 3 and not set(pong) & set(breakout)  # with the published curve
+    assert len(pong) == 4 and not set(pong) & set(breakout)  # with the published curves
     logarithmic, one, two, published = chart.find_elements("css selector", "input")
     assert logarithmic.is_selected()  # the published curve is a hundred times as long
     published.click()

@@ -23,7 +23,7 @@ from acer_tf.reproduction.cliffwalk import Result, write_results
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
 from acer_tf.reproduction.figure import figures, make_cells
-from acer_tf.reproduction.published import openai_curves, published_search
+from acer_tf.reproduction.published import published_curves, published_search
 from acer_tf.reproduction.scores import human_normalized, published_scores
 from acer_tf.reproduction.statistics import Comparison, Estimate
 from acer_tf.reproduction.verdicts import KINDS, answer, coverage, decide, folders, verdicts
@@ -403,7 +403,7 @@ def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | N
 
 def run_of(env: str, rise: Callable[[float], float], steps: float, seed: int = 0) -> RunCurve:
     """A run whose return is a function of the published mean at the same step."""
-    (curve, _) = openai_curves(env)
+    (curve, _) = published_curves(env)
     points = np.linspace(steps / 100, steps, 100)
     returns = np.array([rise(float(value)) for value in np.interp(points, curve.steps, curve.mean)])
     return RunCurve(env, seed, int(steps), points, points / 1000, points / 1e4, returns, returns)
@@ -431,7 +431,7 @@ def test_a_curve_is_judged_over_its_range_from_a_third_of_the_rise_on(
 
 def test_a_curve_that_is_above_the_published_one_at_its_end_alone_is_not_faster() -> None:
     """The last point counts as each other one does."""
-    (curve, _) = openai_curves("atari/Pong")
+    (curve, _) = published_curves("atari/Pong")
     end = curve.at(4e6)
 
     def late(mean: float) -> float:
