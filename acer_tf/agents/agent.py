@@ -1,5 +1,6 @@
 """The base of all update rules: acting, the compiled update with its optimizer, and the variables of a checkpoint."""
 
+import collections
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -172,7 +173,14 @@ class Agent(Generic[N]):
         rewards = [] if self._rewards is None else [self._rewards.statistics]
         groups = (self.network.weights, self.average.weights, self.optimizer.variables, rewards)
         names = ("online", "average", "optimizer", "rewards")
-        return {f"{name}/{each.path}": each for name, group in zip(names, groups, strict=True) for each in group}
+        found: dict[str, keras.Variable] = {}
+        for name, group in zip(names, groups, strict=True):
+            same = collections.Counter[str]()  # some optimizers of Keras give several variables one path
+            for each in group:
+                same[each.path] += 1
+                number = f"#{same[each.path]}" if same[each.path] > 1 else ""
+                found[f"{name}/{each.path}{number}"] = each
+        return found
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The values of `variables`, as views that the next update may change."""

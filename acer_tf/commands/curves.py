@@ -26,7 +26,7 @@ from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.reproduction.curves import RunCurve, equally_long, hours_per_run, last_return, read_run, return_at
 from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
-from acer_tf.reproduction.logs import Reading, is_log, protocol_of, write_record
+from acer_tf.reproduction.logs import Reading, is_log, named, protocol_of, write_record
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import (
     Drawing,
@@ -68,7 +68,10 @@ _LONGEST_LABEL = 150
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("runs", "output"))
     output, page = Path(FLAGS.output), Path(FLAGS.page)
-    on_page = Path(os.path.realpath(page)) in Path(os.path.realpath(output)).parents
+    # The page shows the folders in its own, and those in them.
+    on_page = Path(os.path.realpath(page)) in Path(os.path.realpath(output)).parents[:2]
+    if FLAGS["page"].present and not on_page:
+        raise CurveError(f"--page={page}: --output={output} must lie in it, or in a folder there")
     folders = _labelled(FLAGS.runs)
     own_evidence(output, "curves")
     if on_page:
@@ -77,6 +80,14 @@ def main(argv: list[str]) -> int:
     if columns is not None and not (columns[0] and columns[2]):
         raise CurveError(f"--columns={FLAGS.columns}: must be STEPS:RETURN, the names of two columns")
     reading = Reading(FLAGS.env or "", FLAGS.tag or "", (columns[0], columns[2]) if columns else None)
+    logs = [path for paths in folders.values() for path in paths if is_log(path)]
+    used = {"env"} if logs else set()
+    for path in logs:
+        used |= {*named(path, reading)}
+    if unused := [name for name in ("env", "tag", "columns") if FLAGS[name].present and name not in used]:
+        raise CurveError(
+            f"--{unused[0]}={FLAGS[unused[0]].value}: has no effect on these --runs; docs/sweeps.md says on which"
+        )
     command = shlex.join(["python", "-m", "acer_tf", "curves", *argv[1:]])
     options = {} if FLAGS.published else {"published": False}
     kept = {"options": options, "diagnostic": FLAGS.diagnostic}
@@ -180,7 +191,7 @@ def _table(
                 rows.append([env, label, f"{len(runs)} seeds, mean", *length, *means])
                 if np.isfinite(values).all():
                     middles = (str(interquartile_mean(column)) for column in values.T)
-                    shown = "95 %" if len(runs) > 3 else "range"
+                    shown = "95 %" if len(runs) > 4 else "range"
                     rows.append([env, label, f"{len(runs)} seeds, IQM [{shown}]", *length, *middles])
         for curve in published[env]:
             row = [env, curve.label, "published", f"{curve.steps[-1]:,.0f}", ""]

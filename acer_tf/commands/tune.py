@@ -9,6 +9,7 @@ machines that share it. What is not given is searched, within ranges that --sear
 """
 
 import dataclasses
+import math
 import shlex
 import warnings
 from collections.abc import Iterable
@@ -203,8 +204,8 @@ def _search(text: str) -> tuple[str, Search]:
         if kind in (int, float) and ":" in tried:
             low, high, *log = tried.split(":")
             ends = kind(low), kind(high)
-            if log not in ([], ["log"]) or not ends[0] < ends[1] or (log and ends[0] <= 0):
-                raise ValueError("LOW must be below HIGH, and above 0 with :log")
+            if log not in ([], ["log"]) or not -math.inf < ends[0] < ends[1] < math.inf or (log and ends[0] <= 0):
+                raise ValueError("LOW must be below HIGH, both finite, and above 0 with :log")
             return name, Search(*ends, log=bool(log))
         read = {"true": True, "false": False}.__getitem__ if kind is bool else kind
         return name, Search(values=tuple(dict.fromkeys(read(value) for value in tried.split(","))))

@@ -202,10 +202,12 @@ def spec(
     *,
     atari_preset: str | AtariPreset = "acer2016",
     action_masks: bool = True,
+    max_episode_steps: int = UNLIMITED,
     factory: EnvFactory | None = None,
 ) -> EnvironmentSpec:
     """The spec of `env_id`, from one environment that is made and closed; arguments as in `make`."""
-    env = make(env_id, 1, 0, atari_preset=atari_preset, action_masks=action_masks, factory=factory)
+    options: dict[str, Any] = {"atari_preset": atari_preset, "action_masks": action_masks, "factory": factory}
+    env = make(env_id, 1, 0, max_episode_steps=max_episode_steps, **options)
     env.close()
     return env.spec
 
@@ -213,7 +215,7 @@ def spec(
 def require_workers(env_id: str, num_envs: int, workers: int, factory: EnvFactory | None = None) -> None:
     """Raises InvalidEnvironment unless `workers` processes can share N environments."""
     if factory is None and family_of(env_id).threads:
-        raise InvalidEnvironment(f"--env_workers={workers}: {env_id} is stepped by threads, which --threads sets")
+        raise InvalidEnvironment(f"--env_workers={workers}: {env_id} is stepped by threads of one process")
     if num_envs % workers:
         raise InvalidEnvironment(f"--env_workers={workers}: must divide --num_envs={num_envs}")
 

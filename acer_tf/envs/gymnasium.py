@@ -170,7 +170,10 @@ def _of_vector(
     try:
         for given, what in (
             (render, "cannot be rendered here"),
-            (max_episode_steps < UNLIMITED, "has the limits that it was made with: leave --max_episode_steps"),
+            (
+                max_episode_steps < UNLIMITED,
+                f"has the limits that it was made with, and takes no limit of {max_episode_steps} steps to an episode",
+            ),
             (workers > 1, "has the processes that it was made with: leave --env_workers"),
         ):
             if given:

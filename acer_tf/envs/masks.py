@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -76,10 +76,9 @@ def valid_actions(
 
 def _of_all(given: Any, sizes: list[int]) -> np.ndarray | None:
     """The mask [A] of all combinations of entries of `sizes`; None if what is given is none."""
-    joined = isinstance(given, tuple) and len(given) == len(sizes) > 1
-    mask = as_array(given)
-    if joined:
-        parts = [np.ravel(as_array(part)) for part in given]
+    mask, entries = as_array(given), [*_entries(given)]
+    if isinstance(given, tuple) and len(entries) == len(sizes):
+        parts = [np.ravel(as_array(part)) for part in entries]
         mask = np.concatenate(parts) if [len(part) for part in parts] == sizes else np.array(None)
     if not _is_mask(mask):
         return None
@@ -89,6 +88,15 @@ def _of_all(given: Any, sizes: list[int]) -> np.ndarray | None:
         return None
     parts = np.split(mask.astype(bool), np.cumsum(sizes)[:-1])
     return functools.reduce(np.multiply.outer, parts).reshape(math.prod(sizes))
+
+
+def _entries(given: Any) -> Iterator[Any]:
+    """What nested tuples hold, as gymnasium gives the masks of MultiDiscrete."""
+    if isinstance(given, tuple):
+        for each in given:
+            yield from _entries(each)
+    else:
+        yield given
 
 
 def shows_masks(observations: Any) -> bool:

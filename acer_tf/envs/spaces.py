@@ -62,7 +62,7 @@ class Leaf:
         if isinstance(self.space, MultiBinary):
             inside = (values == 0) | (values == 1)
         else:
-            values = (values - self.space.start).reshape(len(values), -1)
+            values = (values.astype(np.int64) - self.space.start).reshape(len(values), -1)
             inside = (values >= 0) & (values < self.categories)
         if not inside.all():
             row = np.flatnonzero(~inside.reshape(len(values), -1).all(axis=1))[0]

@@ -210,9 +210,14 @@ class VectorEnvironment:
 
     def _finite(self, method: str, name: str, given: Any, dtype: str) -> np.ndarray:
         """`given` in `dtype`, whose values must be finite there."""
-        values = np.asarray(given, dtype)
+        given = np.asarray(given)
+        values = given.astype(dtype, copy=False)
+        if values.dtype.kind in "iu" and values.dtype != given.dtype and not (same := values == given).all():
+            raise EnvironmentFailure(
+                f"{self._env_id} failed in {method}(): it returned {name} of {given[~same][0]}, which is no {dtype}"
+            )
         if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
-            value = np.asarray(given)[~finite][0]
+            value = given[~finite][0]
             beyond = f", which is beyond {dtype}'s ±{np.finfo(dtype).max:.2g}" if np.isfinite(value) else ""
             raise EnvironmentFailure(f"{self._env_id} failed in {method}(): it returned {name} of {value}{beyond}")
         return values

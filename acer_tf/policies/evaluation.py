@@ -18,6 +18,7 @@ from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy, load_policy
+from acer_tf.settings import whole_number
 from acer_tf.settings.declaration import at_least, between
 
 # The protocol of Mnih et al. (2015), under which the human and random scores of the 57 games were taken.
@@ -78,6 +79,7 @@ def evaluate(
     report: Callable[[str], None] | None = None,
     env: str | envs.EnvFactory | None = None,
     env_workers: int = 1,
+    threads: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> EvaluationResult:
     """Runs whole episodes in the environment that the policy's metadata names, and returns their raw scores.
@@ -106,6 +108,7 @@ def evaluate(
         env: the environment to use instead of the one that the metadata names: its id, or a function that makes one.
         env_workers: processes that step the environments, at most; fewer if they do not divide `num_envs`, and this one
             alone for a `video`.
+        threads: those that step the environments of atari/ and control/; 0 for as many as there are cores.
         check: called before each step; what it raises ends the evaluation.
 
     Raises:
@@ -118,12 +121,13 @@ def evaluate(
             answers is not finite.
         OSError: the video could not be written (disk full).
     """
-    given = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
+    episodes = whole_number("episodes", episodes, RANGES["episodes"])
+    num_envs = whole_number("num_envs", num_envs, RANGES["num_envs"])
+    seed = whole_number("seed", seed, RANGES["seed"])
+    env_workers = whole_number("env_workers", env_workers, at_least(1))
+    threads = whole_number("threads", threads, at_least(0))
     if max_episode_steps is not None:
-        given["max_episode_steps"] = max_episode_steps
-    for name, value in given.items():
-        if not RANGES[name].holds(value):
-            raise SettingsError(f"--{name}={value}: must be {RANGES[name].wanted}")
+        max_episode_steps = whole_number("max_episode_steps", max_episode_steps, RANGES["max_episode_steps"])
     if isinstance(policy, str | Path):
         policy = load_policy(policy)
     env_id = env if isinstance(env, str) else policy.metadata["env"]
@@ -139,7 +143,7 @@ def evaluate(
             f"{resources.in_bytes(available)} are available"
         )
     workers = max(count for count in range(1, env_workers + 1) if num_envs % count == 0)
-    options: dict[str, Any] = {"threads": resources.available_cores(), "render": video is not None}
+    options: dict[str, Any] = {"threads": threads or resources.available_cores(), "render": video is not None}
     options["action_masks"] = policy.spec.action_masks
     if max_episode_steps is not None:
         options["max_episode_steps"] = max_episode_steps
@@ -162,6 +166,7 @@ def evaluate(
         hint = ""
         if max_episode_steps is None and not world.has_time_limit:
             hint = f"no episode has ended, and {env_id} has no time limit: --max_episode_steps would set one"
+            hint += " (in a training, --evaluate_max_episode_steps)"
         returns, steps = zip(*_play(policy, world, quota, random, recorder, report, hint, check), strict=True)
     frames = tuple(count * policy.spec.frames_per_step for count in steps)
     return EvaluationResult(env_id, greedy, seed, num_envs, returns, steps, frames, max_episode_steps)

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +68,14 @@ def is_log(path: Path) -> bool:
     return not os.path.lexists(path / "run.json") and bool(_in_folder(path))
 
 
+def named(path: Path, reading: Reading) -> Collection[str]:
+    """Which of tag and columns decide what is read of the log at `path`."""
+    file = _files(path, reading)[0]
+    if _is_monitor(file):
+        return ()
+    return ("tag",) if _is_events(file) else ("tag", "columns")
+
+
 def write_record(path: Path, reading: Reading, seed: int, env: str, folder: Path) -> None:
     """Writes the learning curve in a log as a run's record into `folder`.
 
@@ -96,7 +104,7 @@ def write_record(path: Path, reading: Reading, seed: int, env: str, folder: Path
     folder.mkdir(parents=True)
     (folder / "progress.csv").write_text(text.getvalue(), encoding="utf-8")
     settings = {"env": where, "seed": seed, "total_steps": int(rows[-1][0]), "log": points.protocol}
-    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(path)]
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(path, reading)]
     write_json(folder / "run.json", {"format": FORMAT, "settings": settings, "finished": True, "sha256": digests})
 
 
@@ -109,23 +117,25 @@ def protocol_of(folder: Path) -> str:
 
 
 def _read(path: Path, reading: Reading) -> _Points:
-    file, *others = _files(path)
+    file, *others = _files(path, reading)
     if _is_monitor(file):
         return _monitor([file, *others])
     return _events(path, reading) if _is_events(file) else _table(file, reading)
 
 
-def _files(path: Path) -> list[Path]:
+def _files(path: Path, reading: Reading) -> list[Path]:
     """The files of one run's log."""
     if not path.is_dir():
         return [path]
-    if files := _in_folder(path):
+    if files := _in_folder(path, named=bool(reading.tag or reading.columns)):
         return files
     raise CurveError(f"{path} holds no log: neither a run's run.json, nor *monitor.csv, progress.csv or events.*")
 
 
-def _in_folder(path: Path) -> list[Path]:
-    for pattern in ("*monitor.csv", "progress.csv", "*tfevents*"):
+def _in_folder(path: Path, *, named: bool = False) -> list[Path]:
+    """The log in a folder; if a tag or columns are `named`, rather one that has names."""
+    patterns = ["*monitor.csv", "progress.csv", "*tfevents*"]
+    for pattern in [*patterns[1:], patterns[0]] if named else patterns:
         if files := sorted(path.glob(pattern)):
             return files
     return []
@@ -145,20 +155,26 @@ def _monitor(files: Sequence[Path]) -> _Points:
     parts, begun, env = [], math.inf, ""
     for file in files:
         head, _, rows = file.read_text(encoding="utf-8").partition("\n")
+        if not rows.partition("\n")[2]:  # no episode of this environment has ended
+            continue
         about = json.loads(head.removeprefix("#"))
         begun, env = min(begun, float(about["t_start"])), env or str(about.get("env_id", "None"))
         table = _columns(rows, file, ("r", "l", "t"))
-        parts.append(np.stack([table["r"], table["l"], table["t"] + float(about["t_start"])]))
+        # A training that is continued appends, and its time begins at 0 again.
+        ends = np.where(np.diff(table["t"], prepend=0.0) < 0, np.roll(table["t"], 1), 0.0).cumsum()
+        parts.append(np.stack([table["r"], table["l"], table["t"] + ends + float(about["t_start"])]))
+    if not parts:
+        raise ValueError("it has no episodes")
     returns, lengths, times = np.concatenate(parts, axis=1)
     order = np.argsort(times, kind="stable")  # all environments step together
     protocol = f"SB3 Monitor, mean of the last {WINDOW} training episodes"
     columns = np.cumsum(lengths[order]), returns[order], times[order] - begun
-    return _Points(protocol, *columns, True, env.removeprefix("None"))
+    return _Points(protocol, *columns, True, "" if env == "None" else env)
 
 
 def _table(file: Path, reading: Reading) -> _Points:
     """A CSV with a head: that of Stable-Baselines3, or one whose columns are named."""
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8-sig")
     head = next(csv.reader([text.partition("\n")[0]]), [])
     seconds = "time/time_elapsed" if "time/time_elapsed" in head else ""
     if reading.columns:
@@ -236,6 +252,8 @@ def _rows(points: _Points) -> list[list[float | int | str]]:
     for step, value, second in zip(points.steps, points.values, points.seconds, strict=True):
         if not step > 0 or math.isnan(value):  # such as an evaluation before training
             continue
+        if step != int(step):
+            raise ValueError(f"its steps are not whole numbers: {step}")
         if rows and step < rows[-1][0]:
             raise ValueError(f"its steps decrease, from {rows[-1][0]:,} to {step:,.0f}: it holds more than one run")
         if rows and step == rows[-1][0]:

@@ -10,7 +10,7 @@ from rliable import library, metrics
 from scipy.stats import trim_mean
 
 RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # resamples of the bootstrap
-RANGES = "of two or three runs in one task, [ ] is their range, which is no interval of 95 %"
+RANGES = "of two to four runs in one task, [ ] is their range, which is no interval of 95 %"
 _ORDERS = 40  # runs that chance orders as they are once in fewer orders show nothing at 95 %: 2.5 % at either side
 _MANY = 100
 
@@ -99,7 +99,7 @@ def compare(
     """
     runs, tasks = min(map(len, groups)), groups[0].shape[1]
     value, sizes = float(metric(*groups)), [*map(len, groups)]
-    if _orders(sizes, tasks) < _ORDERS:
+    if _orders(sizes, tasks) < _ORDERS or runs == tasks == 1:
         paired = runs == 1 and tasks > 1 and unit != "seeds"  # the tasks are what is counted
         asked = ((n, sizes if paired else [n] * len(groups)) for n in itertools.count(2))
         enough = next(n for n, of in asked if _orders(of, n if paired else tasks) >= _ORDERS)

@@ -28,8 +28,9 @@ RULE = (
     "The weakest of the comparisons is shown, and of how many. It is the probability that a run of one method beats "
     "one of the other at equal steps (even: 0.5), or what is named (even: 0). [1.00, 1.00]: every run of the "
     "one beats every run of the other.",
-    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
-    "None is given where so few runs would be ordered like this by chance in more than 1 of 40 cases.",
+    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap); "
+    "the tasks where a method has one run. None is given where so few runs would be ordered like this by chance in "
+    "more than 1 of 40 cases.",
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the figure), "
     "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. The control tasks "
     "are rebuilt, as the paper's models are not public: there only the order compares. Hours: the machines', for all "

@@ -126,7 +126,7 @@ def changes_in(record: RunRecord, settings: Settings) -> list[str]:
     changes = [
         f"--{name}={new[name]} instead of {old[name]}" for name in _may_change(old, new) if new[name] != old[name]
     ]
-    modules = user_modules((settings.agent, settings.network, settings.env))
+    modules = user_modules(settings.references)
     changes += [
         f"the file of module {name} has changed since the run began"
         for name, sha256 in record.document["modules"].items()

@@ -284,6 +284,11 @@ class Settings:
         return tuple(map(int, self.dense_units.split(",")))
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """The settings that may name code of the user's, as "module:Name"."""
+        return self.agent, self.network, self.env, self.optimizer
+
+    @property
     def groups(self) -> int:
         """How many actors share the environments."""
         return max(1, self.actors)
@@ -379,6 +384,8 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
         InvalidEnvironment: "auto" depends on the environment's actions, and there is no such environment.
         EnvironmentFailure: likewise, and it raised when it was made.
     """
+    if isinstance(given, Settings):
+        raise SettingsError("make_settings takes values by name, got a Settings: dataclasses.replace changes one")
     env = values.get("env", "") if isinstance(given, Mapping | str | None) else given
     if not isinstance(env, str) and (env is given or callable(env) or hasattr(env, "reset")):
         raise SettingsError(
@@ -430,6 +437,16 @@ def _plain(value: Any, kind: type) -> Any:
         return value
     whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
     return int(value) if whole else value
+
+
+def whole_number(name: str, value: Any, wanted: d.Range) -> int:
+    """`value` as an int, also 1e5; SettingsError, with the flag `name`, if it is none or not in the range."""
+    value = _plain(value, int)
+    if type(value) is not int:
+        raise SettingsError(f"--{name}={value!r}: must be a whole number")
+    if not wanted.holds(value):
+        raise SettingsError(f"--{name}={value}: must be {wanted.wanted}")
+    return value
 
 
 def _require(name: str, value: Any) -> None:

@@ -167,7 +167,7 @@ def make_actor(
         env.close()
         if env.num_envs == num_envs:
             raise SettingsError(
-                f"--network={settings.network}: the vector environment must reset in NEXT_STEP mode, since in "
+                f"{settings.memory_flag}: the vector environment must reset in NEXT_STEP mode, since in "
                 "SAME_STEP mode an episode's end would reset the recurrent state of all copies"
             )
         raise SettingsError(

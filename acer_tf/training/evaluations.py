@@ -16,6 +16,7 @@ from acer_tf.training.build import derive_seed
 
 USUAL_ENVS = 16  # the most environments of an evaluation, as in the command `evaluate`
 BEST = "best_policy"
+_PROTOCOL = ("env", "episodes", "greedy", "seed", "max_episode_steps")  # scores that differ in these do not compare
 
 
 class Evaluations:
@@ -24,9 +25,8 @@ class Evaluations:
     Args:
         settings: the run's.
         policy: the run's at each time.
-        describe: returns the metadata for the export of the policy.
         folder: of the run; the best policy is `BEST` there, with its score in its metadata.
-        options: `env` and `env_workers`, as in `evaluate`.
+        options: `env`, `env_workers` and `threads`, as in `evaluate`.
     """
 
     def __init__(self, settings: Settings, policy: CurrentPolicy, folder: Path, options: dict[str, Any]) -> None:
@@ -82,11 +82,15 @@ class Evaluations:
         self.steps, self.mean, self._error = steps, result.mean, result.standard_error
 
     def keep_if_best(self, score: dict[str, Any]) -> None:
+        """Keeps the present policy if it is better than the kept one, or that one's score is of another protocol."""
         with exporting(self._best) as export:  # which puts back what an interrupted export took away
             best = None
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # there is none that can be read
                 if not missing_parts(self._best):
-                    best = float(json.loads((self._best / POLICY_METADATA).read_text())["evaluation"]["mean"])
+                    metadata = json.loads((self._best / POLICY_METADATA).read_text())
+                    kept = {"env": metadata["env"], **metadata["evaluation"]}
+                    same = all(kept[name] == {"env": self.settings.env, **score}[name] for name in _PROTOCOL)
+                    best = float(kept["mean"]) if same else None
             if best is None or score["mean"] > best:
                 export(self._policy.network, {**self._policy.describe(), "evaluation": score})
 

@@ -94,6 +94,8 @@ class Log:
         if settings.rule.transitions:  # DQN does not read it
             behaviour = behaviour or "uniform"
         self.spec, self.num_envs = spec, settings.num_envs
+        if isinstance(episodes, Episode):
+            raise SettingsError("replay_from: must be episodes, got one Episode: give [episode]")
         self._episodes = []
         for number, episode in enumerate(episodes):
             try:

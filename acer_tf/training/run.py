@@ -143,8 +143,6 @@ def _restore(
     settings, folder = job.settings, job.folder
     checkpoints = Checkpoints(folder / "checkpoints")
     snapshot, repaired = resume(folder, checkpoints, replay, job.repair)
-    if snapshot is None and job.log is None and job.record and "replay_from" in job.record.document:
-        raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and has no checkpoint: give it again")
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
     maker = records.maker_of(provenance() | computes)
@@ -176,7 +174,7 @@ def _restore(
         details: dict[str, Any] = {
             "environment": dataclasses.asdict(agent.network.spec),
             "atari_preset": dataclasses.asdict(preset) if preset else None,
-            "modules": user_modules((settings.agent, settings.network, settings.env)),
+            "modules": user_modules(settings.references),
             **computes,
             **begins,
             "history": [],
@@ -196,6 +194,7 @@ def _restore(
     if snapshot is not None:
         begun.evaluations.restore(state["evaluations"])
         begun.row_due, begun.reach.rows = state["row_due"], state["reach"]
+        begun.logged = (state["logged"][0], state["logged"][1])
     return begun
 
 
@@ -215,13 +214,13 @@ class _Run:
     row_due: bool = False  # whether the row of progress at the last step is still to be written
 
     def __post_init__(self) -> None:
-        settings, folder = self.job.settings, self.job.folder
+        job = self.job
         self.policy = CurrentPolicy(self.agent.network, lambda: self.steps, self._metadata)
-        options = {"env": self.job.env or settings.env, "env_workers": self.job.env_workers}
-        self.evaluations = Evaluations(settings, self.policy, folder, options)
-        self.reach = Reach(settings)
+        options = {"env": job.env or job.settings.env, "env_workers": job.env_workers, "threads": job.threads}
+        self.evaluations = Evaluations(job.settings, self.policy, job.folder, options)
+        self.reach = Reach(job.settings)
         self._began = time.monotonic() - self.seconds_before
-        self._logged = (self.steps, self.seconds_before)
+        self.logged = (self.steps, self.seconds_before)  # steps and seconds at the last row of progress
 
     @property
     def steps(self) -> int:
@@ -344,6 +343,7 @@ class _Run:
         """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
         state = {"actor": self.loop.collector.state(), "loop": self.loop.state(), "seconds": self._seconds()}
         state |= {"evaluations": self.evaluations.state(), "row_due": self.row_due, "reach": self.reach.rows}
+        state |= {"logged": self.logged}
         arrays, state = self.agent.arrays(), state | self.progress.state()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
@@ -351,14 +351,14 @@ class _Run:
         self.checkpoints.save(Snapshot(arrays, state), self.loop.replay if with_replay else None, self.steps)
 
     def _row(self) -> Row:
-        loop, collector, (steps, seconds) = self.loop, self.loop.collector, self._logged
-        self._logged = (self.steps, self._seconds())
+        loop, collector, (steps, seconds) = self.loop, self.loop.collector, self.logged
+        self.logged = (self.steps, self._seconds())
         diagnostics, new_returns = loop.take_diagnostics(), collector.take_returns()
         row = {
             "steps": self.steps,
             "frames": self.steps * self.agent.network.spec.frames_per_step,
-            "seconds": self._logged[1],
-            "steps_per_second": (self.steps - steps) / max(self._logged[1] - seconds, 1e-9),
+            "seconds": self.logged[1],
+            "steps_per_second": (self.steps - steps) / max(self.logged[1] - seconds, 1e-9),
             "episodes": collector.episodes,
             "mean_return": float(np.mean(collector.recent_returns)) if collector.recent_returns else None,
             "interval_return": float(np.mean(new_returns)) if new_returns else None,

@@ -14,17 +14,19 @@ This module imports no TensorFlow: bad input is refused, and what runs is said, 
 
 from __future__ import annotations
 
-import operator
+import numbers
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acer_tf import envs
 from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.files import missing_parts
+from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import REPAIRS, known_run, require_same_run
 from acer_tf.runs.records import Row
-from acer_tf.settings import Settings
+from acer_tf.settings import Settings, whole_number
+from acer_tf.settings.declaration import at_least
 from acer_tf.training.device import ACTING_DEVICES, ACTING_GB, CPU, find_device
 from acer_tf.training.initialize import require_source
 from acer_tf.training.logged import Episode, Estimate, Log
@@ -114,15 +116,14 @@ def train(
             f"train takes the settings that make_settings returns, got a {type(settings).__name__}: "
             f"train(make_settings({settings!r:.60}), run_dir)"
         )
-    threads, env_workers = operator.index(threads), operator.index(env_workers)
+    threads = whole_number("threads", threads, at_least(0))
+    env_workers = whole_number("env_workers", env_workers, at_least(1))
     for name, value, least in (
         ("checkpoint_minutes", checkpoint_minutes, 0),
-        ("threads", threads, 0),
-        ("env_workers", env_workers, 1),
         ("gpu_memory_gb", gpu_memory_gb, 0),
-        ("actor_timeout", actor_timeout, 1),
+        ("actor_timeout", 1 if actor_timeout is None else actor_timeout, 1),
     ):
-        if value is not None and not value >= least:  # NaN neither
+        if not (isinstance(value, numbers.Real) and value >= least):  # NaN neither
             raise SettingsError(f"--{name}={value}: must be at least {least}")
     if acting_device not in ACTING_DEVICES:
         raise SettingsError(f"--acting_device={acting_device}: must be of {', '.join(ACTING_DEVICES)}")
@@ -130,7 +131,8 @@ def train(
         raise SettingsError(
             f"--acting_device={acting_device}: has an effect only with --acting_lag=1 or --actors, in this process"
         )
-    if unknown := set(repair) - set(REPAIRS):
+    repair = {repair} if isinstance(repair, str) else set(repair)
+    if unknown := repair - set(REPAIRS):
         raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
     if ray_address is not None and not settings.actors:
         raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
@@ -143,8 +145,10 @@ def train(
     if not str(run_dir):
         raise RunFolderError("--run_dir= must name a folder")
     folder = Path(run_dir)
-    preset, masks = settings.atari_preset, settings.action_masks
-    spec = envs.spec(settings.env, atari_preset=preset, action_masks=masks, factory=env)
+    options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
+    if settings.evaluate_every and settings.evaluate_max_episode_steps:  # vector environments take no limit
+        options["max_episode_steps"] = settings.evaluate_max_episode_steps
+    spec = envs.spec(settings.env, factory=env, **options)
     record = known_run(folder)
     where = find_device(device)
     settings = resolve(settings, spec, record.settings if record else None, where)
@@ -165,6 +169,9 @@ def train(
         raise SettingsError("behaviour: has no effect without replay_from")
     if replay_from is not None and record and "replay_from" not in record.document:
         raise RunFolderError(f"--run_dir={folder} holds a run that began without replay_from: choose another folder")
+    begins = record is None or "restart" in repair or not Checkpoints(folder / "checkpoints").saved()
+    if replay_from is None and begins and record and "replay_from" in record.document:
+        raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and begins anew: give it again")
     if not quiet:
         how = f"preset {settings.preset}, network {settings.network}, precision {settings.precision}, on {where}"
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)
@@ -176,7 +183,7 @@ def train(
         if not quiet:
             print(f"{folder} holds this run, already finished", flush=True)
         return policy
-    log = None if replay_from is None else Log(replay_from, behaviour, settings, spec)
+    log = Log(replay_from, behaviour, settings, spec) if replay_from is not None and begins else None
     from acer_tf.training.run import Job, run
 
     file = Path(replay_file) if replay_file else None

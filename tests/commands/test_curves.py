@@ -225,13 +225,17 @@ def test_logs_of_other_libraries_stand_beside_runs_with_their_protocol(tmp_path)
 
 
 def test_bad_logs_are_refused_in_a_line(tmp_path, capsys):
-    log, output = tmp_path / "log.csv", tmp_path / "out"
+    log, output, run = tmp_path / "log.csv", tmp_path / "out", write_run(tmp_path / "run", 0, 3)
     log.write_text("a,b\n1,2\n")
     (tmp_path / "monitor.csv").write_text('#{"t_start": 0, "env_id": "CartPole-v1"}\nr,l,t\n1,1,1\n')
     for flags, wanted in (
         ([f"--runs=x={log}"], str(log)),
         ([f"--runs=x={log}", "--columns=a:b"], "--env"),
         ([f"--runs=x={log}", "--columns=a"], "--columns=a"),
+        ([f"--runs=x={tmp_path / 'monitor.csv'}", "--columns=a:b"], "--columns=a:b: has no effect"),
+        ([f"--runs=x={tmp_path / 'monitor.csv'}", "--tag=a"], "--tag=a: has no effect"),
+        ([f"--runs=x={run}", "--env=CartPole-v1"], "--env=CartPole-v1: has no effect"),
+        ([f"--runs=x={run}", f"--page={tmp_path / 'page'}"], "--page="),
         ([f"--runs=x={log},{tmp_path / 'monitor.csv'}", "--columns=a:b", "--env=CartPole-v1"], "--runs=x"),
     ):
         assert curves.main(["curves", *flags, f"--output={output}"]) == 2

@@ -167,6 +167,7 @@ def test_all_declared_values_are_allowed():
         (["--search=gamma=0.9:0.5"], "--search=gamma=0.9:0.5"),
         (["--search=gamma=a"], "--search=gamma=a"),
         (["--search=gamma=0:0.9:log"], "--search=gamma=0:0.9:log"),
+        (["--search=max_gradient_norm=1:inf"], "--search=max_gradient_norm=1:inf"),
         (["--search=target_period=5,6"], "--search=target_period"),
         (["--search=gamma", "--gamma=0.9"], "--search=gamma"),
         (["--agent=a3c", "--search=replay_ratio=1,2"], "--search=replay_ratio"),

@@ -290,6 +290,32 @@ def test_observations_that_float32_does_not_hold(value, dtype):
     assert ("beyond float32" in str(error.value)) == (value == 1e39)
 
 
+def test_wider_numbers_that_the_space_s_dtype_does_not_hold_are_not_wrapped():
+    class Wide(gymnasium.Env):
+        observation_space, action_space = spaces.Box(0, 255, (3,), np.uint8), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.array([255, 1, 0], np.uint16), {}
+
+        def step(self, action):
+            return np.array([255, 300, 0], np.uint16), 1.0, False, False, {}
+
+    env = envs.make("wide", 1, 0, factory=Wide)
+    assert env.reset().observation.tolist() == [[255, 1, 0]]
+    with pytest.raises(EnvironmentFailure, match=r"in step\(\): it returned an observation of 300.*uint8"):
+        env.step(np.array([0]))
+
+
+def test_numbers_of_a_discrete_space_may_be_unsigned():
+    class Unsigned(gymnasium.Env):
+        observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.uint64(2), {}
+
+    assert envs.make("unsigned", 1, 0, factory=Unsigned).reset().observation.tolist() == [[0, 0, 1]]
+
+
 @pytest.mark.parametrize(
     ("answer", "reward", "last"),
     [

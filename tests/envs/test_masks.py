@@ -261,6 +261,33 @@ def test_masks_of_composite_actions_are_of_combinations_or_of_each_entry(mask, v
         assert np.flatnonzero(env.reset().legal[0]).tolist() == valid
 
 
+@pytest.mark.parametrize(
+    ("actions", "mask"),
+    [
+        (MultiDiscrete([4]), (np.array([0, 1, 1, 0]),)),
+        (MultiDiscrete([[2], [2]]), ((np.array([0, 1]),), (np.array([1, 1]),))),
+    ],
+)
+def test_masks_have_the_nested_form_that_gymnasium_samples_by(actions, mask):
+    """`MultiDiscrete.sample(mask=...)` takes them."""
+
+    class Nested(gymnasium.Env):
+        observation_space, action_space = Box(-1, 1, (2,)), actions
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {"action_mask": mask}
+
+    legal = envs.make("nested", 1, 0, factory=Nested).reset().legal[0]
+    joint = [
+        np.ravel_multi_index(np.ravel(actions.sample(mask=as_int8(mask))), np.ravel(actions.nvec)) for _ in range(40)
+    ]
+    assert {int(each) for each in joint} == set(np.flatnonzero(legal).tolist())
+
+
+def as_int8(mask):
+    return tuple(map(as_int8, mask)) if isinstance(mask, tuple) else mask.astype(np.int8)
+
+
 def test_vector_environments_give_masks_in_their_infos():
     class Taped(Tape):
         def _answer(self):

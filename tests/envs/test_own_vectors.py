@@ -317,7 +317,7 @@ def test_an_object_is_no_function_that_makes_one(given, tmp_path):
     [
         (lambda num_envs: Nested(), {}, "takes num_envs.*VectorEnv, not a Nested"),
         (lambda num_envs: Scripted(answer()), {}, "made 2 environments for num_envs=3"),
-        (lambda: Scripted(answer()), {"max_episode_steps": 5}, "leave --max_episode_steps"),
+        (lambda: Scripted(answer()), {"max_episode_steps": 5}, "no limit of 5 steps"),
         (lambda: Scripted(answer()), {"workers": 3}, "leave --env_workers"),
         (lambda: Scripted(answer()), {"render": True}, "cannot be rendered"),
     ],

@@ -195,7 +195,7 @@ def test_a_run_has_the_same_rows(tmp_path):
     [
         ({"num_envs": 4}, 3, "--env_workers=3: must divide --num_envs=4"),
         ({"num_envs": 4, "actors": 2}, 2, "--env_workers=2: .*--actors=2"),
-        ({"env": "atari/Pong", "num_envs": 4}, 2, "--env_workers=2: .*--threads"),
+        ({"env": "atari/Pong", "num_envs": 4}, 2, "--env_workers=2: .*threads"),
         ({}, 0, "--env_workers=0"),
     ],
 )

@@ -446,6 +446,13 @@ def test_a_number_out_of_range_is_refused(scripted: list[ScriptedEnvironment], n
     assert scripted == []
 
 
+@pytest.mark.parametrize("name", ["episodes", "num_envs", "seed", "max_episode_steps", "env_workers", "threads"])
+def test_a_number_that_is_not_whole_is_refused(scripted: list[ScriptedEnvironment], name: str) -> None:
+    with pytest.raises(SettingsError, match=f"--{name}=1.5: must be a whole number"):
+        run(FakePolicy("Any-v0"), **{name: 1.5})
+    assert scripted == []
+
+
 @pytest.mark.parametrize("env_id", ["atari/Pong", "dm_control/fish-swim-v0"])
 def test_more_environments_than_memory_holds_are_refused(
     env_id: str, scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch

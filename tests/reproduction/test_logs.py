@@ -37,6 +37,29 @@ def test_monitor_files_are_one_run_whose_episodes_come_by_their_time(tmp_path):
     assert "Monitor" in protocol and "100 training episodes" in protocol
 
 
+def test_a_monitor_file_of_a_continued_training_goes_on_where_the_first_ended(tmp_path):
+    """Stable-Baselines3 appends without a new head, and its time begins at 0 again."""
+    log = tmp_path / "log"
+    log.mkdir()
+    rows = "1.0,10,10\n2.0,10,20\n3.0,10,30\n100.0,10,5\n101.0,10,15\n200.0,10,2\n"
+    (log / "0.monitor.csv").write_text(MONITOR % 1000 + rows)
+    (log / "1.monitor.csv").write_text(MONITOR % 1000)  # no episode of it has ended
+    (log / "2.monitor.csv").touch()
+    run, _ = read(log, tmp_path)
+    assert run.interval_return.tolist() == [1, 2, 3, 100, 101, 200] and run.seconds.tolist() == [10, 20, 30, 35, 45, 47]
+
+
+def test_what_is_named_is_read_where_a_folder_has_several_logs(tmp_path):
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "monitor.csv").write_text(MONITOR % 0 + "1.0,10,1\n")
+    (log / "progress.csv").write_text(SB3)
+    run, _ = read(log, tmp_path, Reading(tag="eval/mean_reward", env="CartPole-v1"))
+    assert run.mean_return.tolist() == [30.0]
+    write_record(log, Reading(), 0, "", tmp_path / "other")
+    assert read_run(tmp_path / "other").mean_return.tolist() == [1.0]
+
+
 def test_the_mean_of_episodes_is_over_the_last_hundred(tmp_path):
     (tmp_path / "a.csv").write_text(MONITOR % 0 + "".join(f"{n},1,{n}\n" for n in range(150)))
     run, _ = read(tmp_path / "a.csv", tmp_path)
@@ -101,7 +124,8 @@ def test_any_csv_by_two_columns(tmp_path):
         ("progress.csv", SB3, Reading(), "--env"),
         ("monitor.csv", "#{no json\nr,l,t\n1,1,1\n", Reading(), "monitor.csv"),
         ("monitor.csv", "#[]\nr,l,t\n1,1,1\n", Reading(), "monitor.csv"),
-        ("monitor.csv", MONITOR % 0, Reading(), "no rows"),
+        ("monitor.csv", MONITOR % 0, Reading(), "no episodes"),
+        ("fractions.csv", "a,b\n0.5,1\n", Reading(env="x", columns=("a", "b")), "not whole numbers: 0.5"),
         ("monitor.csv", MONITOR % 0 + "\udcff,1,1\n", Reading(), "monitor.csv"),
         ("events.out.tfevents.1", "rubbish", Reading(env="x"), "nothing"),
     ],

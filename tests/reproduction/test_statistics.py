@@ -99,6 +99,7 @@ def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
         ((4, 4), 1, ""),
         ((2, 2), 2, "3 seeds"),
         ((3, 3), 2, ""),
+        ((1, 40), 1, "4 seeds"),
         ((1, 1), 5, "2 seeds"),
         ((1, 1), 6, ""),
         ((1, 3), 3, ""),

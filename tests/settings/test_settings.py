@@ -460,6 +460,8 @@ def test_rewards_are_clipped_to_1_on_atari_alone_unless_given():
 
 
 def test_an_environment_is_no_settings():
+    with pytest.raises(SettingsError, match=r"got a Settings: dataclasses.replace"):
+        make_settings(make_settings("CartPole-v1"), seed=3)
     with pytest.raises(SettingsError, match="takes an environment's name.*got a list.*goes to train"):
         make_settings([])  # type: ignore[arg-type]
     for env in (CartPoleEnv(), CartPoleEnv):

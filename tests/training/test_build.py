@@ -434,3 +434,16 @@ def test_environments_and_actions_have_the_seeds_of_their_numbers_in_the_run_who
         assert seeds == found[0][1] and len(seeds) == 1
         assert numbers.tolist() == [0, 1, 2, 3]
     assert len({build.derive_seed(settings, each) for each in ("actions", "poisson", "replay", "weights")} | seeds) == 4
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam", "keras.optimizers:Adafactor"])
+def test_an_agent_takes_back_the_whole_state_of_its_optimizer(optimizer):
+    """Adafactor gives its variables of several weights one path."""
+    settings = resolve(settings_of(preset="classic", optimizer=optimizer), CARTPOLE)
+    agent, again = (build.make_agent(settings, CARTPOLE) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for variable in agent.optimizer.variables:
+        variable.assign(rng.integers(1, 9, variable.shape))
+    again.restore({name: array.copy() for name, array in agent.arrays().items()})
+    for ours, theirs in zip(again.optimizer.variables, agent.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

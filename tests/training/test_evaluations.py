@@ -6,11 +6,20 @@ import json
 import signal
 from types import SimpleNamespace
 
+import gymnasium
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf import evaluate, load_policy
-from acer_tf.errors import EnvironmentFailure, Interrupted, NonFiniteError, PolicyError, RunFolderError, SettingsError
+from acer_tf.errors import (
+    EnvironmentFailure,
+    Interrupted,
+    InvalidEnvironment,
+    NonFiniteError,
+    PolicyError,
+    RunFolderError,
+    SettingsError,
+)
 from acer_tf.policies import evaluation
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.training import evaluations, run
@@ -18,10 +27,16 @@ from acer_tf.training.train import train
 from tests.training.scripted import check_progress, leave_policy, rows_of, small_settings, timeless, use_light_agents
 
 EVALUATED = {"evaluate_every": 200, "evaluate_episodes": 3}
+SCRIPTED = dict.fromkeys(("standard_error", "episodes", "num_envs", "greedy", "seed", "max_episode_steps"))
 
 
 def without_evaluation(run_dir):
     return [{k: v for k, v in row.items() if not k.startswith("evaluation")} for row in timeless(run_dir)]
+
+
+def kept(env="CartPole-v1", **protocol):
+    """The metadata of a best policy with a return of 9, by default with the protocol of `scores`."""
+    return {"env": env, "steps": 150, "evaluation": {"mean": 9.0, **SCRIPTED, **protocol}}
 
 
 def document(run_dir, name="run.json"):
@@ -42,8 +57,7 @@ def scores(monkeypatch):
             score = found.pop(0)
         if isinstance(score, Exception):
             raise score
-        fields = dict.fromkeys(("standard_error", "episodes", "num_envs", "greedy", "seed", "max_episode_steps"))
-        return SimpleNamespace(mean=score, **fields)
+        return SimpleNamespace(mean=score, **SCRIPTED)
 
     monkeypatch.setattr(evaluation, "evaluate", scripted)
     monkeypatch.setattr(evaluations, "exporting", run.exporting)
@@ -108,10 +122,18 @@ def test_the_best_policy_is_kept_also_over_a_stop(scores, tmp_path):
 
 def test_a_better_policy_of_steps_that_were_lost_stays(scores, tmp_path):
     """As after kill -9: its evaluation is made again, with other episodes in training since the checkpoint."""
-    leave_policy(tmp_path / "run" / "best_policy", {"evaluation": {"mean": 9.0}, "steps": 150})
+    leave_policy(tmp_path / "run" / "best_policy", kept())
     scores[:] = [5.0, 9.0, 6.0]
     train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
     assert document(tmp_path / "run", "best_policy/metadata.json")["steps"] == 150
+
+
+@pytest.mark.parametrize("other", [{"env": "Acrobot-v1"}, {"greedy": True}, {"max_episode_steps": 5}, {"episodes": 4}])
+def test_a_best_policy_by_another_protocol_is_replaced(other, scores, tmp_path):
+    leave_policy(tmp_path / "run" / "best_policy", kept(**other))
+    scores[:] = [5.0, 4.0, 3.0]
+    train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
+    assert document(tmp_path / "run", "best_policy/metadata.json")["evaluation"]["mean"] == 5.0
 
 
 @pytest.mark.parametrize("metadata", ["{", "[]", '{"evaluation": null}', "{}"])
@@ -163,7 +185,9 @@ def test_a_stop_during_an_evaluation_loses_nothing(signalled, scores, tmp_path):
     assert len(rows_of(tmp_path / "run")) == 3
     scores[:] = [7.0, 6.0]
     train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
-    assert [row["evaluation_return"] for row in rows_of(tmp_path / "run")] == ["", "5.0", "", "7.0", "", "6.0"]
+    rows = rows_of(tmp_path / "run")
+    assert [row["evaluation_return"] for row in rows] == ["", "5.0", "", "7.0", "", "6.0"]
+    assert all(float(row["steps_per_second"]) > 0 for row in rows)
     check_progress(tmp_path / "run", small_settings())
 
 
@@ -238,3 +262,22 @@ def test_the_policy_of_a_row_acts_and_is_exported(tmp_path, monkeypatch):
         assert evaluate(load_policy(folder), episodes=2, seed=3).returns == seen[-1]
     train(small_settings(), tmp_path / "run", quiet=True)
     check_progress(tmp_path / "run", small_settings())
+
+
+def test_a_limit_that_a_vector_environment_does_not_take_is_refused_before_training(tmp_path):
+    settings = small_settings(**EVALUATED, evaluate_max_episode_steps=7)
+    with pytest.raises(InvalidEnvironment, match="no limit of 7 steps"):
+        train(settings, tmp_path / "run", quiet=True, env=lambda num_envs: gymnasium.make_vec("CartPole-v1", num_envs))
+    assert not (tmp_path / "run").exists()
+
+
+def test_environments_of_an_evaluation_have_the_threads_of_the_run(scores, tmp_path, monkeypatch):
+    given = []
+
+    def counted(policy, *, threads, **_):
+        given.append(threads)
+        return SimpleNamespace(mean=1.0, **SCRIPTED)
+
+    monkeypatch.setattr(evaluation, "evaluate", counted)
+    train(small_settings(**EVALUATED), tmp_path / "run", quiet=True, threads=1)
+    assert set(given) == {1}

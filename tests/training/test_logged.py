@@ -425,11 +425,18 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_needs_its_log_again(m
         acer_tf.train(settings, tmp_path, quiet=True)
     acer_tf.train(settings, tmp_path, quiet=True, replay_from=episodes)
     assert int(rows_of(tmp_path)[-1]["stored_rows"]) == 30 + 1 + 20
+    longer = small_settings(network="mlp", total_steps=60)
+    with pytest.raises(RunFolderError, match="replay_from.*give it again"):
+        acer_tf.train(longer, tmp_path, quiet=True, repair="restart")
+    assert not [*tmp_path.glob("*.damaged-*")]
+    acer_tf.train(longer, tmp_path, quiet=True, replay_from=iter([]))  # has its rows, and reads none again
 
 
 def test_bad_logs_are_refused_before_anything_is_written(tmp_path):
     for given in ({"replay_from": counted(3)}, {"replay_from": []}, {"behaviour": "uniform"}):
         with pytest.raises(SettingsError, match="replay_from"):
             acer_tf.train(small_settings(), tmp_path / "run", quiet=True, **given)
+    with pytest.raises(SettingsError, match=r"replay_from: .*\[episode\]"):
+        acer_tf.train(small_settings(), tmp_path / "run", quiet=True, replay_from=counted(3)[0])
     assert list(tmp_path.iterdir()) == []
     assert acer_tf.Episode is Episode

@@ -620,6 +620,30 @@ def test_a_run_records_the_files_of_the_users_modules_and_that_one_has_changed(l
     assert ["their_torsos" in str(entry["notes"]) for entry in document["history"]] == [False, True]
 
 
+def test_the_module_of_an_optimizer_is_recorded_too(light, tmp_path, monkeypatch):
+    (tmp_path / "their_optimizers.py").write_text("import keras\nadamw = keras.optimizers.AdamW\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert script(small_settings(optimizer="their_optimizers:adamw"), tmp_path / "run") == 0
+    assert [*json.loads((tmp_path / "run" / "run.json").read_text())["modules"]] == ["their_optimizers"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"threads": 1.5}, "--threads=1.5: must be a whole number"),
+        ({"env_workers": None}, "--env_workers=None: must be a whole number"),
+        ({"env_workers": 0}, "--env_workers=0: must be at least 1"),
+        ({"checkpoint_minutes": None}, "--checkpoint_minutes=None: must be at least 0"),
+        ({"actor_timeout": float("nan")}, "--actor_timeout=nan: must be at least 1"),
+        ({"repair": "begin"}, "--repair=begin: must be of"),
+    ],
+)
+def test_arguments_of_other_kinds_are_one_line(given, message, tmp_path):
+    with pytest.raises(SettingsError, match=f"^{message}"):
+        train(small_settings(), tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_continues_elsewhere_records_it(stopped, monkeypatch, capsys):
     run_dir, *_ = stopped
     path = run_dir / "run.json"
