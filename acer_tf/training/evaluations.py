@@ -84,13 +84,13 @@ class Evaluations:
     def keep_if_best(self, score: dict[str, Any]) -> None:
         """Keeps the present policy if it is better than the kept one, or that one's score is of another protocol."""
         with exporting(self._best) as export:  # which puts back what an interrupted export took away
-            best = None
+            best, present = None, {"env": self.settings.env, **score}
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # there is none that can be read
                 if not missing_parts(self._best):
                     metadata = json.loads((self._best / POLICY_METADATA).read_text())
                     kept = {"env": metadata["env"], **metadata["evaluation"]}
-                    same = all(kept[name] == {"env": self.settings.env, **score}[name] for name in _PROTOCOL)
-                    best = float(kept["mean"]) if same else None
+                    if all(kept[name] == present[name] for name in _PROTOCOL):
+                        best = float(kept["mean"])
             if best is None or score["mean"] > best:
                 export(self._policy.network, {**self._policy.describe(), "evaluation": score})
 
