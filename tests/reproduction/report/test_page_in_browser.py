@@ -163,9 +163,10 @@ def test_the_curves_are_drawn_by_task_and_method_with_the_values_under_the_point
     Select(chart.find_element("tag name", "select")).select_by_visible_text("atari/Pong")
     pong = chromium.execute_script(lines)
     assert len(pong) == 4 and not set(pong) & set(breakout)  # with the published curves
-    logarithmic, one, two, published = chart.find_elements("css selector", "input")
-    assert logarithmic.is_selected()  # the published curve is a hundred times as long
-    published.click()
+    logarithmic, one, two, *published = chart.find_elements("css selector", "input")
+    assert logarithmic.is_selected()  # the published curves are a hundred times as long
+    for each in published:
+        each.click()
     assert len(chromium.execute_script(lines)) == 2
     Select(chart.find_element("tag name", "select")).select_by_visible_text("minatar/breakout")
     assert not chart.find_element("css selector", "input").is_selected()
