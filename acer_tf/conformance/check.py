@@ -4,8 +4,8 @@ python check.py MODULE[:OBJECT] [float64|float32]
 
 MODULE, or the object in it, has the functions that it offers under the kit's names; docs/conformance.md of acer_tf says
 what each takes and returns. A function that it has not is "not offered", and so is a case for which it raises
-NotImplementedError. The exit status is 1 if a case fails or none passes, and 2 if MODULE
-cannot be used.
+NotImplementedError. The exit status is 1 if a case fails or none passes, and 2 if
+MODULE cannot be used.
 """
 
 import importlib

@@ -440,7 +440,7 @@ def _plain(value: Any, kind: type) -> Any:
 
 
 def whole_number(name: str, value: Any, wanted: d.Range) -> int:
-    """`value` as an int, also 1e5; SettingsError, with the flag `name`, if it is none or not in the range."""
+    """`value` as an int, also 1e5. SettingsError, which names the flag, if it is no whole number or out of range."""
     value = _plain(value, int)
     if type(value) is not int:
         raise SettingsError(f"--{name}={value!r}: must be a whole number")

@@ -169,9 +169,9 @@ def train(
         raise SettingsError("behaviour: has no effect without replay_from")
     if replay_from is not None and record and "replay_from" not in record.document:
         raise RunFolderError(f"--run_dir={folder} holds a run that began without replay_from: choose another folder")
-    begins = record is None or "restart" in repair or not Checkpoints(folder / "checkpoints").saved()
-    if replay_from is None and begins and record and "replay_from" in record.document:
-        raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and begins anew: give it again")
+    may_begin = record is None or "restart" in repair or not Checkpoints(folder / "checkpoints").saved()
+    if replay_from is None and may_begin and record and "replay_from" in record.document:
+        raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and may begin anew: give it again")
     if not quiet:
         how = f"preset {settings.preset}, network {settings.network}, precision {settings.precision}, on {where}"
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)
@@ -183,7 +183,7 @@ def train(
         if not quiet:
             print(f"{folder} holds this run, already finished", flush=True)
         return policy
-    log = Log(replay_from, behaviour, settings, spec) if replay_from is not None and begins else None
+    log = Log(replay_from, behaviour, settings, spec) if replay_from is not None and may_begin else None
     from acer_tf.training.run import Job, run
 
     file = Path(replay_file) if replay_file else None
