@@ -106,6 +106,13 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
+def is_taken(policy: Path) -> bool:
+    """Whether `policy`, where an export would write, is something other than a policy or an empty folder."""
+    if not os.path.lexists(policy) or (policy / POLICY_METADATA).exists():
+        return False
+    return not policy.is_dir() or any(policy.iterdir())
+
+
 def missing_parts(policy: Path) -> list[str]:
     """The files that the folder of a policy lacks; [] if it is whole."""
     return [name for name in POLICY_PARTS if not (policy / name).is_file()]

@@ -23,6 +23,7 @@ import numpy as np
 
 from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RunCurve, equally_long, hours_per_run, last_return, read_run, return_at
 from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
@@ -138,7 +139,7 @@ def show(
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
     for label, folder, kept in runs:
-        _require_same_run(kept, folder, label)
+        _require_same_run(kept, describe(folder, kept.name, label))
     require_folder(output)
     for _, folder, kept in runs:
         if kept.resolve() != folder.resolve():
@@ -157,6 +158,9 @@ def show(
         }
         figure = learning_curves(timed, lambda env: (), titles=titles, axis="seconds")
         drawings["hours"] = Drawing(f"{caption}, against hours of the machine that ran them.", figure)
+    if not one and about.title:
+        for drawing in drawings.values():
+            drawing.figure.suptitle(title.replace("$", r"\$"))
     made = _table(by_env, others, at_steps)
     evidence = dataclasses.replace(about, title=title, cells=tuple(cells), labels=labels)
     write_report(evidence, Report({"table": made}, drawings), output)
@@ -222,18 +226,18 @@ def _as_records(folders: Mapping[str, Sequence[Path]], reading: Reading, scratch
     return found
 
 
-def _require_same_run(kept: Path, folder: Path, label: str) -> None:
-    """Refuses to replace the records of a run with other settings, or of one that came further."""
+def _require_same_run(kept: Path, new: Cell) -> None:
+    """Refuses to replace the records in `kept` of a run with other settings than `new`, or of one that came further."""
     if not (kept / "run.json").exists():
         return
-    old, new = describe(kept, kept.name, label), describe(folder, kept.name, label)
+    old = describe(kept, new.name, new.method)
     may_change = ("total_steps", "log_interval")  # of a run that continues
     different = differences(*({k: v for k, v in run.settings.items() if k not in may_change} for run in (old, new)))
     if old.steps > new.steps:
         different.append(f"{old.steps:,} steps there, {new.steps:,} here")
     if different:
         raise EvidenceError(
-            f"{kept} holds another run ({different[0]}) than --runs={label}=...: give that another label, or move "
+            f"{kept} holds another run ({different[0]}) than --runs={new.method}=...: give that another label, or move "
             f"{kept} away"
         )
 

@@ -64,16 +64,21 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
 
 def require(values: flags.FlagValues) -> None:
     """Raises SweepError for flags that do not fit together."""
-    if values.stall_minutes <= values.checkpoint_minutes:
-        raise SweepError(
-            f"--stall_minutes={values.stall_minutes}: must be above "
-            f"--checkpoint_minutes={values.checkpoint_minutes}, or cells that make progress may count as stalled"
-        )
+    require_times(values)
     for launcher, names in _LAUNCHERS.items():
         for name in names:
             if values[name].value is not None and launcher != values.launcher:
                 what = "; a cluster runs what it has room for" if launcher == "local" else ""
                 raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
+
+
+def require_times(values: flags.FlagValues) -> None:
+    """Raises SweepError unless a run writes checkpoints before it counts as stalled."""
+    if values.stall_minutes <= values.checkpoint_minutes:
+        raise SweepError(
+            f"--stall_minutes={values.stall_minutes}: must be above "
+            f"--checkpoint_minutes={values.checkpoint_minutes}, or runs that make progress may count as stalled"
+        )
 
 
 def _launcher(values: flags.FlagValues) -> Launcher:

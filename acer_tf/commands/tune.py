@@ -22,7 +22,7 @@ from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import FrozenTrial, TrialState
 
 from acer_tf import envs
-from acer_tf.commands import cli, setting_flags
+from acer_tf.commands import cli, setting_flags, sweep_flags
 from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.reproduction.cells import Cell, flags_of
 from acer_tf.reproduction.curves import RecordedRuns
@@ -71,6 +71,7 @@ _ROWS = 50  # of progress.csv in a run, if --log_interval is not given
 @cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("env", "total_steps", "tune_dir"))
+    sweep_flags.require_times(FLAGS)
     given = setting_flags.given(FLAGS)
     given.setdefault("log_interval", max(1, given["total_steps"] // _ROWS))
     settings, tune_dir = make_settings(given), Path(FLAGS.tune_dir)
@@ -208,7 +209,11 @@ def _search(text: str) -> tuple[str, Search]:
                 raise ValueError("LOW must be below HIGH, both finite, and above 0 with :log")
             return name, Search(*ends, log=bool(log))
         read = {"true": True, "false": False}.__getitem__ if kind is bool else kind
-        return name, Search(values=tuple(dict.fromkeys(read(value) for value in tried.split(","))))
+        separator = ";" if ";" in tried else ","
+        values = tuple(dict.fromkeys(read(value) for value in tried.split(separator)))
+        if len(values) < 2:
+            raise ValueError(f"'{values[0]}' is one value; give two or more, separated by ; if they have commas")
+        return name, Search(values=values)
     except (ValueError, KeyError) as error:
         forms = "NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=VALUE,..."
         raise SettingsError(f"--search={text}: must be {forms}: {error}") from error

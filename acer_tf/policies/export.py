@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from acer_tf.envs import ATARI_PRESETS, family_of
 from acer_tf.errors import PolicyFolderError
-from acer_tf.files import POLICY_METADATA, remove_empty, sync
+from acer_tf.files import POLICY_METADATA, is_taken, remove_empty, sync
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.policy_network import PolicyNetwork
@@ -75,8 +75,7 @@ def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str,
             stack.callback(os.close, descriptor)
             _lock(descriptor, directory.parent)
             _clear(work, directory)
-            known = not os.path.lexists(directory) or (directory / POLICY_METADATA).exists()
-            if not known and (not directory.is_dir() or any(directory.iterdir())):
+            if is_taken(directory):
                 raise PolicyFolderError(f"{given} exists and is not a policy (no {POLICY_METADATA}): not replaced")
             work.mkdir()
         except PolicyFolderError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import RecordError, RunFolderError
-from acer_tf.files import remove_empty, remove_partial, set_aside
+from acer_tf.files import POLICY_METADATA, is_taken, remove_empty, remove_partial, set_aside
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
 from acer_tf.runs.provenance import user_modules
@@ -22,6 +22,7 @@ from acer_tf.types import EnvironmentSpec
 
 # A run writes these, or deletes from them: through a link, it would do so outside its folder.
 _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", "checkpoints", "checkpoints/replay")
+_POLICIES = ("policy", "best_policy")  # which it exports
 # How a damaged run may continue if it could not otherwise; --help of `acer_tf train` says what each gives up.
 REPAIRS = ("replay", "progress", "restart")
 
@@ -87,7 +88,7 @@ def known_run(run_dir: Path) -> RunRecord | None:
                 raise RunFolderError(f"--run_dir={run_dir} is not a folder")
         place = Path(os.path.realpath(run_dir))
         for parent in place.parents:
-            inside = place.relative_to(parent).parts[0] in ("checkpoints", "policy", "best_policy")
+            inside = place.relative_to(parent).parts[0] in ("checkpoints", *_POLICIES)
             if inside and (parent / "run.json").exists():
                 raise RunFolderError(f"--run_dir={run_dir} is inside of the run in {parent}: choose another folder")
         if links := [name for name in _NO_LINKS if (run_dir / name).is_symlink()]:
@@ -95,6 +96,12 @@ def known_run(run_dir: Path) -> RunRecord | None:
                 f"--run_dir={run_dir} has a link named {links[0]}: put what it names in its place, or choose another "
                 "folder"
             )
+        for name in _POLICIES:
+            if is_taken(Path(os.path.realpath(run_dir / name))):
+                raise RunFolderError(
+                    f"--run_dir={run_dir} has a {name} that is not a policy (no {POLICY_METADATA}), and would not be "
+                    "replaced at the end: move it away, or choose another folder"
+                )
         record = record_in(run_dir)
         remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]
     except OSError as error:

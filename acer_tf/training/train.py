@@ -151,6 +151,8 @@ def train(
     spec = envs.spec(settings.env, factory=env, **options)
     record = known_run(folder)
     where = find_device(device)
+    if gpu_memory_gb and where == CPU:
+        raise SettingsError(f"--gpu_memory_gb={gpu_memory_gb:g}: has no effect on a run that computes on the CPU")
     settings = resolve(settings, spec, record.settings if record else None, where)
     if acting_device == "second" and where != CPU and gpu_memory_gb <= ACTING_GB:
         raise SettingsError(

@@ -86,6 +86,18 @@ def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
         drawn = (output / f"{name}.svg").read_text()
         assert drawn.count(f">{axis}<") == 2 and all(f">{env}<" in drawn for env in envs)
     assert list(read_evidence(output).figures) == ["figure", "hours"]
+    assert curves.main(["curves", f"--runs=ours={a},{b}", f"--output={output}", "--hours", "--title=Two"]) == 0
+    assert all((output / f"{name}.svg").read_text().count(">Two<") == 1 for name in ("figure", "hours"))
+
+
+def test_nothing_is_copied_if_a_later_record_cannot_be_read(tmp_path, capsys):
+    first, second = (write_run(tmp_path / f"run{seed}", seed, 3) for seed in (0, 1))
+    record = json.loads((second / "run.json").read_text())
+    record["settings"]["total_steps"] = "many"
+    (second / "run.json").write_text(json.dumps(record))
+    assert curves.main(["curves", f"--runs=ours={first},{second}", f"--output={tmp_path / 'out'}"]) == 2
+    assert str(second) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, capsys):

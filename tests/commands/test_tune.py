@@ -171,6 +171,9 @@ def test_all_declared_values_are_allowed():
         (["--search=target_period=5,6"], "--search=target_period"),
         (["--search=gamma", "--gamma=0.9"], "--search=gamma"),
         (["--agent=a3c", "--search=replay_ratio=1,2"], "--search=replay_ratio"),
+        (["--search=dense_units=256,256"], "'256' is one value; give two or more, separated by ; if they have commas"),
+        (["--search=dense_units=64,64;64,x"], "--dense_units=64,x"),
+        (["--stall_minutes=5"], "--stall_minutes=5.0: must be above --checkpoint_minutes=10.0"),
     ],
 )
 def test_a_search_that_cannot_be_is_refused_in_a_line(tmp_path, monkeypatch, capsys, flags, wanted):

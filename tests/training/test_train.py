@@ -495,11 +495,17 @@ def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("threads", -1), ("checkpoint_minutes", float("nan")), ("gpu_memory_gb", -1), ("actor_timeout", 0)],
+    [
+        ("threads", -1),
+        ("checkpoint_minutes", float("nan")),
+        ("gpu_memory_gb", -1),
+        ("gpu_memory_gb", 4),
+        ("actor_timeout", 0),
+    ],
 )
 def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
-    with pytest.raises(SettingsError, match=f"^--{name}={value}"):
-        train(small_settings(), tmp_path / "run", **{name: value})
+    with pytest.raises(SettingsError, match=f"^--{name}={value}: "):
+        train(small_settings(), tmp_path / "run", device="cpu", **{name: value})
     assert not (tmp_path / "run").exists()
 
 
@@ -791,6 +797,18 @@ def test_links_that_would_be_written_or_deleted_through_are_refused(stopped, tmp
     assert script(small_settings(), run_dir) == 2
     assert f"error: --run_dir={run_dir} has a link named {name}" in capsys.readouterr().err
     assert (tree(victim) if victim.is_dir() else victim.read_bytes()) == before
+
+
+@pytest.mark.parametrize("name", ["policy", "best_policy"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_would_be_in_the_way_of_a_policy_is_refused_at_the_beginning(stopped, tmp_path, name, begun, capsys):
+    run_dir = stopped[0] if begun else tmp_path / "run"
+    (run_dir / name).mkdir(parents=True)
+    (run_dir / name / "notes.txt").write_text("mine")
+    before = tree(run_dir)
+    assert script(small_settings(), run_dir) == 2
+    assert f"error: --run_dir={run_dir} has a {name} that is not a policy" in capsys.readouterr().err
+    assert tree(run_dir) == before
 
 
 @pytest.mark.parametrize(
