@@ -76,7 +76,7 @@ class Dial(Sign):
         return (side ^ turned) - 0.5
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.learning), False])
 def test_continuous_acer_reads_a_picture_and_a_vector_together(shared: bool, tmp_path: Path) -> None:
     given = {"agent": "acer_continuous", "preset": "classic_continuous", "shared_torso": shared, "policy_std": 0.2}
     given |= {"optimizer": "adam", "learning_rate": 1e-3, "trajectories_per_update": 0, "total_steps": 24_000}

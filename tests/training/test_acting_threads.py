@@ -189,16 +189,15 @@ def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, t
 @pytest.mark.xla
 @pytest.mark.training
 def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
-    lags = {"lag": {"acting_lag": 1}, **{f"{n} actors": {"actors": n} for n in (2, 4)}, "none": {}}
-    found = {}
-    for threads in (1, 2):
-        for name, given in lags.items():
-            settings, run_dir = small_settings(num_envs=4, total_steps=300, **given), tmp_path / f"{name} {threads}"
-            train(settings, run_dir, threads=threads, quiet=True)
-            found[run_dir.name] = timeless(run_dir)
-    none = [found.pop(f"none {threads}") for threads in (1, 2)]
-    assert all(rows == found["lag 1"] for rows in found.values())
-    assert none[0] == none[1] != found["lag 1"]
+    given = [{"actors": 0}, {"acting_lag": 1}, {"acting_lag": 1}, {"actors": 2}, {"actors": 4}]
+    found = []
+    for number, (threads, each) in enumerate(zip((1, 1, 2, 2, 1), given, strict=True)):
+        run_dir = tmp_path / str(number)
+        train(small_settings(num_envs=4, total_steps=300, **each), run_dir, threads=threads, quiet=True)
+        found.append(timeless(run_dir))
+    without, lag, *others = found
+    assert all(rows == lag for rows in others)
+    assert without != lag
 
 
 @pytest.mark.training
