@@ -46,7 +46,7 @@ def leaves_of(observation: PerLeaf) -> list[Any]:
 
 def input_name(leaf: str) -> str:
     """The input of exported policies that takes the leaf."""
-    return "observation_" + re.sub(r"[^0-9A-Za-z]", "_", leaf)
+    return "observation_" + re.sub(r"[^0-9a-z]", "_", leaf.lower())  # TensorFlow's are in lower case
 
 
 def by_field(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "pfrl==0.4.0",
         "gym==0.25.2",
         "packaging==26.3",
-        "torch==2.15.0",
+        "torch==2.14.1",
         "numpy==2.4.6",
         "gymnasium==1.4.0",
         "ale-py==0.12.1",
@@ -54,9 +54,21 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "ale-py==0.12.1",
         "opencv-python-headless==4.11.0.86",
     ),
+    # Without what it asks for, of which its ACER does not need MuJoCo 1 and MPI; TensorFlow is ours.
+    "baselines": (
+        "tensorflow==2.21.0",
+        "numpy==2.4.6",
+        "gym==0.25.2",
+        "gymnasium==1.4.0",
+        "ale-py==0.12.1",
+        "opencv-python-headless==5.0.0.93",
+        "joblib==1.5.2",
+        "scipy==1.17.1",
+        "--no-deps baselines==0.1.5",
+    ),
     "sb3": (
         "stable-baselines3==2.9.2",
-        "torch==2.15.0",
+        "torch==2.14.1",
         "numpy==2.4.6",
         "gymnasium==1.4.0",
         "ale-py==0.12.1",
@@ -82,13 +94,21 @@ ROWS = (
     Row("pfrl", "PFRL ACER, a process per core", "pfrl_acer.py"),
     Row("pfrl", "PFRL ACER, 1 process", "pfrl_acer.py", ("--processes=1",)),
     Row("di-engine", "DI-engine ACER", "di_engine_acer.py"),
+    Row("baselines", "OpenAI baselines ACER", "baselines_acer.py"),
     Row(
         "sb3",
         "Stable-Baselines3 PPO, our batch and passes",
-        "sb3_ppo.py",
+        "sb3.py",
         ("--n_envs=16", "--n_steps=20", "--n_epochs=5", "--batch_size=320"),
     ),
-    Row("sb3", "Stable-Baselines3 PPO, RL Zoo's Atari settings", "sb3_ppo.py"),
+    Row("sb3", "Stable-Baselines3 PPO, RL Zoo's Atari settings", "sb3.py"),
+    Row(
+        "sb3",
+        "Stable-Baselines3 DQN, RL Zoo's Atari settings",
+        "sb3.py",
+        ("--algorithm=DQN", "--n_envs=1", "--batch_size=32"),
+    ),
+    Row(OURS, "acer_tf DQN, float32", "acer_tf_train.py", ("--agent=dqn", "--preset=dqn", "--precision=float32")),
 )
 
 FLAGS = cli.new_flags()
@@ -165,11 +185,11 @@ def interpreter(requirements: tuple[str, ...], environment: Path) -> Path:
         print(f"installing {requirements[0]} and what it needs into {environment}: some GB", flush=True)
         shutil.rmtree(environment, ignore_errors=True)
         run([sys.executable, "-m", "venv", str(environment)], environment.parent, 600.0)
-        run(
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements],
-            environment,
-            3600.0,
-        )
+        alone = [requirement for requirement in requirements if requirement.startswith("--no-deps ")]
+        together = [requirement for requirement in requirements if requirement not in alone]
+        for words in (together, *(requirement.split() for requirement in alone)):
+            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
+            run(command, environment, 3600.0)
         stamp.write_text(text, encoding="utf-8")
     return python
 

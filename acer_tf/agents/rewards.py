@@ -34,8 +34,12 @@ class RewardNormalization:
         count, mean, variance = np.asarray(self.statistics.value, np.float64)
         share, offset = len(new) / (count + len(new)), new.mean() - mean
         variance += share * (new.var() - variance) + share * (1 - share) * offset**2
-        self.statistics.assign([count + len(new), mean + share * offset, variance])
+        with np.errstate(over="ignore"):
+            statistics = np.array([count + len(new), mean + share * offset, variance], np.float32)
+        if np.isfinite(statistics).all():  # else one reward would make all later ones 0
+            self.statistics.assign(statistics)
 
     def standard_deviation(self) -> tf.Tensor:
-        """The scalar that rewards are divided by: 1 before the first row."""
-        return tf.sqrt(self.statistics[2] + 1e-8)
+        """The scalar that rewards are divided by: 1 before the first row, and while all returns are equal."""
+        _, mean, variance = tf.unstack(self.statistics)
+        return tf.where(variance > 1e-8 * mean**2, tf.sqrt(variance + 1e-8), 1.0)

@@ -6,9 +6,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from absl import flags, logging
 
@@ -16,6 +16,7 @@ from acer_tf.errors import AcerError, EnvironmentFailure, SettingsError
 from acer_tf.settings.settings import OTHER_NAMES
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
@@ -37,9 +38,32 @@ class _Path(flags.ArgumentParser):
     """A flag that names a file or folder, which need not exist; `parse` checks it."""
 
 
+class _Integer(flags.IntegerParser):
+    """Takes 1e6 too."""
+
+    def convert(self, argument: Any) -> int:
+        try:
+            return super().convert(argument)
+        except ValueError:
+            with contextlib.suppress(ValueError, OverflowError):
+                if (number := float(argument)) == int(number):
+                    return int(number)
+            raise
+
+
+def _integer(define: Callable[..., Any]) -> Callable[..., Any]:
+    def define_integer(
+        name: str, default: Any, text: str, lower_bound: Any = None, upper_bound: Any = None, **given: Any
+    ) -> Any:
+        return define(_Integer(lower_bound, upper_bound), name=name, default=default, help=text, **given)
+
+    return functools.partial(define_integer, serializer=flags.ArgumentSerializer())
+
+
 def definers(values: flags.FlagValues) -> Any:
     """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on, and `path`."""
     made = {name[7:]: getattr(flags, name) for name in vars(flags) if name.startswith("DEFINE_")}
+    made["integer"], made["multi_integer"] = _integer(flags.DEFINE), _integer(flags.DEFINE_multi)
     made["path"] = functools.partial(flags.DEFINE, _Path(), serializer=flags.ArgumentSerializer())
     return SimpleNamespace(**{name: functools.partial(define, flag_values=values) for name, define in made.items()})
 
@@ -60,7 +84,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
     for name in values:
         values[name].unparse()  # `main` may be called more than once in a process
     try:
-        rest = values(argv)[1:]
+        rest = values(["--help" if word == "-h" else word for word in argv])[1:]
         if values.help:
             print(f"{doc}{values.get_help()}")
             sys.exit(0)
@@ -77,7 +101,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
                 raise flags.Error(f"--{name}=nan: must be at least {low:g}")
     except flags.UnrecognizedFlagError as error:
         ours = OTHER_NAMES.get(error.flagname, "")
-        sys.exit(fail(2, f"{error}: use --{ours}" if ours in values else error))
+        sys.exit(fail(2, f"there is no flag --{error.flagname}: use --{ours}" if ours in values else error))
     except flags.Error as error:
         said = str(error).removeprefix("ERROR:: ")  # absl begins the message for a missing --flagfile so
         for pythons, ours in _NUMBERS.items():
@@ -108,6 +132,16 @@ def require_existing(values: flags.FlagValues, *names: str) -> None:
         path: str | None = values[name].value
         if path is not None and not os.path.lexists(path):
             raise SettingsError(f"--{name}={path} does not exist")
+
+
+def named_once(flag: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """The values of a repeated flag by the names that it gives them; raises SettingsError for a name given twice."""
+    found: dict[str, T] = {}
+    for name, value in pairs:
+        if name in found:
+            raise SettingsError(f"--{flag}={name}=...: names {name} a second time")
+        found[name] = value
+    return found
 
 
 def fail(status: int, error: object, cause: BaseException | None = None) -> int:

@@ -25,7 +25,7 @@ from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RunCurve, equally_long, hours_per_run, last_return, read_run, return_at
-from acer_tf.reproduction.evidence import Evidence, copy_records, describe, own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, copy_records, describe, file_name, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.logs import Reading, is_log, named, protocol_of, write_record
 from acer_tf.reproduction.published import PublishedCurve, published_curves
@@ -124,6 +124,8 @@ def show(
         OSError: writing failed (disk full).
     """
     read = [(label, folder, read_run(folder)) for label, paths in folders.items() for folder in paths]
+    if hours and not any(run.seconds[-1] > 0 for _, _, run in read):
+        raise CurveError("--hours: no log of these --runs says how long it took; leave the flag out")
     protocols = {label: {protocol_of(folder) for folder in paths} for label, paths in folders.items()}
     if mixed := [label for label, kinds in protocols.items() if len(kinds) > 1]:
         raise CurveError(f"--runs={mixed[0]}=...: its logs are of different kinds, and no mean is of both: split them")
@@ -169,8 +171,7 @@ def show(
 
 def run_folder(output: Path, label: str, seed: int) -> Path:
     """The folder in which the evidence in `output` keeps a run."""
-    name = "".join(c if c.isalnum() else "_" for c in label.lower())
-    return output / "runs" / f"{name}-seed{seed}"
+    return output / "runs" / f"{file_name(label.lower())}-seed{seed}"
 
 
 def _table(

@@ -66,6 +66,8 @@ def run(argv: list[str]) -> int:
     asked = figure.keep(_cells(values, figure))
     known = own_evidence(output, figure.name)
     cells = _not_recorded(asked, known, output) if values.skip_recorded else asked
+    if values.plan and values.report_only:
+        raise SettingsError("--plan with --report_only: one plans runs, the other shows those that there are; give one")
     if values.plan:
         return _plan(values, cells)
     _require_same_methods(known, figure, output)
@@ -139,7 +141,7 @@ def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:
     if unknown := [name for name in values.agents if name not in figure.methods]:
         raise SettingsError(f"--agents={unknown[0]}: must be one of {', '.join(figure.methods)}")
     methods = {name: figure.methods[name] for name in values.agents or figure.methods}
-    over = dict(_setting(text) for text in values.setting)
+    over = cli.named_once("setting", map(_setting, values.setting))
     for key, settings in ((key, each) for key, method in methods.items() for each in method.variants().values()):
         for name in over:
             if name in settings and settings[name] != over[name]:

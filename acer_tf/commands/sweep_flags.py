@@ -59,7 +59,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
         end = run_sweep(sweep, cells, Path(values.sweep_dir), _launcher(values), program=program, **options)
     except OSError as error:
         return cli.fail(1, f"stopped: {error}; the same command continues"), {}
-    return end.exit_code, {name: end.reasons.get(name, "") for name, state in end.states.items() if state == "failed"}
+    return end.exit_code, end.given_up
 
 
 def require(values: flags.FlagValues) -> None:

@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
         # Kept without their flags; "auto" may mean another preset in this version. Another run is refused later.
         recorded = record.settings
         if all(given.get(name, recorded[name]) == recorded[name] for name in ("env", "agent")):
-            given = {name: recorded[name] for name in ("agent", "preset", "total_steps", "log_interval")} | given
+            given = {name: recorded[name] for name in ("env", "agent", "preset", "total_steps", "log_interval")} | given
     others = [name for name in FLAGS if name not in (*setting_types(), "help", "run_dir")]
     return run(make_settings(given), run_dir, **{name: FLAGS[name].value for name in others})
 

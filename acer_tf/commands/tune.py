@@ -3,16 +3,17 @@
 python -m acer_tf tune --env=CartPole-v1 --total_steps=50_000 --trials=50 --processes=2 --tune_dir=runs/tune_cartpole
 
 A trial is a run with a folder of its own, and its value the mean return of the last tenth of its steps; one whose
-interim returns are below the median of others is stopped. The first has the settings that are given. The same command
-continues a search, with more --trials longer, and helps others that run with the same --tune_dir, also on other
-machines that share it. What is not given is searched, within ranges that --search replaces.
+interim returns are below the median of others is stopped. The first has the settings that are given, where they lie in
+the ranges searched. The same command continues a search, with more --trials longer, and helps others that run with the
+same --tune_dir, also on other machines that share it. What is not given is searched, within ranges that --search
+replaces.
 """
 
 import dataclasses
 import math
 import shlex
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from acer_tf import envs
 from acer_tf.commands import cli, setting_flags, sweep_flags
-from acer_tf.errors import RunFolderError, SettingsError
+from acer_tf.errors import EvidenceError, RunFolderError, SettingsError
+from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell, flags_of
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.evidence import Evidence, collect, own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, collect, file_name, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Method
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report.output import (
@@ -75,15 +77,18 @@ def main(argv: list[str]) -> int:
     given = setting_flags.given(FLAGS)
     given.setdefault("log_interval", max(1, given["total_steps"] // _ROWS))
     settings, tune_dir = make_settings(given), Path(FLAGS.tune_dir)
-    asked = dict(map(_search, FLAGS.search))
-    slug = "".join(c if c.isalnum() else "_" for c in settings.env)
-    output = Path(FLAGS.output or f"{RESULTS}/tune_{slug}")
-    own_evidence(output, "tune")
+    asked = cli.named_once("search", map(_search, FLAGS.search))
+    output = Path(FLAGS.output or f"{RESULTS}/tune_{file_name(settings.env)}")
+    known = own_evidence(output, "tune")
     require_page(output.parent)
+    remove_empty(require_folder(output))
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, action_masks=settings.action_masks)
     space = search_space(resolve(settings, spec), spec, given, asked)
-    launcher = LocalLauncher(FLAGS.processes, FLAGS.threads)
-    (needs,) = needs_of([CellFolder(tune_dir, Cell.asked("tune", settings))])
+    cell, launcher = Cell.asked("tune", settings), LocalLauncher(FLAGS.processes, FLAGS.threads)
+    searched = {"settings": cell.name, "search": {name: str(tuple(tried)) for name, tried in space.items()}}
+    if known is not None and known.options != searched:
+        raise EvidenceError(f"--output={output} holds the evidence of another search: choose another")
+    (needs,) = needs_of([CellFolder(tune_dir, cell)])
     launcher.check([needs.memory] * FLAGS.processes)
     tuning = Tuning(tune_dir, settings, space, FLAGS.trials)
     options = RunOptions(PROGRAM, Path.cwd(), needs.memory, FLAGS.stall_minutes, FLAGS.checkpoint_minutes)
@@ -97,16 +102,16 @@ def main(argv: list[str]) -> int:
         if stop.signal_number is not None:
             print("stopped; the same command continues the search")
             return 128 + stop.signal_number
-        if elsewhere := tuning.counts()[TrialState.RUNNING]:
+        if elsewhere := tuning.running():
             print(f"{elsewhere} trials run in other processes, the last of which evaluates the best")
             return 0
         if (best := tuning.best()) is None:
             return cli.fail(1, "no trial has reached its end: give more --trials")
-        return _evaluate(tuning, best, output, shlex.join(["python", "-m", "acer_tf", "tune", *argv[1:]]))
+        return _evaluate(tuning, best, output, searched, shlex.join(["python", "-m", "acer_tf", "tune", *argv[1:]]))
 
 
-def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, command: str) -> int:
-    """Runs the best settings and the given ones on seeds of their own, and writes the evidence."""
+def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping[str, Any], command: str) -> int:
+    """Runs the best settings and the given ones on seeds of their own, and writes the evidence of what was searched."""
     given, key = tuning.settings, f"trial {best.number}"
     found = tuning.settings_of(best)
     train = shlex.join(["python", "-m", "acer_tf", "train", *flags_of(dataclasses.replace(found, seed=0))])
@@ -129,7 +134,7 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, command: str) -> 
         print(f"another process evaluates the best: {error}")
         return 0
     require_folder(output)
-    cells, _ = collect(cells, sweep_dir, output, end.reasons)
+    cells, _ = collect(cells, sweep_dir, output, end.given_up)
     runs = RecordedRuns(methods, cells, output)
     count, names = len(tuning.ranked()), ", ".join(tuning.space)
     text = (
@@ -138,9 +143,9 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, command: str) -> 
         train,
     )
     labels = {name: method.label for name, method in methods.items()}
-    evidence = Evidence("tune", f"Tuned {given.agent} on {given.env}", text, command, tuple(cells), labels)
-    caption = "Means over seeds with standard errors, each run thin"
-    figures = {"figure": Drawing(f"{caption}.", learning_curves(runs.by_label(), published_curves))}
+    evidence = Evidence("tune", f"Tuned {given.agent} on {given.env}", text, command, tuple(cells), labels, searched)
+    caption = "Means over seeds with standard errors, up to three runs thin."
+    figures = {"figure": Drawing(caption, learning_curves(runs.by_label(), published_curves))}
     if (drawn := _importance(tuning.study, tuning.space)) is not None:
         note = "Optuna's importance of each setting (PED-ANOVA) in the trials that reached their end."
         figures["importance"] = Drawing(note, drawn)

@@ -13,7 +13,7 @@ from acer_tf.errors import EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.evidence import require_folder
 from acer_tf.reproduction.figure import RESULTS
-from acer_tf.reproduction.report.output import Table, markdown, write_table
+from acer_tf.reproduction.report.output import Table, markdown, write_csv
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.verdicts import KINDS, RULE, answer, folders, verdicts
 
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     require_page(results)
     require_folder(results, "results")
     table = verdicts(results)
-    write_table(table, results, "verdicts")
+    write_csv(table, results / "verdicts.csv")
     write_whole(results / "verdicts.md", page(table))
     write_page(results)
     print(page(table))

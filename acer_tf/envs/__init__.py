@@ -34,6 +34,15 @@ UNLIMITED = 2**30  # steps of an episode, or frames, that none reaches
 # Makes one environment, or a gymnasium.vector.VectorEnv: see `make`.
 EnvFactory = Callable[..., "gymnasium.Env | gymnasium.vector.VectorEnv"]
 
+
+def name_of(factory: EnvFactory | None) -> str | None:
+    """ "module.function", for records."""
+    if factory is None:
+        return None
+    named = factory if hasattr(factory, "__qualname__") else type(factory)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
 # The usual 57 games, and the ROM of each: "MsPacman" -> "ms_pacman".
 _ROMS = """
     alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk bowling boxing breakout

@@ -48,7 +48,7 @@ class CheckedVector(SyncVectorEnv):
         answers: list[Any] = []
         try:
             for env, action, over in zip(self.envs, actions, self._over, strict=True):
-                answers.append(self._begin(env) if over else env.step(action))
+                answers.append(self._begin(env) if over else _kept(env.step(action)))
         except (TypeError, ValueError) as error:
             self._require_no_wrapper("step", error)
             raise
@@ -61,9 +61,8 @@ class CheckedVector(SyncVectorEnv):
                 self._require_form("step", answer)
         ended, cut = self._flags("terminated", terminated), self._flags("truncated", truncated)
         self._over = (ended | cut).tolist()
-        masks = self._masks(observations, infos, ended)
         seen = self._batch("step", self.single_observation_space, observations)
-        return seen, self._rewards_of(rewards), ended, cut, masks
+        return seen, self._rewards_of(rewards), ended, cut, self._masks(observations, infos, ended)
 
     def _masks(self, observations: Sequence[Any], infos: Sequence[Any], ended: Any) -> dict[str, Any]:
         if self._mask_of is None:
@@ -79,11 +78,11 @@ class CheckedVector(SyncVectorEnv):
             self._require_no_wrapper("reset", error)
             raise
         self._require_form("reset", answer)
-        return answer[0], 0.0, False, False, answer[1]
+        return _kept((answer[0], 0.0, False, False, answer[1]))
 
     def _require_no_wrapper(self, method: str, error: Exception) -> None:
         """Raises if a wrapper of gymnasium's, such as a time limit, could not take an environment's answer."""
-        if traceback.extract_tb(error.__traceback__)[-1].filename.startswith(_WRAPPERS):
+        if "unpack" in str(error) and traceback.extract_tb(error.__traceback__)[-1].filename.startswith(_WRAPPERS):
             self._refuse_form(method, str(error))
 
     def _require_form(self, method: str, answer: Any) -> None:
@@ -138,6 +137,19 @@ class CheckedVector(SyncVectorEnv):
     def _fail(self, method: str, what: str) -> NoReturn:
         # Without a cause: its traceback would be of code of gymnasium's, not of the environment's.
         raise EnvironmentFailure(f"{self._id} failed in {method}(): {what}") from None
+
+
+def _kept(answer: Any) -> Any:
+    """The answer with a copy of its observation, whose arrays the next environment may overwrite."""
+
+    def copied(observation: Any) -> Any:
+        if isinstance(observation, np.ndarray):
+            return observation.copy()
+        if isinstance(observation, dict):
+            return {key: copied(part) for key, part in observation.items()}
+        return tuple(map(copied, observation)) if type(observation) is tuple else observation
+
+    return (copied(answer[0]), *answer[1:]) if isinstance(answer, tuple) and answer else answer
 
 
 def _described(value: Any) -> str:

@@ -75,6 +75,9 @@ def make_gymnasium(
 
     make_first = functools.partial(make_one, render)  # the only one that is drawn
     trial = make_first()
+    if not isinstance(trial, gymnasium.Env):
+        found = f"the class {trial.__name__}" if isinstance(trial, type) else f"a {type(trial).__name__}"
+        raise InvalidEnvironment(f"{env_id}: its function must return a gymnasium.Env, not {found}")
     try:
         spaces = getattr(trial, "observation_space", None), getattr(trial, "action_space", None)
         spec_of(env_id, *spaces)

@@ -98,7 +98,8 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = env.num_envs
         self.single_observation_space, self.single_action_space = env.single_observation_space, env.single_action_space
-        self._ended = np.zeros(self.num_envs, bool)
+        self._ended = np.zeros(self.num_envs, bool)  # in SAME_STEP mode: where the last answer had a final observation
+        self._silent = np.zeros(self.num_envs, bool)  # where `action_masks()` of the copies cannot be asked
         self._next: Any = None  # the first observations of the next episodes, and those of the others; their infos
         self.mask_of: Callable[[Any, dict[str, Any]], Any] | None = None  # how to read action masks, if there are some
 
@@ -111,9 +112,9 @@ class OwnVector(VectorEnv[Any, Any, Any]):
             self.mask_of = lambda observation, info: info.get(masks.KEY)
         elif masks.shows_masks(self.single_observation_space):
             self.mask_of = lambda observation, info: observation[masks.KEY]
-        elif methods and all(methods):  # in SAME_STEP mode an episode's end is over when they can be asked
+        elif methods and all(methods):
             self.mask_of = lambda observation, info: [
-                None if ended else method() for method, ended in zip(methods, self._ended, strict=True)
+                None if silent else method() for method, silent in zip(methods, self._silent, strict=True)
             ]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
@@ -121,7 +122,7 @@ class OwnVector(VectorEnv[Any, Any, Any]):
             seed = None
         elif seed is not None and not isinstance(self._env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
             seed = seed[0]  # gymnasium says no more of others than that they take one
-        self._ended[:] = False
+        self._ended[:] = self._silent[:] = False
         observation, info = self._form("reset", self._env.reset(seed=seed), 2)
         observation = self._checked("reset", self.single_observation_space, observation)
         return observation, self._infos("reset", observation, info)
@@ -129,7 +130,7 @@ class OwnVector(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> Any:
         nothing = np.zeros(self.num_envs, bool)
         if self._ended.any():
-            self._ended = nothing
+            self._ended, self._silent = nothing.copy(), nothing.copy()
             observation, info = self._next
             infos = self._infos("step", observation, info) | {PAUSED: True}
             return observation, np.zeros(self.num_envs), nothing, nothing, infos
@@ -138,6 +139,8 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         reward = self._numbers("step", "rewards", reward, "fiub").astype(np.float64)
         terminated = self._numbers("step", "terminated", terminated, "b")
         truncated = self._numbers("step", "truncated", truncated, "b")
+        # In SAME_STEP mode the end of an episode is over when they could be asked; in NEXT_STEP a cut one has a mask.
+        self._silent = terminated | truncated if self.pauses else terminated
         if self.pauses and (ended := terminated | truncated).any():
             self._ended, self._next = ended, (observation, info)
             if "final_obs" not in info:
@@ -215,7 +218,8 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         values = masks.as_array(found).copy()
         if values.shape != (self.num_envs,) or values.dtype.kind not in kinds:
             what = f"shape {values.shape} and dtype {values.dtype}"
-            self._fail(method, f"it returned {name} of {what}, but {self.num_envs} are due")
+            due = f"{self.num_envs} {'booleans' if kinds == 'b' else 'real numbers'}"
+            self._fail(method, f"it returned {name} of {what}, but {due} are due")
         return values
 
     def _fail(self, method: str, what: str) -> NoReturn:

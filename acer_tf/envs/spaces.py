@@ -130,7 +130,7 @@ def observed(env_id: str, space: Any) -> PerLeaf:
         raise _refusal(env_id, "observation", space, _TOO_MANY)
     named = {"/".join(map(str, leaf.path)): leaf for leaf in leaves}
     if len(set(map(input_name, named))) < len(leaves):
-        clear = "parts must have names that differ in letters and digits of ASCII: rename them"
+        clear = "parts must have names that differ in letters of ASCII, their case aside, or digits: rename them"
         raise _refusal(env_id, "observation", space, f"{clear}, or join them, with {_FLAT}")
     return dict(sorted(named.items())) if len(named) > 1 else leaves[0]
 
@@ -152,7 +152,7 @@ def paths_of(space: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ..
 def _sizes(space: Any) -> np.ndarray:
     """The numbers of values of the entries of a composite action; 0 for another one."""
     if isinstance(space, MultiBinary):
-        return np.full(space.shape, 2 if math.prod(space.shape) else 0)
+        return np.full(space.shape, 2)
     return space.nvec if isinstance(space, MultiDiscrete) else np.zeros(1, np.int64)
 
 
@@ -169,12 +169,12 @@ def _scale(space: Box) -> float | None:
     """The number that `EnvironmentSpec.observation_scale` describes."""
     high = float(space.high.max())
     if space.dtype == np.uint8:
-        return max(float(high), 1.0)
+        return max(high, 1.0)
     # The pairs of axes that `networks.torsos` reads as images.
     image = len(space.shape) >= 3 or (len(space.shape) == 2 and min(space.shape) >= 36)
     if space.dtype == np.bool_ or not image or not 0 < high <= MOST_LEVELS:
         return None
-    return max(float(high), 1.0) if (space.low >= 0).all() and (space.high == high).all() else None
+    return max(high, 1.0) if (space.low >= 0).all() and (space.high == high).all() else None
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of bounds so far apart that their distance is infinite

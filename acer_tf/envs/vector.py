@@ -98,6 +98,7 @@ class VectorEnvironment:
         self._env_id, self._env, self._seeds, self._actions = env_id, env, seeds, cast(Any, actions)
         self._leaves = observed(env_id, observations)
         self._picture, self._renderer = picture, cast(RenderProcess | None, None)
+        self._shape: tuple[int, ...] = ()  # of the first picture
         self._life_loss_ends_return = life_loss_ends_return
         self.pauses: bool = getattr(env, "pauses", False)
         self._last: Any = None  # before the first reset
@@ -145,7 +146,8 @@ class VectorEnvironment:
 
         Raises:
             RuntimeError: the environments were not made with `render=True`.
-            EnvironmentFailure: the environment raised, or the process that renders MuJoCo died.
+            EnvironmentFailure: the environment raised, returned no picture or one of another size than before, or the
+                process that renders MuJoCo died.
         """
         if self._picture is None:
             raise RuntimeError("these environments cannot render: make them with render=True")
@@ -155,8 +157,14 @@ class VectorEnvironment:
                 self._renderer = self._renderer or RenderProcess(picture)
                 picture = self._renderer.render(picture.data)
         picture = np.asarray(picture)
-        if np.issubdtype(picture.dtype, np.floating):
-            picture = (255 * picture).round()
+        self._shape = self._shape or picture.shape
+        if picture.ndim != 3 or picture.shape != self._shape:
+            raise EnvironmentFailure(
+                f"{self._env_id} failed in render(): it returned a picture of shape {picture.shape}, which must be "
+                f"[height, width, 3] and the same for all pictures (the first: {self._shape})"
+            )
+        if np.issubdtype(picture.dtype, np.floating):  # colours from 0 to 1, or to 255
+            picture = (picture if picture.max() > 1 else 255 * picture).round()
         scale = -(-MIN_PICTURE_SIDE // min(picture.shape[:2]))
         return picture.astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
 
@@ -176,7 +184,7 @@ class VectorEnvironment:
         )
         # Losing the last life ends the episode, which the environment reports.
         ended = terminated | ((lives < self._lives) & (lives > 0))
-        self._lives = lives
+        self._lives, begun = lives, self._last
         self._age = np.where(mask, np.minimum(self._age + 1, self.spec.stack - 1), 0).astype(np.uint8)
         self._last = mask & (terminated | truncated)
         return TimeStep(
@@ -186,7 +194,7 @@ class VectorEnvironment:
             discount=np.where(mask & ended, 0, 1).astype(np.float32),
             mask=mask,
             last=self._last,
-            legal=self._legal(method, info, mask & terminated, mask) if self.spec.action_masks else None,
+            legal=self._legal(method, info, mask & terminated, mask, begun) if self.spec.action_masks else None,
         )
 
     def _seen(self, method: str, observation: Any, leaf: Leaf) -> np.ndarray:
@@ -196,8 +204,10 @@ class VectorEnvironment:
             raise EnvironmentFailure(f"{self._env_id} failed in {method}(): it returned {error}") from error
         return self._finite(method, "an observation", values, leaf.dtype)
 
-    def _legal(self, method: str, info: dict[str, Any], ended: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        self._length = np.where(mask, self._length + 1, 0)
+    def _legal(
+        self, method: str, info: dict[str, Any], ended: np.ndarray, mask: np.ndarray, begun: np.ndarray
+    ) -> np.ndarray:
+        self._length = np.where(begun, 0, self._length + mask)
 
         def fail(number: int, what: str) -> NoReturn:
             raise EnvironmentFailure(
@@ -239,5 +249,4 @@ class VectorEnvironment:
         # An invalid action would kill a worker of ALE's vector environment, which then waits for it forever.
         if action.min() < 0 or action.max() >= self.spec.num_actions:
             raise ValueError(f"expected actions in [0, {self.spec.num_actions}), got {action}")
-        native = self.spec.native_action(action.astype(np.int64))
-        return native.astype(self._actions.dtype) if self.spec.action_sizes else native
+        return self.spec.native_action(action.astype(np.int64)).astype(self._actions.dtype, copy=False)

@@ -207,9 +207,9 @@ def _put(tree: dict[Any, Any], path: tuple[Any, ...], value: np.ndarray) -> None
 
 def _kill(processes: Sequence[BaseProcess]) -> None:
     for process in processes:
-        if process.is_alive():
+        if process.pid is not None:  # it was started
             process.kill()
-        process.join()
+            process.join()
 
 
 @contextlib.contextmanager

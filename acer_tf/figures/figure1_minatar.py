@@ -73,7 +73,9 @@ def with_preset(figure: Figure, preset: str) -> Figure:
 
 def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether every step of the replay ratio is an improvement, with trust region."""
-    finals = {key: scores for key in WITH_TRUST if (scores := minatar.finals(recorded, key)).size}
+    keys = [key for key in WITH_TRUST if minatar.finals(recorded, key).size]
+    end = min((minatar.compared_steps(recorded, key) for key in keys), default=0.0)
+    finals = {key: minatar.finals(recorded, key, end) for key in keys}
     gains = [recorded.improvement(more, less, minatar.score) for less, more in itertools.pairwise(finals)]
     ours = numbers([interquartile_mean(scores).value for scores in finals.values()])
     theirs = numbers([published_median(key, 100e6) for key in finals])

@@ -10,6 +10,7 @@ leaves open.
 
 import contextlib
 import itertools
+import math
 import shlex
 import time
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, requ
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
-from acer_tf.reproduction.statistics import compare, wins
+from acer_tf.reproduction.statistics import Comparison, Estimate, compare, wins
 from acer_tf.runs.records import read_record, run_document, write_json
 from acer_tf.runs.signals import STOPPED, signal_of
 
@@ -73,7 +74,7 @@ def main(argv: list[str]) -> int:
 def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
     """What an earlier call left in `output`: its run.json, and the results so far.
 
-    Raises ResultsError if it had other settings and is to be continued, or if it cannot be read.
+    Raises ResultsError if it had other settings, of which a report counts those that are given, or cannot be read.
     """
     record, table = output / "run.json", output / "results.csv"
     if not (FLAGS.report_only or table.exists() or record.exists()):
@@ -88,7 +89,8 @@ def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | Non
         known = read_record(output)
     except RecordError as error:
         raise ResultsError(f"--output={output} cannot be continued or shown ({error}): choose another") from error
-    if not FLAGS.report_only and known.settings != settings:
+    asked = {name: value for name, value in settings.items() if FLAGS[name].present or not FLAGS.report_only}
+    if any(known.settings.get(name) != value for name, value in asked.items()):
         raise ResultsError(f"--output={output} holds results of other settings, {known.settings}: choose another")
     return known.document, results
 
@@ -223,8 +225,12 @@ def oracle_gains(updates: Updates) -> Finding:
         return float(2 ** np.polyfit(sizes, np.log2(gains(*groups)), 1)[0])
 
     groups = tables["tabular", "uniform"], tables["tabular", "oracle"]
-    grown = compare(growth, *groups, even=1.0, unit="runs", what="growth with each state")
     ours = f"{gains(*groups)[-1]:,.0f} times fewer at {sizes[-1]} states"
+    what = "growth with each state"
+    if min(map(len, groups)) == 1:  # of which `compare` would resample the sizes, but it is their order that counts
+        grown = Comparison(Estimate(growth(*groups), math.nan, math.nan), 1.0, "2 runs", what)
+    else:
+        grown = compare(growth, *groups, even=1.0, unit="runs", what=what)
     return Finding([grown], ours, "the same, no numbers")
 
 

@@ -25,7 +25,7 @@ def report(recorded: RecordedRuns) -> Report:
         "seeds ± standard error. Beside it, the mean of the last 100 episodes of each seed."
     )
     figure = learning_curves(recorded.by_label(), lambda env: ())
-    drawn = "Means over seeds with standard errors; thin: the seeds."
+    drawn = "Means over seeds with standard errors, up to three runs thin."
     return Report({"table": Table(caption, head.split(", "), rows)}, {"figure": Drawing(drawn, figure)})
 
 

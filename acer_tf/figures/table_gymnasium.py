@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from acer_tf.envs import puzzles
+from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import Figure, Method
 from acer_tf.reproduction.published import PublishedCurve, read_table
@@ -75,7 +76,8 @@ def report(recorded: RecordedRuns) -> Report:
         scores, row = {}, [_short(env), number(_GOALS[env])]
         for key, method in recorded.methods.items():
             if env in method.total_steps:  # type: ignore[operator]
-                scores[method.label] = _evaluations(recorded, key, env), method.steps(env)
+                done = [cell.total_steps for cell in _finished(recorded, key, env)]
+                scores[method.label] = _evaluations(recorded, key, env), min(done, default=0)
         for key, label in _PEERS.items():
             of = others[(others.env == env) & (others.algorithm == key)]
             if len(of):
@@ -102,10 +104,14 @@ def _labels(recorded: RecordedRuns) -> list[str]:
     return list(dict.fromkeys([*(method.label for method in recorded.methods.values()), *_PEERS.values()]))
 
 
+def _finished(recorded: RecordedRuns, method: str, env: str) -> list[Cell]:
+    return [cell for cell in recorded.cells if (cell.method, cell.env, cell.state) == (method, env, "finished")]
+
+
 def _evaluations(recorded: RecordedRuns, method: str, env: str) -> list[float]:
     """The last evaluation of each finished run."""
-    cells = [cell for cell in recorded.cells if (cell.method, cell.env, cell.state) == (method, env, "finished")]
-    columns = [read_progress(recorded.folder / "runs" / cell.name).get("evaluation_return") for cell in cells]
+    folders = [recorded.folder / "runs" / cell.name for cell in _finished(recorded, method, env)]
+    columns = [read_progress(folder).get("evaluation_return") for folder in folders]
     return [float(column[-1]) for column in columns if column is not None and np.isfinite(column[-1])]
 
 

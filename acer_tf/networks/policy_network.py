@@ -1,6 +1,7 @@
 """What the networks of both kinds of actions have in common: torsos with or without an LSTM, and how rows are read."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -62,7 +63,8 @@ class PolicyNetwork(keras.Model):
         plane_dtype: str,
     ) -> None:
         torso = readable_torso(architecture, spec)
-        super().__init__(name=architecture.replace(":", "."), dtype="float32")  # scopes allow no colon
+        scope = re.sub(r"^_|[^0-9A-Za-z_.]", ".", architecture)  # what TensorFlow allows
+        super().__init__(name=scope, dtype="float32")
         self.spec, self.architecture, self._options, self._images = spec, architecture, options, layers.images
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=plane_dtype, name="planes")
         seen = spec.observation_shape, spec.observation_dtype

@@ -114,8 +114,9 @@ def evaluate(
     Raises:
         SettingsError: a number out of range, environments that do not fit into memory, or a video file that cannot be
             written.
-        InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or the metadata
-            alone names a module of it ("module:Id-v0"), which could be anyone's code.
+        InvalidEnvironment: the policy's environment is not installed, or cannot be drawn for the video; or, without
+            `env`, a function made it, or the metadata alone names a module of it ("module:Id-v0"), which could be
+            anyone's code.
         EnvironmentFailure: the environment raised, or returned what it must not.
         PolicyError: the policy does not fit the installed environment, has unusable Atari preset values, or what it
             answers is not finite.
@@ -135,6 +136,11 @@ def evaluate(
         raise InvalidEnvironment(
             f"the environment {env_id} would import a module that only a file names; if you trust its code, name "
             f"it: --env={env_id}"
+        )
+    if env is None and (made := policy.metadata.get("env_function")):  # `env_id` may be the id of another environment
+        raise InvalidEnvironment(
+            f"the policy was trained in an environment that the function {made} made: give that as env, or name one "
+            f"that is registered, such as --env={env_id}"
         )
     num_envs = min(episodes, num_envs)
     if (needed := num_envs * family_of(env_id).bytes_each) > (available := resources.available_memory()):

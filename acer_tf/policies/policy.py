@@ -4,9 +4,9 @@
     <directory>/metadata.json                     its environment, the preprocessing, and its origin
 
 The signature `serving_default` takes `observation` [N, *observation_shape] for any N, unscaled, or, where observations
-have leaves, each as `observation_NAME` (with "_" for what is no letter or digit in the leaf's name); of an environment
-with action masks also `action_mask` [N, A] bool, the valid actions: at least one in each row, all if nothing is known.
-It returns
+have leaves, each as `observation_NAME` (in lower case, with "_" for what is no letter or digit in the leaf's name); of
+an environment with action masks also `action_mask` [N, A] bool, the valid actions: at least one in each row, all if
+nothing is known. It returns
     for discrete actions: `action` [N] int32 (sampled) and `greedy_action` [N] int32, both the environment's own (int64
         if its numbers need it; [N, ...] if its actions are arrays); `probabilities` [N, A] float32, 0 for those that
         are not valid, and `q` [N, A] float32 of all; number a is the combination `np.unravel_index(a, action_sizes)`,
@@ -69,6 +69,10 @@ class Policy:
             raise PolicyError(f"the SavedModel takes {took}, but {POLICY_METADATA} says {said}")
         if self.state_size and INITIAL_STATE not in saved_model.signatures:
             raise PolicyError(f"{POLICY_METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
+
+    def __repr__(self) -> str:
+        about = [self.metadata[name] for name in ("env", "agent")]
+        return f"<Policy: {', '.join(about)}, {self.metadata['steps']:,} steps; {self.spec}>"
 
     def __call__(self, observation: PerLeaf, greedy: bool = False, action_mask: np.ndarray | None = None) -> np.ndarray:
         """Actions for the environment: sampled anew in every call, or the most probable (the first among equals).

@@ -39,10 +39,10 @@ class Cell:
     def __post_init__(self) -> None:
         require_valid(self, [self.name])
         try:
-            numbers = self.seed, self.total_steps
+            env, numbers = self.settings["env"], (self.seed, self.total_steps)
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"the settings of {self.name} lack a value ({type(error).__name__} {error})") from error
-        if self.env == "" or not all(_is_of(number, int) for number in numbers):
+        if not (isinstance(env, str) and env) or not all(_is_of(number, int) for number in numbers):
             raise ValueError(f"the settings of {self.name} have a value out of range")
 
     @classmethod

@@ -56,6 +56,8 @@ def read_run(folder: str | Path) -> RunCurve:
     try:
         settings, columns = read_record(folder).settings, read_progress(folder)
         if len(columns.get("steps", ())):
+            if not isinstance(settings["env"], str) or type(settings["seed"]) is not int:
+                raise ValueError("its env is no text, or its seed no integer")
             of_run = (settings[name] for name in RunCurve._fields[:3])
             curve = RunCurve(*of_run, *(columns[name] for name in _COLUMNS))
             if (np.diff(curve.episodes) < 0).any():

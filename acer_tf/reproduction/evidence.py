@@ -26,7 +26,7 @@ from acer_tf.reproduction.cells import Cell, State, require_valid
 from acer_tf.reproduction.curves import NoRowsYet, read_run
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.records import RECORDS, read_record, write_json
-from acer_tf.settings.record import differences
+from acer_tf.settings.record import differences, idle
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
@@ -43,7 +43,7 @@ class Evidence:
     command: str  # the command lines that made it
     cells: tuple[Cell, ...] = ()  # finished or not
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for people, by method
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the figure's: preset, number of draws
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # preset and draws; what a search tried
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     diagnostic: bool = False  # whether it is about this implementation, and no result; the page shows it last
@@ -67,7 +67,7 @@ def read_evidence(folder: Path) -> Evidence | None:
         return Evidence(**document | {"text": tuple(document["text"]), "cells": cells})
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise EvidenceError(f"{path} cannot be read ({type(error).__name__} {error}): move it away") from error
 
 
@@ -92,6 +92,11 @@ def require_folder(folder: Path, flag: str = "output") -> list[Path]:
     except OSError as error:
         raise EvidenceError(f"--{flag}={folder} is not writable ({error.strerror}); choose another") from error
     return made
+
+
+def file_name(text: str) -> str:
+    """`text` with "_" for all but letters and digits."""
+    return "".join(c if c.isalnum() else "_" for c in text)
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -133,7 +138,7 @@ def joined(known: Iterable[Cell], asked: Iterable[Cell], folder: Path) -> list[C
     for cell in asked:
         problem, same = "", there.get(cell.place, cell)
         if other := same if same.name != cell.name else started.get((cell.method, cell.draw, cell.env)):
-            compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed"}
+            compared = {n for n, v in cell.settings.items() if v != "auto"} - {"seed", *idle(cell.settings)}
             old, new = ({n: v for n, v in c.settings.items() if n in compared} for c in (other, cell))
             problem = "; ".join(differences(old, new))
         if same.name != cell.name and not problem:

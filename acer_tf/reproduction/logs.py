@@ -73,7 +73,7 @@ def named(path: Path, reading: Reading) -> Collection[str]:
     file = _files(path, reading)[0]
     if _is_monitor(file):
         return ()
-    return ("tag",) if _is_events(file) else ("tag", "columns")
+    return ("columns",) if reading.columns and not _is_events(file) else ("tag",)
 
 
 def write_record(path: Path, reading: Reading, seed: int, env: str, folder: Path) -> None:
@@ -154,7 +154,7 @@ def _monitor(files: Sequence[Path]) -> _Points:
     """Stable-Baselines3's Monitor: an episode per row, a file per environment."""
     parts, begun, env = [], math.inf, ""
     for file in files:
-        head, _, rows = file.read_text(encoding="utf-8").partition("\n")
+        head, _, rows = _whole_lines(file.read_text(encoding="utf-8")).partition("\n")
         if not rows.partition("\n")[2]:  # no episode of this environment has ended
             continue
         about = json.loads(head.removeprefix("#"))
@@ -175,6 +175,8 @@ def _monitor(files: Sequence[Path]) -> _Points:
 def _table(file: Path, reading: Reading) -> _Points:
     """A CSV with a head: that of Stable-Baselines3, or one whose columns are named."""
     text = file.read_text(encoding="utf-8-sig")
+    if not reading.columns:  # what is written by hand need not end in a newline
+        text = _whole_lines(text)
     head = next(csv.reader([text.partition("\n")[0]]), [])
     seconds = "time/time_elapsed" if "time/time_elapsed" in head else ""
     if reading.columns:
@@ -222,6 +224,11 @@ def _chosen(path: Path, there: Sequence[str], reading: Reading, known: Iterable[
     wanted = f"--tag={reading.tag}: {path} has none of that name" if reading.tag else f"{path} has no tag that is known"
     names = ", ".join(there)[:300] or "nothing"
     raise CurveError(f"{wanted}, but {names}; name one by --tag, or two columns of a CSV by --columns=STEPS:RETURN")
+
+
+def _whole_lines(text: str) -> str:
+    """The lines that a library has written to their end: it may be in one, or was stopped there."""
+    return text[: text.rfind("\n") + 1]
 
 
 def _columns(text: str, file: Path, wanted: Sequence[str]) -> Mapping[str, np.ndarray]:

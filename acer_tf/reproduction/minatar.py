@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -111,10 +112,10 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     return Report(tables, {"figure": Drawing(drawn, figure), "games": games_drawn})
 
 
-def finals(recorded: RecordedRuns, method: str) -> np.ndarray:
-    """[seeds, games] normalised scores where the shortest run ends; empty where a score is missing."""
+def finals(recorded: RecordedRuns, method: str, until: float = math.inf) -> np.ndarray:
+    """[seeds, games] normalised scores where the shortest run ends, or `until`; empty where a score is missing."""
     matrix = curves.whole_matrix(recorded.by_env(method))
-    steps = min((curves.reached(row) for row in matrix), default=0.0)
+    steps = min((until, *map(curves.reached, matrix)))
     runs = [[run.until(steps) for run in row] for row in matrix]
     scores = np.array([[normalize(run.env, score(run)) for run in row] for row in runs])
     return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))

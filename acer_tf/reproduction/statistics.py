@@ -58,8 +58,15 @@ def median(scores: Sequence[Any] | np.ndarray) -> Estimate:
 
 def interquartile_mean_curve(scores: np.ndarray) -> Estimate:
     """The `interquartile_mean` at each of G points of [runs, tasks, G], each with its own resamples, as in rliable."""
-    # metrics.aggregate_iqm of all points at once.
-    return _bootstrap(_checked(scores), lambda x: trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0), CURVE_RESAMPLES)
+
+    def middle(x: np.ndarray) -> np.ndarray:  # metrics.aggregate_iqm of all points at once
+        return np.asarray(trim_mean(x.reshape(-1, x.shape[-1]), 0.25, axis=0))
+
+    values = _checked(scores)
+    if len(values) > 1:
+        return _bootstrap(values, middle, CURVE_RESAMPLES)
+    none = np.full(values.shape[-1], np.nan)
+    return Estimate(middle(values), none, none)
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Comparison:
@@ -109,7 +116,7 @@ def compare(
     else:
         numbers = np.arange(tasks)
         estimate = _estimate((numbers[:, None],), lambda drawn: metric(*(group[:, drawn[:, 0]] for group in groups)))
-        runs, unit = (tasks, "games") if unit == "seeds" else (tasks, unit)
+        runs, unit = (tasks, "tasks") if unit == "seeds" else (tasks, unit)
     # The width of an interval falls with the square root of the runs.
     bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf

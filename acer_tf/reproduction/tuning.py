@@ -130,7 +130,7 @@ class Tuning:
         """The study in the journal, whose first trial is what was asked for."""
         path = self.folder / "journal.log"
         lock: Any = _FileLock(self.folder / "journal.lock")
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED, n_warmup_steps=_UNPRUNED)
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=_UNPRUNED, n_warmup_steps=_UNPRUNED + 1)
         try:
             with lock:
                 _require_lines(path)
@@ -156,12 +156,12 @@ class Tuning:
             ) from error
         return study
 
-    def counts(self) -> Mapping[TrialState, int]:
-        """The number of trials by state; an unfinished one without all its values does not count."""
-        states = [trial.state for trial in self._known()]
-        return {state: states.count(state) for state in TrialState}
+    def running(self) -> int:
+        """The number of trials that run, here or in other processes."""
+        return sum(trial.state == TrialState.RUNNING for trial in self._known())
 
     def _known(self) -> list[FrozenTrial]:
+        """The trials that have all their values."""
         trials = self.study.get_trials(deepcopy=False)
         return [t for t in trials if t.state != TrialState.WAITING and t.params.keys() == self.space.keys()]
 

@@ -3,6 +3,7 @@
 One rule decides all claims: `decide`.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +17,8 @@ from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.figure import Figure, Finding, Judged, Method, cells_of, figures
 from acer_tf.reproduction.report.output import Table, number
 from acer_tf.reproduction.statistics import Comparison
-from acer_tf.settings import Settings
-from acer_tf.settings.declaration import PRIORITIES, declarations
 from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.record import DEFAULTS, jsonable
+from acer_tf.settings.record import DEFAULTS, idle, jsonable
 
 RULE = (
     "Supported: the 95 % interval of every comparison that the claim makes lies above even. Contradicted: one lies "
@@ -37,7 +36,6 @@ RULE = (
     "runs of the row's methods in its folder.",
 )
 KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
-_OF_PRIORITIES = [name for name, declared in declarations(Settings).items() if PRIORITIES in declared.conditions]
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
 HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
 
@@ -146,13 +144,14 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     counts = Counter((cell.method, cell.env) for cell in begun)
     of = Counter((cell.method, cell.env) for cell in figure.whole.values())
     done = [100 * min(1.0, cell.steps / whole[cell.place[:3]].total_steps) for cell in begun]
+    shown = [float(f"{share:.2g}") if share < 99 else math.floor(10 * share) / 10 for share in done]  # 100 is all
     kind = {"atari": "games", "minatar": "games of MinAtar (0/57 of Atari)"}.get(figure.family, "tasks")
     unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
     parts = (
         f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",
         f"{len({cell.method for cell in begun})}/{len({method for method, *_ in whole})} methods",
         f"{_span(counts.values())}/{max(of.values())} {unit}",
-        f"{_span([float(f'{share:.2g}') for share in done], 'g')} % of steps",
+        f"{_span(shown, 'g')} % of steps",
     )
     return "; ".join([", ".join(parts), *altered(begun, whole)])
 
@@ -166,7 +165,7 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str],
     for cell in cells:
         known = whole[cell.place[:3]].settings if cell.place[:3] in whole else {}
         here = {**DEFAULTS, **cell.settings}
-        same = {*_NOT_COMPARED, *(_OF_PRIORITIES if here["replay_priority"] == "uniform" else ())}
+        same = {*_NOT_COMPARED, *idle(here)}
         names = [n for n, value in known.items() if n not in same and value not in ("auto", here.get(n))]
         differing = {name: here.get(name) for name in names}
         if "preset" in differing:  # its name says what it changes

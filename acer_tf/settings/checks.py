@@ -27,7 +27,8 @@ CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda s: s.replay_poisson or s.replay_ratio % 1 == 0,
      "--replay_ratio={s.replay_ratio}: must be a whole number with --noreplay_poisson"),
     (lambda s: s.on_policy_updates or s.replay_ratio > 0,
-     "--noon_policy_updates with --replay_ratio=0.0: nothing would be learned"),
+     "--noon_policy_updates with --replay_ratio=0.0: nothing would be learned; give --on_policy_updates, or a ratio "
+     "above 0"),
     (lambda s: s.replay_capacity >= s.unroll_length,
      "--replay_capacity={s.replay_capacity}: must be at least --unroll_length={s.unroll_length}"),
     (lambda s: s.replay_ratio == 0 or s.replay_start <= s.replay_capacity,

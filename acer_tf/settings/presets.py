@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from acer_tf.envs import family_of, spec
-from acer_tf.settings.rules import RULES, rule_of
+from acer_tf.errors import SettingsError
+from acer_tf.settings.rules import RULES, rule_of, rules_for
 
 # fmt: off
 # Mnih et al. 2015, and its authors' google-deepmind/dqn_zoo, where RMSProp's ε is for the mean over a batch of 32.
@@ -108,6 +109,7 @@ def usual_preset(env: str, agent: str) -> str:
     The environment is made only if neither its family nor the agent tells the kind of its actions.
 
     Raises:
+        SettingsError: the agent does not take its family's kind of actions.
         InvalidEnvironment: it cannot be made.
         EnvironmentFailure: it raised when it was made.
     """
@@ -117,6 +119,12 @@ def usual_preset(env: str, agent: str) -> str:
         own = f"{discrete}_{agent}"
         return own if own in rule.presets else rule.presets[0]
     if not (discrete and continuous):
+        if not rule.accepts(continuous=bool(continuous)):
+            kind, fitting = (
+                "continuous" if continuous else "discrete",
+                ", ".join(rules_for(continuous=bool(continuous))),
+            )
+            raise SettingsError(f"--agent={agent}: {env} has {kind} actions, for which it must be of {fitting}")
         return discrete or continuous
     both = rule.discrete and rule.continuous
     acts_continuously = spec(env, action_masks=False).continuous if both else bool(rule.continuous)

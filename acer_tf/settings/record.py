@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.settings import Settings, make_settings, setting_types
+from acer_tf.settings.declaration import PRIORITIES, declarations
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,6 +40,13 @@ def settings_from(document: Mapping[str, Any]) -> Settings:
 def changed(settings: Settings) -> dict[str, Any]:
     """The part of `settings_document` that differs from the defaults; it stays the same when settings are added."""
     return {name: v for name, v in settings_document(settings).items() if DEFAULTS.get(name) != v}
+
+
+def idle(document: Mapping[str, Any]) -> frozenset[str]:
+    """The settings that a run of this document does not read because it draws uniformly: those of priorities."""
+    uniform = {**DEFAULTS, **document}["replay_priority"] == "uniform"
+    declared = declarations(Settings).items() if uniform else ()
+    return frozenset(name for name, declaration in declared if PRIORITIES in declaration.conditions)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -142,11 +142,11 @@ class Settings:
         "units of the torso's dense layers, first to last, joined by commas; 256,256 with continuous actions",
         d.DISCRETE_ACTIONS, d.DENSE)
     dense_activation: str = setting(
-        "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of these layers", d.DENSE)
+        "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of the layers of --dense_units", d.DENSE)
     dense_normalization: bool = setting(
-        False, d.TRUTH, "layer normalization before each of these activations", d.DENSE)
+        False, d.TRUTH, "layer normalization before each activation of these layers", d.DENSE)
     dense_normalize_inputs: bool = setting(
-        False, d.TRUTH, "normalise what these layers read by its running mean and variance, but for images",
+        False, d.TRUTH, "normalise what the dense layers read by its running mean and variance, but for images",
         d.DISCRETE_ACTIONS, d.DENSE)
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "

@@ -53,13 +53,17 @@ def export_run(run_dir: Path, directory: Path) -> int:
     return metadata["steps"]
 
 
-def policy_metadata(settings: Settings, steps: int, commit: str | None) -> dict[str, Any]:
+def policy_metadata(
+    settings: Settings, steps: int, commit: str | None, env_function: str | None = None
+) -> dict[str, Any]:
     """The metadata for the export of a policy trained for `steps` steps with resolved `settings`, at last by `commit`.
 
-    The versions are those that export it.
+    `env_function` names the caller's function that made the environment, if one did. The versions are those that export
+    it.
     """
     return {
         "env": settings.env,
+        "env_function": env_function,
         "atari_preset": settings.atari_preset if settings.family.atari else None,
         "agent": settings.agent,
         "preset": settings.preset,
@@ -82,4 +86,4 @@ def _newest(run_dir: Path) -> tuple[PolicyNetwork, dict[str, Any]]:
         raise RunFolderError(f"{run_dir} {found}")
     agent = make_agent(settings, record.environment)
     agent.restore(snapshot.arrays)
-    return agent.network, policy_metadata(settings, steps, record.maker["commit"])
+    return agent.network, policy_metadata(settings, steps, record.maker["commit"], record.document.get("env_function"))

@@ -173,6 +173,7 @@ def _restore(
         preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
         details: dict[str, Any] = {
             "environment": dataclasses.asdict(agent.network.spec),
+            "env_function": envs.name_of(job.env),
             "atari_preset": dataclasses.asdict(preset) if preset else None,
             "modules": user_modules(settings.references),
             **computes,
@@ -327,7 +328,7 @@ class _Run:
         return policy
 
     def _metadata(self) -> dict[str, Any]:
-        return policy_metadata(self.job.settings, self.steps, self.maker["commit"])
+        return policy_metadata(self.job.settings, self.steps, self.maker["commit"], envs.name_of(self.job.env))
 
     def finish(self) -> Path:
         """Writes the policy and the end of the record, after the last checkpoint; returns the policy's folder."""

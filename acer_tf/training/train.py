@@ -163,6 +163,11 @@ def train(
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     if record:
         require_same_run(record, settings, spec, folder)
+        if env is None and (made := record.document.get("env_function")):
+            raise RunFolderError(
+                f"--run_dir={folder} holds a run in an environment that a function made: continue it in Python, with "
+                f"env={made}"
+            )
     else:  # a run that began before a check was made may continue
         require_effect(settings, spec)
         if settings.initialize_from is not None:

@@ -144,6 +144,21 @@ def test_rewards_are_divided_by_the_spread_of_returns():
     np.testing.assert_allclose(agent.learning_reward(tf.constant([1.0, -3.0])), [expected, -3 * expected], rtol=1e-5)
 
 
+def test_equal_returns_have_no_spread_to_divide_by_and_one_reward_does_not_end_learning():
+    normalization, one = RewardNormalization(0.9), [[True, True]]
+    for _ in range(3):
+        normalization.update(unroll_of([[5.0, 5.0]], one, one))
+        assert float(normalization.standard_deviation()) == 1.0
+    normalization.update(unroll_of([[5.0, 6.0]], one, one))
+    spread = float(normalization.standard_deviation())
+    assert spread == pytest.approx(np.std([5.0] * 7 + [6.0]), rel=1e-5)
+    normalization.update(unroll_of([[1e30, 0.0]], one, one))
+    assert float(normalization.standard_deviation()) == spread
+    small = RewardNormalization(0.9)
+    small.update(unroll_of([[1e-3, 2e-3]], one, one))
+    assert float(small.standard_deviation()) == pytest.approx(np.sqrt(0.5e-3**2 + 1e-8), rel=1e-4)
+
+
 def test_the_statistics_of_rewards_are_in_the_checkpoint():
     agent, other = agent_of(normalize_rewards=True), agent_of(normalize_rewards=True)
     agent.observe_rewards(unroll_of([[1.0, 5.0]], [[True, True]], [[False, False]]))

@@ -90,6 +90,16 @@ def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
     assert all((output / f"{name}.svg").read_text().count(">Two<") == 1 for name in ("figure", "hours"))
 
 
+def test_hours_are_refused_where_no_log_has_them(tmp_path, capsys):
+    (tmp_path / "log.csv").write_text("steps,return\n100,1\n")
+    flags = [f"--runs=ours={tmp_path / 'log.csv'}", "--columns=steps:return", "--env=CartPole-v1", "--hours"]
+    assert curves.main(["curves", *flags, f"--output={tmp_path / 'out'}"]) == 2
+    assert capsys.readouterr().err.startswith("error: --hours: no log of these --runs says how long it took")
+    assert curves.main(["curves", *flags[:-1], "--tag=other", f"--output={tmp_path / 'out'}"]) == 2
+    assert capsys.readouterr().err.startswith("error: --tag=other: has no effect on these --runs")
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_copied_if_a_later_record_cannot_be_read(tmp_path, capsys):
     first, second = (write_run(tmp_path / f"run{seed}", seed, 3) for seed in (0, 1))
     record = json.loads((second / "run.json").read_text())

@@ -33,6 +33,8 @@ def test_a_small_figure_from_end_to_end_and_again_from_its_table(tmp_path, capsy
     for name in ("table.md", "figure.png", "figure.svg"):
         (output / name).unlink()
     assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", f"--output={output}"]) == 0
+    assert figure_cliffwalk.main(["figure_cliffwalk", "--report_only", "--runs=7", f"--output={output}"]) == 2
+    assert "holds results of other settings" in capsys.readouterr().err
     assert (output / "table.md").read_text() == table
     assert (output / "figure.png").stat().st_size and (output / "figure.svg").stat().st_size
     assert json.loads((output / "run.json").read_text()) == document

@@ -178,7 +178,7 @@ def test_the_flags_of_a_sweep_reach_its_launcher_and_cells(script, monkeypatch, 
     made, ran = [], []
     for name in ("LocalLauncher", "RayLauncher", "SlurmLauncher"):
         monkeypatch.setattr(sweep_flags, name, lambda *a, name=name, **k: made.append((name, a, k)))
-    end = SimpleNamespace(states={}, reasons={}, exit_code=2)
+    end = SimpleNamespace(given_up={}, exit_code=2)
     monkeypatch.setattr(sweep_flags, "run_sweep", lambda *_, **options: ran.append(options) or end)
     more = ["--gpu_memory_gb=3", "--retries=7", "--stall_minutes=50", "--checkpoint_minutes=5", "--progress_seconds=9"]
     assert script("figure4_ablation", *PARTS["figure4_ablation"], *flags, *more) == 2
@@ -356,6 +356,8 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--setting=seed=3"], "--setting=seed=3"),
         (["--setting=gamma=high"], "--setting=gamma=high"),
         (["--setting=gamma=2"], "--gamma=2.0"),
+        (["--setting=gamma=0.9", "--setting=gamma=0.8"], "--setting=gamma=...: names gamma a second time"),
+        (["--plan", "--report_only"], "--plan with --report_only"),
         (["--setting=replay_ratio=2"], "--setting=replay_ratio=2.0"),
         (["--games="], "--games="),
         (["--plan", "--launcher=ray"], "--plan with --launcher=ray: plans are of this machine alone"),

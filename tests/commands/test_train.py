@@ -106,11 +106,14 @@ def test_a_bad_flag_ends_the_process_with_status_2_and_one_line(tmp_path):
     [
         (["--unroll_length=abc"], "--unroll_length=abc"),
         (["--num_envs=2.5"], "--num_envs=2.5"),
+        (["--num_envs=inf"], "--num_envs=inf"),
+        (["--total_timesteps=5"], "there is no flag --total_timesteps: use --total_steps\n"),
+        (["--env=control/reacher3"], "--agent=acer: control/reacher3 has continuous actions, for which it must be of"),
         (["--gamma=high"], "--gamma=high"),
         (["--entropy_in_trust_region=maybe"], "entropy_in_trust_region"),
         (["--learning_rat=1"], "Unknown command line flag 'learning_rat'"),
-        (["--lr=1e-3"], "Unknown command line flag 'lr': use --learning_rate"),
-        (["--n_envs=4"], "Unknown command line flag 'n_envs': use --num_envs"),
+        (["--lr=1e-3"], "there is no flag --lr: use --learning_rate"),
+        (["--n_envs=4"], "there is no flag --n_envs: use --num_envs"),
         (["replay_ratio=4"], "not a flag: replay_ratio=4"),
         (["--replay_ratio=-1"], "--replay_ratio=-1.0"),
         (["--trust_region_delta=0"], "--trust_region_delta=0.0"),
@@ -231,6 +234,17 @@ def test_the_flags_become_the_settings(ran):
     assert ran == [(Settings(**given), Path("runs/x"), options)]
 
 
+def test_whole_numbers_may_be_written_with_an_exponent(ran):
+    assert main("--env=atari/Pong", "--run_dir=r", "--total_steps=1e6") == 0
+    assert ran[0][0].total_steps == 1_000_000
+
+
+def test_help_has_a_short_name(capsys):
+    with pytest.raises(SystemExit) as ended:
+        train.main(["train", "-h"])
+    assert ended.value.code == 0 and "--total_steps" in capsys.readouterr().out
+
+
 def test_what_no_flag_gives_comes_from_the_preset_and_the_agent(ran):
     flags = ("--env=atari/Pong", "--run_dir=r", "--preset=paper", "--agent=a3c", "--total_steps=10_000_000")
     assert main(*flags, "--noentropy_in_trust_region", "--gamma=0.9") == 0
@@ -289,6 +303,9 @@ def test_a_small_run_trains_and_says_where_the_policy_is(capsys, tmp_path):
     assert 50 <= float(first.split("%")[0]) < 70  # the first iteration beyond 50 steps
     assert last == f"finished: policy in {tmp_path}/run/policy"
     assert load_policy(tmp_path / "run" / "policy").metadata["env"] == "CartPole-v1"
+    # What is the environment's, the agent's and the preset's need not be said again.
+    assert main("--num_envs=2", "--unroll_length=5", "--replay_start=0", f"--run_dir={tmp_path}/run") == 0
+    assert "already finished" in capsys.readouterr().out
 
 
 EARLY = """

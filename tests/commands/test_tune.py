@@ -24,6 +24,7 @@ from acer_tf.settings.declaration import Search, declarations
 from acer_tf.settings.settings import Settings
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
+from tests.training.scripted import tree
 
 TRIAL = str(Path(__file__).with_name("trial.py"))
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,11 @@ def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_s
     assert compared[0]["setting"] == f"best: trial {best.number}" and compared[0]["seeds"] == "2 of 2"
     assert set(evidence.figures) == {"figure", "importance"}
     assert (output / "importance.png").exists() and (output.parent / "index.html").exists()
+    before = tree(output)
+    assert searched("--tune_dir=other", "--entropy_weight=0.5") == 2
+    said = capsys.readouterr().err
+    assert said == "error: --output=my_results/tune_CartPole_v1 holds the evidence of another search: choose another\n"
+    assert tree(output) == before and not Path("other").exists()
 
 
 @pytest.mark.process
@@ -173,6 +179,7 @@ def test_all_declared_values_are_allowed():
         (["--agent=a3c", "--search=replay_ratio=1,2"], "--search=replay_ratio"),
         (["--search=dense_units=256,256"], "'256' is one value; give two or more, separated by ; if they have commas"),
         (["--search=dense_units=64,64;64,x"], "--dense_units=64,x"),
+        (["--search=gamma=0.9,0.8", "--search=gamma"], "--search=gamma=...: names gamma a second time"),
         (["--stall_minutes=5"], "--stall_minutes=5.0: must be above --checkpoint_minutes=10.0"),
     ],
 )

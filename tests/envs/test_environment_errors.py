@@ -447,3 +447,40 @@ def test_an_environment_in_the_place_of_a_function_is_refused_in_a_line(given):
 def test_a_deprecated_version_is_told_in_gymnasiums_own_words():
     with pytest.raises(InvalidEnvironment, match="'Taxi-v3': .*deprecated.*Taxi-v4"):
         envs.spec("Taxi-v3")
+
+
+@pytest.mark.parametrize(
+    ("factory", "found"), [(lambda: None, "a NoneType"), (lambda: Blank, "the class Blank"), (lambda: "x", "a str")]
+)
+def test_a_function_that_returns_no_environment(factory, found):
+    assert f"mine: its function must return a gymnasium.Env, not {found}" in refused("mine", factory=factory)
+
+
+class Unlike(Blank):
+    def step(self):
+        return self.reset()
+
+    def reset(self):
+        return np.zeros(1, np.float32), {}
+
+
+def test_a_method_that_takes_other_arguments_is_blamed_for_that_also_in_a_wrapper():
+    env = envs.make("mine", 1, 0, factory=lambda: TimeLimit(Unlike(), 5), action_masks=False)
+    with pytest.raises(EnvironmentFailure, match=r"^mine failed in reset\(\): TypeError: .*unexpected keyword"):
+        env.reset()
+
+
+def test_an_observation_of_another_shape_beside_a_mask():
+    class Masked(Blank):
+        observation_space = spaces.Dict(x=spaces.Box(0, 1, (1,)), action_mask=spaces.MultiBinary(2))
+
+        def reset(self, *, seed=None, options=None):
+            return {"x": np.zeros(1, np.float32), "action_mask": np.ones(2, np.int8)}, {}
+
+        def step(self, action):
+            return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    env = envs.make("mine", 1, 0, factory=Masked)
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match=r"it returned an observation of shape \(2,\) and dtype float32, but"):
+        env.step(np.array([0]))

@@ -204,3 +204,34 @@ def test_other_projects_ids_of_atari_games_name_ours(env_id):
     game = "MsPacman" if "MsPacman" in env_id else "Pong"
     with pytest.raises(InvalidEnvironment, match=f"^{env_id} .*atari/{game}$"):
         envs.spec(env_id)
+
+
+class Shared(gymnasium.Env):
+    """All copies show their number of steps in one array."""
+
+    observation_space = gymnasium.spaces.Dict(a=gymnasium.spaces.Box(0, 99, (1,)), b=gymnasium.spaces.Box(0, 99, (1,)))
+    action_space = gymnasium.spaces.Discrete(3, dtype=np.uint8)
+    shown = {"a": np.zeros(1, np.float32), "b": np.zeros(1, np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        self.count = 0 if seed is None else seed % 50
+        return self._see(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.count += 1
+        return self._see(), float(self.count), False, False, {}
+
+    def _see(self):
+        for part in self.shown.values():
+            part[:] = self.count
+        return self.shown
+
+
+def test_copies_may_share_an_array_and_actions_have_the_dtype_of_their_space():
+    env = envs.make("shared", 3, 0, factory=Shared)
+    first = env.reset().observation["a"]
+    assert len(np.unique(first)) > 1
+    step = env.step(np.array([0, 1, 2]))
+    np.testing.assert_array_equal(step.observation["b"][:, 0], step.reward)
+    np.testing.assert_array_equal(first, step.observation["a"] - 1)

@@ -12,7 +12,7 @@ from acer_tf import envs, evaluate, load_policy
 from acer_tf.envs.own_vectors import PAUSED, OwnVector
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, SettingsError
 from acer_tf.training.train import train
-from tests.envs.test_masks import CODES, ByMethod, Shown
+from tests.envs.test_masks import CODES, A, ByMethod, Masked, Shown
 from tests.envs.test_masks import rows_of as masked_rows
 from tests.envs.test_workers import Nested
 from tests.training.scripted import rows_of, small_settings, timeless
@@ -131,6 +131,39 @@ def test_masks_in_observations_and_of_methods_are_those_of_single_environments(k
         np.testing.assert_array_equal(step.legal, shown)
 
 
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_a_method_is_not_asked_for_a_mask_where_an_episode_has_terminated(mode):
+    class Strict(ByMethod):
+        def action_masks(self):
+            assert self.count < 3
+            return super().action_masks()
+
+    env = envs.make("masked", 2, 0, factory=lambda num_envs: SyncVectorEnv([Strict] * num_envs, autoreset_mode=mode))
+    assert sum(step.last.any() for step in masked_rows(env)) >= 5
+
+
+def test_a_wrong_mask_is_of_the_step_since_its_own_reset_also_after_a_pause_for_another():
+    class Uneven(Masked):
+        number = 0
+
+        def step(self, action):
+            observation, reward, _, truncated, info = super().step(action)
+            if self.number and self.count == 2:
+                info = {"action_mask": np.zeros(A, np.int8)}
+            return observation, reward, self.number == 0, truncated, info
+
+    def make(num_envs):
+        env = SyncVectorEnv([Uneven] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        env.envs[1].number = 1
+        return env
+
+    env = envs.make("masked", 2, 0, factory=make)
+    with pytest.raises(
+        EnvironmentFailure, match="environment 1, 2 steps after its reset, gave .* that forbids"
+    ):
+        masked_rows(env)
+
+
 @pytest.mark.parametrize("final", [np.array([{"action_mask": np.array([0, 1])}, None]), [{"action_mask": [0, 1]}, 5]])
 def test_final_infos_may_be_those_of_each_environment(final):
     info = {"final_obs": np.full((2, 1), 7.0), "action_mask": np.array([[1, 0], [1, 0]]), "final_info": final}
@@ -247,7 +280,7 @@ def test_final_observations_may_be_one_array_and_are_not_kept_by_reference():
         ({"observation": np.ones((3, 1))}, r"observations of shape \(3, 1\)"),
         ({"observation": np.ones((2, 1), complex)}, "dtype complex128"),
         ({"reward": np.ones((2, 1))}, r"rewards of shape \(2, 1\)"),
-        ({"terminated": np.ones(2)}, "terminated of shape .* dtype float64"),
+        ({"terminated": np.ones(2)}, "terminated of shape .* dtype float64, but 2 booleans are due"),
         ({"info": {}}, "final_obs"),
         ({"info": None}, "infos must be a dictionary"),
         ({"info": {"final_obs": np.ones((2, 3))}}, r"final_obs of environment 0 has shape \(3,\)"),

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from acer_tf import envs
 from acer_tf.envs.vector import VectorEnvironment
-from acer_tf.errors import InvalidEnvironment
+from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 
 class Tape(VectorEnv):
@@ -191,6 +191,17 @@ def test_small_pictures_are_enlarged(picture, size):
     assert enlarged.dtype == np.uint8 and enlarged.shape == (height * scale, width * scale, 3)
     np.testing.assert_array_equal(enlarged[::scale, ::scale], np.rint(255 * first))
     np.testing.assert_array_equal(enlarged[scale - 1 :: scale, scale - 1 :: scale], np.rint(255 * first))
+
+
+def test_colours_are_from_0_to_1_or_to_255_and_pictures_of_one_size():
+    pictures = iter([np.full((200, 200, 3), 200.0), np.full((200, 200, 3), 0.5), np.zeros((200, 100, 3)), None])
+    env = VectorEnvironment("tape", Tape(GAME), seeds=None, picture=lambda: next(pictures))
+    assert [env.render().max() for _ in range(2)] == [200, 128]
+    for shape in (r"\(200, 100, 3\)", r"\(\)"):
+        with pytest.raises(
+            EnvironmentFailure, match=rf"^tape failed in render.* of shape {shape}.*\(200, 200, 3\)"
+        ):
+            env.render()
 
 
 LOW, HIGH = np.float32([-2, 0, 10]), np.float32([2, 1, 30])

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -217,3 +218,8 @@ def test_a_function_that_cannot_make_one_there_is_refused():
 
     with pytest.raises(EnvironmentFailure, match="^mine failed when it was made: OSError: no licence$"):
         envs.make("mine", 2, 0, factory=make, workers=2)
+    lock = threading.Lock()
+    with pytest.raises(
+        EnvironmentFailure, match="^mine failed when it was made: TypeError: cannot pickle '_thread.lock'"
+    ):
+        envs.make("mine", 2, 0, factory=lambda: lock and Nested(), workers=2)

@@ -1,6 +1,8 @@
 """The networks, compared with ordinary layers."""
 
 import dataclasses
+import sys
+import types
 
 import keras
 import numpy as np
@@ -338,6 +340,13 @@ def test_a_users_torso_reads_stacked_frames_as_planes_with_the_frames_last(monke
         acting = network(tf.constant(shown[:, t]))
         np.testing.assert_allclose(probabilities[:, t], acting[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(q[:, t], acting[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("module", ["_mine", "größe"])
+def test_a_users_torso_may_be_in_a_module_of_any_name(module, monkeypatch):
+    theirs = torsos.Torso(lambda layers, x: layers.hidden(8, "relu", "dense", layers.flat(x)), lambda spec: True)
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(R=theirs))
+    assert Network(ATARI, architecture=f"{module}:R").trainable_variables
 
 
 @pytest.mark.parametrize("initialization", INITIALIZATIONS)

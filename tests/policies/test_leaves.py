@@ -27,14 +27,14 @@ SEEN = spaces.Dict(
     image=spaces.Box(0, 10, (7, 6, 2), np.uint8),
     goal=spaces.Dict({"at": spaces.Box(-np.inf, np.inf, (2,)), "which one?": spaces.Discrete(3)}),
     state=spaces.Box(-1, 1, (2, 2)),
-    value=spaces.MultiBinary(4),
+    VALUE=spaces.MultiBinary(4),
 )
 INPUTS = {
     "goal/at": "observation_goal_at",
     "goal/which one?": "observation_goal_which_one_",
     "image": "observation_image",
     "state": "observation_state",
-    "value": "observation_value",
+    "VALUE": "observation_value",
 }
 MOVES = spaces.MultiDiscrete([[2, 3], [1, 4]], start=[[-3, 0], [7, 1]])
 KINDS: dict[str, tuple[spaces.Space, Any]] = {
@@ -116,12 +116,12 @@ def test_the_metadata_says_how_numbers_are_actions(exported: dict[str, Policy]) 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image": None}, "expected observation/goal/at, .*, got "),
-        ({"other": np.zeros((2, 1))}, "expected observation/goal/at, .*, got .*observation/other"),
+        ({"image": None}, "expected observation/VALUE, .*, got "),
+        ({"other": np.zeros((2, 1))}, "expected observation/VALUE, .*, got .*observation/other"),
         ({"image": np.zeros((2, 6, 7, 2), np.uint8)}, r"expected observations/image of shape \('N', 7, 6, 2\), got "),
         ({"image": np.zeros((2, 7, 6, 2))}, "expected uint8 observations/image, got float64"),
         ({"goal/at": np.full((2, 2), np.nan)}, "expected finite float32 observations/goal/at, got nan"),
-        ({"value": np.zeros((3, 4), np.uint8)}, r"expected equally many observations of each name, got \[2, 3\]"),
+        ({"VALUE": np.zeros((3, 4), np.uint8)}, r"expected equally many observations of each name, got \[2, 3\]"),
     ],
 )
 def test_other_leaves_are_refused(changes: dict[str, Any], message: str, exported: dict[str, Policy]) -> None:
@@ -129,7 +129,7 @@ def test_other_leaves_are_refused(changes: dict[str, Any], message: str, exporte
     given = {name: leaf for name, leaf in (drawn(policy.spec, 2) | changes).items() if leaf is not None}
     with pytest.raises(ValueError, match=message):
         policy(given)
-    with pytest.raises(ValueError, match="expected observation/goal/at, .*, got observation$"):
+    with pytest.raises(ValueError, match="expected observation/VALUE, .*, got observation$"):
         policy(np.zeros((2, 4), np.float32))
     with pytest.raises(tf.errors.InvalidArgumentError):
         policy.signature(

@@ -119,6 +119,7 @@ def with_settings(method="ACER", **given):
         with_settings(seed=4, network="auto"),
         with_settings("A3C", learning_rate=0.1),
         with_settings(env="Acrobot-v1", learning_rate=0.1),
+        with_settings(seed=4, priority_epsilon=0.5),  # without effect on uniform draws
     ],
 )
 def test_another_seed_method_or_environment_may_be_added_to_a_run(tmp_path, asked):
@@ -230,7 +231,13 @@ def test_a_damaged_record_is_named_and_left_alone(tmp_path, text):
 
 @pytest.mark.parametrize(
     ("settings", "rows", "document"),
-    [({}, (), {}), (SETTINGS, (), {"commit": 5}), (SETTINGS, ("inf,1,4,2,2",), {}), (SETTINGS | {"seed": []}, (), {})],
+    [
+        ({}, (), {}),
+        (SETTINGS, (), {"commit": 5}),
+        (SETTINGS, ("inf,1,4,2,2",), {}),
+        (SETTINGS | {"seed": []}, (), {}),
+        (SETTINGS | {"env": []}, (), {}),
+    ],
 )
 def test_a_record_of_wrong_values_is_named(tmp_path, settings, rows, document):
     run = write_run(tmp_path / "run", settings=settings, rows=rows, **document)

@@ -29,7 +29,9 @@ def test_monitor_files_are_one_run_whose_episodes_come_by_their_time(tmp_path):
     log = tmp_path / "log"
     log.mkdir()
     (log / "0.monitor.csv").write_text(MONITOR % 1000 + "10.0,10,1.0\n30.0,30,4.0\n")
-    (log / "1.monitor.csv").write_text(MONITOR % 1001 + "20.0,20,1.5\n40.0,")  # the last row was being written
+    # The last rows were being written, one of them in its last number.
+    (log / "1.monitor.csv").write_text(MONITOR % 1001 + "20.0,20,1.5\n40.0,")
+    (log / "2.monitor.csv").write_text(MONITOR % 1001 + "50.0,50,2")
     run, protocol = read(log, tmp_path)
     assert (run.env, run.seed, run.total_steps) == ("CartPole-v1", 3, 60)
     assert run.steps.tolist() == [10, 30, 60] and run.seconds.tolist() == [1.0, 2.5, 4.0]
@@ -74,6 +76,8 @@ def test_progress_of_stable_baselines3(tmp_path, tag, steps, returns):
     (tmp_path / "progress.csv").write_text(SB3)
     run, protocol = read(tmp_path / "progress.csv", tmp_path, Reading(tag=tag), "CartPole-v1")
     assert run.steps.tolist() == steps and run.mean_return.tolist() == returns
+    (tmp_path / "progress.csv").write_text(SB3 + "90,4")
+    assert read(tmp_path / "progress.csv", tmp_path / "cut", Reading(tag=tag), "CartPole-v1")[0].steps.tolist() == steps
     assert (tag or "rollout/ep_rew_mean") in protocol
     assert ("evaluation" if tag else "100 training episodes") in protocol
 
@@ -103,7 +107,7 @@ def test_a_tag_of_any_name_and_the_events_of_tensorflow(tmp_path):
 
 
 def test_any_csv_by_two_columns(tmp_path):
-    (tmp_path / "mine.csv").write_text("frame,score,other\n0,nan,x\n10,1.5,y\n20,2.5,z\n")
+    (tmp_path / "mine.csv").write_text("frame,score,other\n0,nan,x\n10,1.5,y\n20,2.5,z")
     reading = Reading(env="CartPole-v1", columns=("frame", "score"))
     run, protocol = read(tmp_path / "mine.csv", tmp_path, reading)
     assert run.steps.tolist() == [10, 20] and run.mean_return.tolist() == [1.5, 2.5]

@@ -53,6 +53,8 @@ def test_it_prints_nothing_and_one_run_has_no_interval():
         warnings.simplefilter("error")
         interquartile_mean([1, 5, 2])
     assert str(interquartile_mean([7.0])) == "7.00"
+    curve = interquartile_mean_curve(np.array([[[1.0, 5.0]], [[2.0, 6.0]]])[:1])
+    assert curve.value.tolist() == [1.0, 5.0] and np.isnan([curve.low, curve.high]).all()
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, math.nan], [math.inf]])
@@ -128,7 +130,7 @@ def test_with_one_run_of_each_the_tasks_are_resampled():
     x = np.array([[3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.0, 0.0]])
     found = probability_of_improvement(x, np.ones((1, 8)))
     assert found.estimate.value == 0.75 and found.estimate.low < 0.5 < found.estimate.high == 1.0
-    assert found.needs.endswith(" games")
+    assert found.needs.endswith(" tasks")
 
 
 def test_the_standard_error_needs_two_scores():

@@ -400,8 +400,9 @@ def test_values_at_the_edge_of_their_range_are_taken():
 )
 def test_an_agent_keeps_what_makes_it_that_agent_and_another_is_named(agent, name, value, others):
     defined = f"--{name}={value}: --agent={agent} is defined by {name}"
+    preset = "paper_continuous" if agent == "tis" else "paper"
     with pytest.raises(SettingsError, match=rf"^{defined} .*use another agent, such as {others}$"):
-        pong(agent=agent, **{name: value})
+        pong(agent=agent, preset=preset, **{name: value})
     assert getattr(pong(agent="acer", **{name: value}), name) == value
 
 

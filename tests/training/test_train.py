@@ -19,11 +19,12 @@ import gymnasium
 import keras
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from acer_tf import load_policy, resources
 from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
-from acer_tf.errors import Interrupted, Mismatch, RunFolderError, SettingsError
+from acer_tf.errors import Interrupted, InvalidEnvironment, Mismatch, RunFolderError, SettingsError
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints
@@ -507,6 +508,23 @@ def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
     with pytest.raises(SettingsError, match=f"^--{name}={value}: "):
         train(small_settings(), tmp_path / "run", device="cpu", **{name: value})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.training
+def test_what_was_learned_in_an_environment_that_a_function_made_is_not_taken_to_another(tmp_path):
+    made, run_dir = "gymnasium.envs.classic_control.cartpole.CartPoleEnv", tmp_path / "run"
+    policy = train(small_settings(total_steps=100), run_dir, env=CartPoleEnv, quiet=True)
+    for path in (run_dir / "run.json", policy / "metadata.json"):
+        assert json.loads(path.read_text())["env_function"] == made
+    with pytest.raises(InvalidEnvironment, match=f"the function {made} made: give that as env, .*--env=CartPole-v1"):
+        evaluate(policy, episodes=1)
+    for env in (CartPoleEnv, "CartPole-v1"):
+        assert evaluate(policy, episodes=1, env=env, max_episode_steps=9).episodes == 1
+    with pytest.raises(RunFolderError, match=f"that a function made: continue it in Python, with env={made}"):
+        train(small_settings(total_steps=200), run_dir, quiet=True)
+    train(small_settings(total_steps=200), run_dir, env=CartPoleEnv, quiet=True)
+    assert export_run(run_dir, tmp_path / "exported") >= 200
+    assert load_policy(tmp_path / "exported").metadata["env_function"] == made
 
 
 @pytest.mark.parametrize("given", ["CartPole-v1", {"env": "CartPole-v1"}])

@@ -43,11 +43,15 @@ class Table:
                 raise ValueError(f"{len(self.head)} columns, but a row of {len(row)} cells: {list(row)}")
 
 
+def write_csv(table: Table, path: Path) -> None:
+    text = pd.DataFrame([*table.rows], columns=[*table.head], dtype=str).to_csv(index=False, lineterminator="\n")
+    write_whole(path, text)
+
+
 def write_table(table: Table, folder: Path, name: str) -> None:
     """Writes <name>.csv, and <name>.md with the caption below."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = pd.DataFrame([*table.rows], columns=[*table.head], dtype=str).to_csv(index=False, lineterminator="\n")
-    write_whole(folder / f"{name}.csv", text)
+    write_csv(table, folder / f"{name}.csv")
     write_whole(folder / f"{name}.md", f"{markdown(table)}\n\n{table.caption}\n")
 
 

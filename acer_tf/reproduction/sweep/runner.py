@@ -35,6 +35,11 @@ class SweepEnd:
     signal_number: int | None  # the signal that stopped it, if one did
 
     @property
+    def given_up(self) -> dict[str, str]:
+        """Why cells failed for good, by name."""
+        return {name: self.reasons.get(name, "") for name, state in self.states.items() if state == "failed"}
+
+    @property
     def exit_code(self) -> int:
         """0 if all cells are finished, 128 + the signal's number if one stopped it, else 1."""
         if all(state == "finished" for state in self.states.values()):

@@ -331,6 +331,9 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
     assert row(tmp_path, "PER, Figure 2", "")["verdict"] == "supported"
     write_results(results[:32], path)
     assert row(tmp_path, "PER, Figure 1", "")["verdict"].startswith("undecided")
+    write_results([result for result in results if result.run == 0], path)  # whose sizes are no sample
+    found = row(tmp_path, "PER, Figure 1", "")
+    assert found["verdict"] == "undecided: needs 2 runs" and "[" not in found["weakest comparison"]
     write_results(results[:3], path)
     assert row(tmp_path, "PER, Figure 1", "")["share"] == "none of it"
     path.write_text("representation\nnothing else\n")
@@ -580,6 +583,21 @@ def test_every_step_of_the_replay_ratio_counts_on_minatar(
 
     record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
     assert row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["verdict"] == word
+
+
+def test_what_is_shown_of_ratios_on_minatar_is_at_the_steps_of_the_comparison(tmp_path: Path) -> None:
+    def value(cell: Cell) -> list[float] | None:
+        settings = cell.train_settings
+        if settings.trust_region_delta != 1 or settings.replay_ratio not in (0, 4):
+            return None
+        return [float(n) * (2 if settings.replay_ratio == 4 else 1) for n in range(10)]
+
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
+    cut(tmp_path, "figure1_minatar", "replay4_trust", 2)
+    found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")
+    assert found["verdict"] == "supported"
+    less, more = map(float, found["ours"].partition(" (")[0].split(", "))
+    assert less < more
 
 
 def test_every_step_of_the_replay_ratio_counts_on_atari(tmp_path: Path) -> None:
