@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
-from acer_tf.errors import ClusterLost, Interrupted, NonFiniteError, RunFolderError, SettingsError
+from acer_tf.errors import ClusterLost, Interrupted, Mismatch, NonFiniteError, RunFolderError, SettingsError
 from acer_tf.importing import without_collections
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.export import exporting
@@ -131,6 +131,9 @@ def run(job: Job) -> Path:
         return begun.finish()
 
 
+_STATE = ("actor", "loop", "seconds", "evaluations", "row_due", "reach", "logged")  # that `_Run.save` writes
+
+
 def _restore(
     job: Job,
     agent: Agent,
@@ -148,6 +151,8 @@ def _restore(
     maker = records.maker_of(provenance() | computes)
     notes = [*(changes_in(job.record, settings) if job.record else ()), *repaired]
     if snapshot is not None:
+        if lacking := [name for name in _STATE if name not in state]:
+            raise Mismatch(f"the checkpoint in {folder} has no {lacking[0]!r}: another version wrote it")
         agent.restore(snapshot.arrays)
         notes += records.differences_of_makers(records.read_record(folder).maker, maker)
         if not replay.started and 0 < steps < settings.total_steps:

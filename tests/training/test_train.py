@@ -947,6 +947,21 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
         export_run(run_dir, run_dir / "policy")
 
 
+def test_a_checkpoint_that_lacks_a_part_of_the_state_is_refused_and_left(stopped, capsys, monkeypatch):
+    run_dir, *_ = stopped
+    before, restore = tree(run_dir), Checkpoints.restore
+
+    def older(self, *arguments, **options):
+        snapshot = restore(self, *arguments, **options)
+        del snapshot.state["logged"]
+        return snapshot
+
+    monkeypatch.setattr(Checkpoints, "restore", older)
+    assert script(small_settings(), run_dir) == 1
+    assert f"the checkpoint in {run_dir} has no 'logged': another version wrote it" in capsys.readouterr().err
+    assert tree(run_dir) == before
+
+
 class Rising(gymnasium.Env):
     """Episodes of five steps, of which the n-th pays n."""
 
