@@ -39,21 +39,26 @@ class CheckedVector(SyncVectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         self._over = [False] * self.num_envs
         seeds = [None] * self.num_envs if seed is None else seed
-        answers = [self._begin(env, seed=one, options=options) for env, one in zip(self.envs, seeds, strict=True)]
-        observations, infos = [answer[0] for answer in answers], [answer[4] for answer in answers]
+        observations, infos = [], []
+        for env, one in zip(self.envs, seeds, strict=True):
+            observation, *_, info = self._begin(env, seed=one, options=options)
+            observations.append(_copy(observation))
+            infos.append(info)
         seen = self._batch("reset", self.single_observation_space, observations)
         return seen, self._masks(observations, infos, self._over)
 
     def step(self, actions: Any) -> Any:
         answers: list[Any] = []
+        observations: list[Any] = []
         try:
             for env, action, over in zip(self.envs, actions, self._over, strict=True):
-                answers.append(self._begin(env) if over else _kept(env.step(action)))
+                answers.append(answer := self._begin(env) if over else env.step(action))
+                observations.append(_copy(answer[0]) if isinstance(answer, tuple | list) and answer else None)
         except (TypeError, ValueError) as error:
             self._require_no_wrapper("step", error)
             raise
         try:
-            observations, rewards, terminated, truncated, infos = zip(*answers, strict=True)
+            _, rewards, terminated, truncated, infos = zip(*answers, strict=True)
         except (TypeError, ValueError):
             infos = (None,)
         if not {dict}.issuperset(map(type, infos)):
@@ -78,7 +83,7 @@ class CheckedVector(SyncVectorEnv):
             self._require_no_wrapper("reset", error)
             raise
         self._require_form("reset", answer)
-        return _kept((answer[0], 0.0, False, False, answer[1]))
+        return answer[0], 0.0, False, False, answer[1]
 
     def _require_no_wrapper(self, method: str, error: Exception) -> None:
         """Raises if a wrapper of gymnasium's, such as a time limit, could not take an environment's answer."""
@@ -139,17 +144,13 @@ class CheckedVector(SyncVectorEnv):
         raise EnvironmentFailure(f"{self._id} failed in {method}(): {what}") from None
 
 
-def _kept(answer: Any) -> Any:
-    """The answer with a copy of its observation, whose arrays the next environment may overwrite."""
-
-    def copied(observation: Any) -> Any:
-        if isinstance(observation, np.ndarray):
-            return observation.copy()
-        if isinstance(observation, dict):
-            return {key: copied(part) for key, part in observation.items()}
-        return tuple(map(copied, observation)) if type(observation) is tuple else observation
-
-    return (copied(answer[0]), *answer[1:]) if isinstance(answer, tuple) and answer else answer
+def _copy(observation: Any) -> Any:
+    """A copy of the arrays of an observation, which the next environment may overwrite."""
+    if type(observation) is np.ndarray:
+        return observation.copy()
+    if isinstance(observation, dict):
+        return {key: _copy(part) for key, part in observation.items()}
+    return tuple(map(_copy, observation)) if type(observation) is tuple else observation
 
 
 def _described(value: Any) -> str:
