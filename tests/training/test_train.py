@@ -953,6 +953,7 @@ def test_a_checkpoint_that_lacks_a_part_of_the_state_is_refused_and_left(stopped
 
     def older(self, *arguments, **options):
         snapshot = restore(self, *arguments, **options)
+        assert snapshot.state.keys() == {*run._STATE, "position", "progress_sha256"}
         del snapshot.state["logged"]
         return snapshot
 
