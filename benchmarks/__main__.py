@@ -58,19 +58,24 @@ def main(argv: list[str]) -> int:
     from acer_tf.runs.records import run_document, write_json
     from acer_tf.training.device import find_device
     from benchmarks import report
+    from benchmarks.checkouts import require_checkout
 
     output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
     path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
+    against = None if FLAGS.against is None else Path(FLAGS.against)
+    if against is not None and (FLAGS.only or FLAGS.device != "auto"):
+        given = f"--only={FLAGS.only[0]}" if FLAGS.only else f"--device={FLAGS.device}"
+        return cli.fail(2, f"{given}: has no effect with --against, which measures each checkout's whole loops")
     try:
+        if against is not None:
+            require_checkout(against)
         for flag, folder in (("output", output), ("json", path.parent), ("scratch", Path(FLAGS.scratch))):
             require_folder(folder, flag)
         find_device(FLAGS.device)
-    except (EvidenceError, SettingsError) as error:
+    except (EvidenceError, SettingsError, ValueError) as error:
         return cli.fail(2, error)
-    if FLAGS.against is not None and FLAGS.device != "auto":
-        return cli.fail(2, f"--device={FLAGS.device}: has no effect with --against, which takes each checkout's own")
-    if FLAGS.against is not None:
-        return _compare(Path(FLAGS.against), output, path)
+    if against is not None:
+        return _compare(against, output, path)
     names = FLAGS.only or _GROUPS
     try:
         _require_no_loss(path, names)

@@ -40,6 +40,12 @@ WORKLOADS = {
 }
 
 
+def require_checkout(other: Path) -> None:
+    """Raises ValueError unless `other` is a checkout of this project."""
+    if not (other / "experiments" / "train.py").exists():
+        raise ValueError(f"--against={other}: must be the folder of a checkout of acer_tf")
+
+
 def compare(other: Path, repetitions: int) -> Iterator[tuple[str, list[dict[str, float]], list[dict[str, float]]]]:
     """By workload, as each is measured: its name, and steps/s by ratio of this checkout and of `other`.
 
@@ -50,8 +56,7 @@ def compare(other: Path, repetitions: int) -> Iterator[tuple[str, list[dict[str,
     Raises:
         ValueError: `other` is no such checkout, or cannot be measured.
     """
-    if not (other / "experiments" / "train.py").exists():
-        raise ValueError(f"--against={other}: must be the folder of a checkout of acer_tf")
+    require_checkout(other)
     other = other.resolve()
     for name, loop in WORKLOADS.items():
         found = [(_rates(HERE, loop), _rates(other, loop)) for _ in range(repetitions)]

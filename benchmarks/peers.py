@@ -130,6 +130,8 @@ def main(argv: list[str]) -> int:
         output.mkdir(parents=True, exist_ok=True)
         Path(FLAGS.environments).mkdir(parents=True, exist_ok=True)
         require_no_loss(output / "peers.json", rows)
+        for row in rows:
+            require_replaceable(Path(FLAGS.environments) / row.peer)
     except (OSError, ValueError) as error:
         return cli.fail(2, error)
     interpreters, errors = prepare([*dict.fromkeys(row.peer for row in rows)], Path(FLAGS.environments).absolute())
@@ -146,6 +148,14 @@ def main(argv: list[str]) -> int:
         if side and not any(row["runs"] for row in side):
             return cli.fail(1, f"nothing to compare: {side[0]['error']}")
     return 0
+
+
+def require_replaceable(environment: Path) -> None:
+    """Raises ValueError for a folder that is no virtual environment: it could not be replaced without loss."""
+    if environment.exists() and not (environment / "pyvenv.cfg").exists():
+        raise ValueError(
+            f"--environments={environment.parent}: its {environment.name} is no virtual environment: move it"
+        )
 
 
 def require_no_loss(path: Path, rows: list[Row]) -> None:

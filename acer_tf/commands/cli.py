@@ -51,6 +51,15 @@ class _Integer(flags.IntegerParser):
             raise
 
 
+def value_of(kind: type, text: str) -> Any:
+    """`text` as a value of a setting's type; raises ValueError."""
+    if kind is not bool:
+        return _Integer().convert(text) if kind is int else kind(text)
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"'{text}' is neither true nor false")
+    return text.lower() == "true"
+
+
 def _integer(define: Callable[..., Any]) -> Callable[..., Any]:
     def define_integer(
         name: str, default: Any, text: str, lower_bound: Any = None, upper_bound: Any = None, **given: Any

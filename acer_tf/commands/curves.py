@@ -41,6 +41,7 @@ from acer_tf.reproduction.report.output import (
 )
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
+from acer_tf.runs.records import read_record
 from acer_tf.settings.record import differences
 
 FLAGS = cli.new_flags()
@@ -141,7 +142,7 @@ def show(
     if twice := [place for place, count in places.items() if count > 1]:
         raise CurveError(f"two runs would be kept as {twice[0]}: each label and seed must be there once")
     for label, folder, kept in runs:
-        _require_same_run(kept, describe(folder, kept.name, label))
+        _require_same_run(kept, folder, describe(folder, kept.name, label))
     require_folder(output)
     for _, folder, kept in runs:
         if kept.resolve() != folder.resolve():
@@ -194,8 +195,9 @@ def _table(
                 means = (mean_with_error(*mean_and_error(column)) for column in values.T)
                 length = f"{min(run.steps[-1] for run in runs):,.0f}", number(hours_per_run({env: same}))
                 rows.append([env, label, f"{len(runs)} seeds, mean", *length, *means])
-                if np.isfinite(values).all():
-                    middles = (str(interquartile_mean(column)) for column in values.T)
+                if (known := np.isfinite(values).all(axis=0)).any():
+                    columns = zip(values.T, known, strict=True)
+                    middles = (str(interquartile_mean(column)) if there else "" for column, there in columns)
                     shown = "95 %" if len(runs) > 4 else "range"
                     rows.append([env, label, f"{len(runs)} seeds, IQM [{shown}]", *length, *middles])
         for curve in published[env]:
@@ -224,11 +226,14 @@ def _as_records(folders: Mapping[str, Sequence[Path]], reading: Reading, scratch
             if is_log(path):
                 records[-1] = scratch / str(len(found)) / f"{seed}"
                 write_record(path, reading, seed, env, records[-1])
+                for other, record in zip(paths[:seed], records[:seed], strict=True):
+                    if is_log(other) and _rows(record) == _rows(records[-1]):
+                        raise CurveError(f"--runs={label}=...: {other} and {path} have the same rows: they are one run")
     return found
 
 
-def _require_same_run(kept: Path, new: Cell) -> None:
-    """Refuses to replace the records in `kept` of a run with other settings than `new`, or of one that came further."""
+def _require_same_run(kept: Path, folder: Path, new: Cell) -> None:
+    """Refuses to replace the records in `kept` by those in `folder`, as `new`, of another run or of fewer steps."""
     if not (kept / "run.json").exists():
         return
     old = describe(kept, new.name, new.method)
@@ -236,11 +241,19 @@ def _require_same_run(kept: Path, new: Cell) -> None:
     different = differences(*({k: v for k, v in run.settings.items() if k not in may_change} for run in (old, new)))
     if old.steps > new.steps:
         different.append(f"{old.steps:,} steps there, {new.steps:,} here")
+    begun = [read_record(run).document.get("started") for run in (kept, folder)]  # logs do not have it
+    if not (begun[0] and begun[0] == begun[1]) and not _rows(folder).startswith(_rows(kept)):
+        different.append("other rows")
     if different:
         raise EvidenceError(
             f"{kept} holds another run ({different[0]}) than --runs={new.method}=...: give that another label, or move "
             f"{kept} away"
         )
+
+
+def _rows(run: Path) -> bytes:
+    path = run / "progress.csv"
+    return path.read_bytes() if path.exists() else b""
 
 
 def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:

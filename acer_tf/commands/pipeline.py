@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from acer_tf.reproduction.figure import RESULTS, Figure, cells_of, figures, make
 from acer_tf.reproduction.report.output import markdown, write_report
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.scores import GAME_SETS, atari_games
-from acer_tf.settings import setting_types
+from acer_tf.settings import Settings, setting_types
 
 _DECIDED = ("env", "agent", "preset", "seed", "total_steps")  # by the experiment's methods and other flags
 
@@ -87,7 +88,7 @@ def run(argv: list[str]) -> int:
     finally:
         remove_empty(made)
     given = [text for text in argv if text.lstrip("-").partition("=")[0] != "report_only"]
-    command = known.command if known and values.report_only else shlex.join(["python", "-m", "acer_tf", *given])
+    command = known.command if known and nothing_to_run else shlex.join(["python", "-m", "acer_tf", *given])
     with contextlib.nullcontext() if values.report_only else cli.begun():
         require_folder(output)
         with changing(output):
@@ -142,15 +143,26 @@ def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:
         raise SettingsError(f"--agents={unknown[0]}: must be one of {', '.join(figure.methods)}")
     methods = {name: figure.methods[name] for name in values.agents or figure.methods}
     over = cli.named_once("setting", map(_setting, values.setting))
-    for key, settings in ((key, each) for key, method in methods.items() for each in method.variants().values()):
-        for name in over:
-            if name in settings and settings[name] != over[name]:
-                raise SettingsError(f"--setting={name}={over[name]}: {key} is defined by {name} {settings[name]}")
     envs = _envs(values[_tasks_flag(figure)].value or [], figure)
     cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, **over)
     if not cells:
         raise SettingsError("no cells: none of --agents is run in any of these tasks")
+    if over:
+        _require_own_settings(figure, make_cells(methods, envs, 1), over)
     return cells
+
+
+def _require_own_settings(figure: Figure, cells: list[Cell], over: Mapping[str, Any]) -> None:
+    """Refuses settings that tell a method from another of the same agent, in the method itself or in the other."""
+    telling: dict[str, set[str]] = {}
+    for method in figure.methods.values():
+        for settings in method.variants().values():
+            telling.setdefault(settings.get("agent", Settings.agent), set()).update(settings)
+    for cell in cells:
+        own = cell.train_settings
+        for name in telling[own.agent] & over.keys():
+            if (value := getattr(own, name)) != over[name]:
+                raise SettingsError(f"--setting={name}={over[name]}: {cell.method} is defined by {name} {value}")
 
 
 def _not_recorded(cells: list[Cell], known: Evidence | None, output: Path) -> list[Cell]:
@@ -185,8 +197,8 @@ def _setting(text: str) -> tuple[str, Any]:
         raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that acer_tf train --help lists")
     kind = types[name]
     try:
-        return name, {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
-    except (ValueError, KeyError) as error:
+        return name, cli.value_of(kind, value)
+    except ValueError as error:
         raise SettingsError(f"--setting={text}: the value must be of type {kind.__name__}") from error
 
 

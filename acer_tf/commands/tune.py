@@ -114,7 +114,8 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
     """Runs the best settings and the given ones on seeds of their own, and writes the evidence of what was searched."""
     given, key = tuning.settings, f"trial {best.number}"
     found = tuning.settings_of(best)
-    train = shlex.join(["python", "-m", "acer_tf", "train", *flags_of(dataclasses.replace(found, seed=0))])
+    run_dir = f"--run_dir=runs/best_{file_name(found.env)}"
+    train = shlex.join(["python", "-m", "acer_tf", "train", *flags_of(dataclasses.replace(found, seed=0)), run_dir])
     print(f"best of {len(tuning.ranked())} trials, {key}: {best.value:,.2f}  ({values_of(best.params)})\n{train}")
     methods = {key: Method(f"best: {key}", {}, given.total_steps)}
     if found != given:
@@ -209,16 +210,15 @@ def _search(text: str) -> tuple[str, Search]:
     try:
         if kind in (int, float) and ":" in tried:
             low, high, *log = tried.split(":")
-            ends = kind(low), kind(high)
+            ends = cli.value_of(kind, low), cli.value_of(kind, high)
             if log not in ([], ["log"]) or not -math.inf < ends[0] < ends[1] < math.inf or (log and ends[0] <= 0):
                 raise ValueError("LOW must be below HIGH, both finite, and above 0 with :log")
             return name, Search(*ends, log=bool(log))
-        read = {"true": True, "false": False}.__getitem__ if kind is bool else kind
         separator = ";" if ";" in tried else ","
-        values = tuple(dict.fromkeys(read(value) for value in tried.split(separator)))
+        values = tuple(dict.fromkeys(cli.value_of(kind, value) for value in tried.split(separator)))
         if len(values) < 2:
             raise ValueError(f"'{values[0]}' is one value; give two or more, separated by ; if they have commas")
         return name, Search(values=values)
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         forms = "NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=VALUE,..."
         raise SettingsError(f"--search={text}: must be {forms}: {error}") from error

@@ -26,6 +26,12 @@ _AGENTS = {
 _BASELINES = {"dqn_rank": "dqn", "ddqn_rank": "ddqn_tuned", "ddqn_proportional": "ddqn_tuned"}
 
 
+def _priority(key: str) -> str:
+    """What its preset says too; named here, it cannot be changed by --setting."""
+    kind = key.rpartition("_")[2]
+    return kind if kind in ("rank", "proportional") else "uniform"
+
+
 def report(recorded: RecordedRuns) -> Report:
     """Medians, means, and games won, beside the paper's own of the same games."""
     labels = {key: method.label for key, method in recorded.methods.items()}
@@ -113,7 +119,8 @@ FIGURE = Figure(
     ),
     envs=atari.ATARI57,
     methods={
-        key: Method(agent, {"agent": "dqn", "preset": key}, atari.DQN_STEPS, agent) for key, agent in _AGENTS.items()
+        key: Method(agent, {"agent": "dqn", "preset": key, "replay_priority": _priority(key)}, atari.DQN_STEPS, agent)
+        for key, agent in _AGENTS.items()
     },
     report=report,
     claims=(Claim("priorities raise the median over 57 games", priorities, own_design),),

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, gelu
-from acer_tf.networks.torsos import ARCHITECTURES, PATCH, USUAL_DENSE, Dense, Torso, architecture_of, torso_of
-from acer_tf.types import EnvironmentSpec, PerLeaf, leaves_of, map_leaves
+from acer_tf.networks.torsos import PATCH, USUAL_DENSE, Dense
+from acer_tf.types import PerLeaf, leaves_of, map_leaves
 
 Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
@@ -33,20 +33,6 @@ def joined(rows: tf.Tensor) -> tf.Tensor:
     """[B, R, ...] to [B · R, ...]."""
     shape = tf.shape(rows)
     return tf.reshape(rows, tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0))
-
-
-def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
-    """The torso of `architecture`; ValueError if it does not exist or cannot read the observations."""
-    torso = torso_of(architecture)
-    if not torso.reads(spec):
-        recurrent = architecture_of(architecture).recurrent
-        alike = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
-        able = [name for name in alike if torso_of(name).reads(spec)]
-        raise ValueError(
-            f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
-            f"{spec.observation_dtype}; {'take ' + ' or '.join(able) if able else 'none can'}"
-        )
-    return torso
 
 
 class Layers:

@@ -10,9 +10,9 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from acer_tf.networks.building import Layers, Tensor, inputs_of, joined, part, readable_torso
+from acer_tf.networks.building import Layers, Tensor, inputs_of, joined, part
 from acer_tf.networks.layers import Planes, RunningNormalization, vectors
-from acer_tf.networks.torsos import architecture_of
+from acer_tf.networks.torsos import architecture_of, readable_torso
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, map_leaves
 
 

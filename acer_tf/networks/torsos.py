@@ -219,6 +219,20 @@ def torso_of(network: str) -> Torso:
     return found
 
 
+def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
+    """The torso of `architecture`; ValueError if it does not exist or cannot read the observations."""
+    torso = torso_of(architecture)
+    if not torso.reads(spec):
+        recurrent = architecture_of(architecture).recurrent
+        alike = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
+        able = [name for name in alike if torso_of(name).reads(spec)]
+        raise ValueError(
+            f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
+            f"{spec.observation_dtype}; {'take ' + ' or '.join(able) if able else 'none can'}"
+        )
+    return torso
+
+
 def require_image_axes(network: str, spec: EnvironmentSpec) -> None:
     """Raises ValueError if observations look like images that are not read as height × width × channels.
 

@@ -30,6 +30,7 @@ from acer_tf.settings.record import differences, idle
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
 FORMAT = 1
+REPORT_FILES = ("table.csv", "table.md", "figure.png", "figure.svg")  # of the first table and the first drawing
 _REMEDY = ": if it is damaged, restore it from a copy, or move it away"  # a sweep's record then takes its place
 
 
@@ -72,10 +73,18 @@ def read_evidence(folder: Path) -> Evidence | None:
 
 
 def own_evidence(folder: Path, name: str, flag: str = "output") -> Evidence | None:
-    """`read_evidence` of the folder that `flag` names; raises EvidenceError also if it is not of experiment `name`."""
+    """`read_evidence` of the folder that `flag` names.
+
+    Raises:
+        EvidenceError: also if it is not of experiment `name`, or if files are there that a report would replace.
+    """
     known = read_evidence(folder)
     if known is not None and known.name != name:
         raise EvidenceError(f"--{flag}={folder} holds the evidence of {known.name}: choose another")
+    if known is None and (others := [file for file in REPORT_FILES if os.path.lexists(folder / file)]):
+        raise EvidenceError(
+            f"--{flag}={folder} has a {others[0]} of something else (no experiment.json): choose another"
+        )
     return known
 
 

@@ -62,10 +62,10 @@ class _Points(NamedTuple):
 
 
 def is_log(path: Path) -> bool:
-    """Whether `path` is read as another library's log: any file, or a folder that holds no run of ours but a log."""
+    """Whether `path` is read as another library's log: any file, or a folder that holds no run of ours."""
     if not os.path.isdir(path):  # False also for names that cannot be
         return os.path.isfile(path)
-    return not os.path.lexists(path / "run.json") and bool(_in_folder(path))
+    return not os.path.lexists(path / "run.json")
 
 
 def named(path: Path, reading: Reading) -> Collection[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.errors import InvalidEnvironment, SettingsError
-from acer_tf.networks.torsos import default_network, require_image_axes, torso_of
+from acer_tf.networks.torsos import default_network, readable_torso, require_image_axes
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import FOR_CONTINUOUS_ACTIONS
@@ -40,8 +40,8 @@ def resolve(
 
     Raises:
         InvalidEnvironment: the agent or the preset is not made for the environment's kind of actions.
-        SettingsError: no network accepts the observations, they look like images that none reads as such, or a user's
-            torso cannot be imported.
+        SettingsError: the network does not accept the observations, or none does; they look like images that none
+            reads as such; or a user's torso cannot be imported.
     """
     require_actions(settings, spec)
     kept = {name: (recorded or {}).get(name, "auto") for name in DECIDED_BY_RUN}
@@ -51,9 +51,10 @@ def resolve(
             require_image_axes(network, spec)
         if network == "auto":
             network = default_network(spec)
+        torso = readable_torso(network, spec)
         if precision == "auto":
             # Only large convolutions gain by it; learning does not suffer (results/precision).
-            precision = "bfloat16" if torso_of(network).large and device.fast_bfloat16 else "float32"
+            precision = "bfloat16" if torso.large and device.fast_bfloat16 else "float32"
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error
     return dataclasses.replace(settings, network=network, precision=precision)

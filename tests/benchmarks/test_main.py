@@ -80,9 +80,16 @@ def test_a_device_that_is_not_there_is_refused_first(tmp_path, capsys):
     assert capsys.readouterr().err == "error: --device=tpu: must be auto, cpu or gpu:N\n"
 
 
-def test_a_comparison_takes_no_device(tmp_path, capsys):
-    assert main(tmp_path, f"--against={tmp_path}", "--device=cpu") == 2
-    assert "--device=cpu: has no effect with --against" in capsys.readouterr().err
+@pytest.mark.parametrize("flag", ["--device=cpu", "--only=machine"])
+def test_a_comparison_takes_no_device_and_no_groups(tmp_path, flag, capsys):
+    assert main(tmp_path, f"--against={tmp_path}", flag) == 2
+    assert f"{flag}: has no effect with --against" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_checkout_is_refused_before_anything_is_written(tmp_path, capsys):
+    assert main(tmp_path, f"--against={tmp_path}") == 2
+    assert f"--against={tmp_path}: must be the folder of a checkout" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("flag", ["scratch", "output", "json"])

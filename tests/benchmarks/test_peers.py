@@ -120,6 +120,15 @@ def test_measurements_of_other_peers_are_not_lost(tmp_path, rows, capsys):
     assert main(tmp_path, "--repetitions=1") == 0  # all of it again
 
 
+def test_a_folder_of_something_else_is_not_replaced_by_an_environment(tmp_path, rows, capsys):
+    notes = tmp_path / "environments" / "sb3" / "notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    assert main(tmp_path, "--repetitions=1") == 2
+    assert f"--environments={tmp_path}/environments: its sb3 is no virtual environment" in capsys.readouterr().err
+    assert notes.read_text() == "mine"
+
+
 @pytest.mark.process
 def test_without_ours_there_is_no_comparison(tmp_path, rows, programs, capsys):
     (programs / "good.py").write_text(BAD)

@@ -100,6 +100,45 @@ def test_hours_are_refused_where_no_log_has_them(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_log_gives_way_only_to_itself_continued(tmp_path, capsys):
+    first, second = (tmp_path / name for name in ("a.csv", "b.csv"))
+    first.write_text("steps,return\n100,1\n")
+    second.write_text("steps,return\n100,2\n200,3\n")
+    flags = ["--columns=steps:return", "--env=CartPole-v1", f"--output={tmp_path / 'out'}"]
+    assert curves.main(["curves", f"--runs=x={first}", *flags]) == 0
+    assert curves.main(["curves", f"--runs=x={second}", *flags]) == 2
+    assert "holds another run (other rows) than --runs=x=...:" in capsys.readouterr().err
+    first.write_text("steps,return\n100,1\n200,5\n")
+    assert curves.main(["curves", f"--runs=x={first}", *flags]) == 0
+
+
+def test_one_log_is_not_two_seeds(tmp_path, capsys):
+    log, copy = (tmp_path / name for name in ("a.csv", "copy.csv"))
+    for path in (log, copy):
+        path.write_text("steps,return\n100,1\n")
+    flags = ["--columns=steps:return", "--env=CartPole-v1", f"--output={tmp_path / 'out'}"]
+    for twice in (log, copy):
+        assert curves.main(["curves", f"--runs=x={log},{twice}", *flags]) == 2
+        assert f"--runs=x=...: {log} and {twice} have the same rows" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_a_log_is_said_to_have_none(tmp_path, capsys):
+    (tmp_path / "nolog").mkdir()
+    for flags in ([], ["--env=CartPole-v1"]):
+        assert curves.main(["curves", f"--runs=x={tmp_path / 'nolog'}", f"--output={tmp_path / 'out'}", *flags]) == 2
+        assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'nolog'} holds no log: ")
+
+
+def test_a_step_beyond_the_runs_leaves_its_own_column_empty(tmp_path):
+    runs = [write_run(tmp_path / f"run{seed}", seed, 3 + seed) for seed in range(2)]
+    flags = ["--at_steps=100", "--at_steps=100_000", f"--output={tmp_path / 'out'}"]
+    assert curves.main(["curves", f"--runs=x={runs[0]},{runs[1]}", *flags]) == 0
+    with (tmp_path / "out" / "table.csv").open() as file:
+        (middles,) = (row for row in csv.DictReader(file) if "IQM" in row["seed"])
+    assert middles["return at 100"] and middles["return at the end"] and not middles["return at 100,000"]
+
+
 def test_nothing_is_copied_if_a_later_record_cannot_be_read(tmp_path, capsys):
     first, second = (write_run(tmp_path / f"run{seed}", seed, 3) for seed in (0, 1))
     record = json.loads((second / "run.json").read_text())
@@ -176,10 +215,10 @@ def test_an_output_that_cannot_be_used_is_refused_in_a_line(tmp_path, capsys, pr
 
 def test_what_cannot_be_written_is_a_failure_in_a_line(tmp_path, capsys):
     run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
-    (output / "table.csv").mkdir(parents=True)
-    assert curves.main(["curves", f"--runs=label={run}", f"--output={output}"]) == 1
+    (output / "hours.png").mkdir(parents=True)
+    assert curves.main(["curves", f"--runs=label={run}", "--hours", f"--output={output}"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"error: [Errno 21] Is a directory: '{output}/table.csv")
+    assert err.startswith(f"error: [Errno 21] Is a directory: '{output}/hours.png")
     assert err.count("\n") == 1
 
 

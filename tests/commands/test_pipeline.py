@@ -374,6 +374,46 @@ def test_bad_flags_are_named_and_nothing_is_written(script, tmp_path, capsys, ar
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "complaint"),
+    [
+        ("figure_taxi", ["--agents=masked", "--setting=action_masks=false"], "masked is defined by action_masks True"),
+        ("figure4_ablation", ["--agents=acer_continuous", "--setting=dueling=false"], "is defined by dueling True"),
+        ("figure4_ablation", ["--agents=no_sdn", "--setting=retrace=false"], "no_sdn is defined by retrace True"),
+        ("table_minatar_priorities", ["--agents=acer", "--setting=replay_priority=rank"], "replay_priority uniform"),
+        ("table1_prioritized", ["--agents=ddqn_tuned", "--setting=replay_priority=rank"], "replay_priority uniform"),
+    ],
+)
+def test_no_setting_turns_a_method_into_another_under_its_label(script, tmp_path, capsys, name, flags, complaint):
+    assert script(name, *flags) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {flags[-1].rpartition('=')[0]}=") and complaint in error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_settings_of_another_agent_s_methods_are_free(script, capsys):
+    flags = ["--games=breakout", "--seeds=1", "--total_steps=2_000", "--setting=num_envs=8", "--setting=replay_start=1e3"]
+    assert script("figure1_minatar", "--agents=replay4", *flags) == 0  # DQN is defined by its number of environments
+    assert script("figure1_minatar", "--agents=replay4", *flags, "--skip_recorded") == 0
+
+
+def test_a_network_that_cannot_read_the_observations_is_refused_before_any_cell_starts(script, tmp_path, capsys):
+    assert script("figure_taxi", "--agents=masked", "--seeds=1", "--setting=network=nature") == 2
+    error = capsys.readouterr().err
+    assert "network 'nature' cannot read observations of shape (500,)" in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_and_figures_of_something_else_are_not_replaced(script, tmp_path, capsys):
+    mine = tmp_path / "results" / "figure_taxi" / "figure.png"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious")
+    assert script("figure_taxi", "--seeds=1") == 2
+    assert "has a figure.png of something else (no experiment.json)" in capsys.readouterr().err
+    assert mine.read_text() == "precious" and not (tmp_path / "sweep").exists()
+
+
 def test_an_unknown_game_is_named_with_the_sets(script, tmp_path, capsys):
     assert script("table_atari49", "--games=Pongg") == 2
     assert "Pong" in capsys.readouterr().err

@@ -163,6 +163,11 @@ def test_all_declared_values_are_allowed():
             make_settings(**{"env": "CartPole-v1", name: value})
 
 
+def test_whole_numbers_may_have_an_exponent():
+    assert tune._search("replay_capacity=1e3:1e4:log") == ("replay_capacity", Search(1000, 10000, log=True))
+    assert tune._search("replay_start=1e3,2000") == ("replay_start", Search(values=(1000, 2000)))
+
+
 @pytest.mark.parametrize(
     ("flags", "wanted"),
     [

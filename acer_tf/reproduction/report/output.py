@@ -17,7 +17,7 @@ from PIL import Image
 
 from acer_tf.files import write_whole
 from acer_tf.reproduction.curves import Axis, RunCurve
-from acer_tf.reproduction.evidence import Evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 from acer_tf.reproduction.published import PublishedCurve
 
 Groups = Mapping[str, Sequence[RunCurve]]
@@ -79,6 +79,8 @@ class Report:
 
 def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
     """Writes tables and figures, then experiment.json, which names them."""
+    if read_evidence(folder) is None:  # else what is stopped here leaves files that look like another's
+        write_evidence(folder, evidence)
     for name, table in report.tables.items():
         write_table(table, folder, name)
     for name, drawing in report.figures.items():
