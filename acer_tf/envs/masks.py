@@ -65,6 +65,8 @@ def valid_actions(
         mask = _of_all(given[number], np.ravel(spec.action_sizes or spec.num_actions).tolist())
         if mask is None:
             found, form = as_array(given[number]), f"{spec.num_actions} numbers 0 or 1, one for each action"
+            if sizes := np.ravel(spec.action_sizes).tolist():
+                form = f"an array of 0 or 1 of shape {tuple(sizes)}, or {sum(sizes)} numbers, a row for each entry"
             shown = f"shape {found.shape} and dtype {found.dtype}" if found.ndim else repr(given[number])
             fail(number, f"is not {form}: {shown:.200}")
         if mask.any():

@@ -1,6 +1,7 @@
 """A vector environment of the caller's, in the convention of `acer_tf.types`."""
 
 import inspect
+import signal
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
@@ -24,7 +25,12 @@ def made_by(env_id: str, factory: Callable[..., Any], num_envs: int, seed: int) 
         InvalidEnvironment: it has a parameter `num_envs`, and does not make so many; or it returns a vector environment
             that has been closed.
     """
-    made = _made_by(env_id, factory, num_envs, seed)
+    # A terminal's Ctrl-C would end AsyncVectorEnv's processes before the run's checkpoint; it closes them by messages.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        made = _made_by(env_id, factory, num_envs, seed)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if isinstance(made, VectorEnv) and getattr(made, "closed", False):  # the one that was checked before
         raise InvalidEnvironment(f"{env_id}: its function must make a new vector environment at each call")
     return made

@@ -45,6 +45,7 @@ class Layers:
     """
 
     _prefix = ""  # of the layers' names
+    _leaf: str | None = None  # whose layers these are
 
     def __init__(
         self,
@@ -60,18 +61,27 @@ class Layers:
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
         self._scale, self._dense = map_leaves(lambda one: one or 1.0, scale), dense
-        self._normalization, self.images = normalization, images
+        self._normalization, self._images = normalization, images
+        self._normalized: list[frozenset[str]] = []  # the leaves that `normalized` was given, also by way of `of_leaf`
         self._seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(_MOST_SEEDS))
 
     @property
     def normalization(self) -> RunningNormalization | None:
         """The layer with the statistics of observations, if a torso built so far reads it."""
-        return self._normalization if self._normalization is not None and self._normalization.built else None
+        found = self._normalization if self._normalized else None
+        return found if found is not None and found.built else None
+
+    def are_normalized(self, leaves: PerLeaf) -> PerLeaf:
+        """What is given of the leaves whose statistics `normalization` has."""
+        if not isinstance(leaves, dict):
+            return leaves
+        return {name: leaf for name, leaf in leaves.items() if name in self._normalized[0]}
 
     def of_leaf(self, name: str) -> "Layers":
         """These layers for the observation's leaf `name`, with names of their own."""
         of_leaf = copy.copy(self)
         of_leaf._scale, of_leaf._prefix = self._scale[name], f"leaf{sorted(self._scale).index(name)}_"
+        of_leaf._leaf = name
         return of_leaf
 
     def scaled(self, x: PerLeaf) -> PerLeaf:
@@ -85,14 +95,22 @@ class Layers:
     def normalized(self, x: PerLeaf) -> Tensor:
         """[N, D] of observations x [N, ...], by their running mean and variance if the network has these, or scaled.
 
-        x has all leaves, or all but the images. Images are scaled, and come last.
+        x has all leaves or some, whole, the same in each call. Images are scaled, and come last.
+
+        Raises:
+            ValueError: an earlier call had other leaves.
         """
         if self._normalization is None:
             return self.flat(self.scaled(x))
+        images = {name: leaf for name, leaf in x.items() if name in self._images} if isinstance(x, dict) else {}
+        vectors = {name: leaf for name, leaf in x.items() if name not in images} if isinstance(x, dict) else x
+        names = frozenset(vectors if isinstance(vectors, dict) else {self._leaf} - {None})
+        if self._normalized and self._normalized[0] != names:
+            now, before = (", ".join(sorted(each)) for each in (names, self._normalized[0]))
+            raise ValueError(f"layers.normalized is given {now}, and before {before}: it takes both at once, in a dict")
+        self._normalized[:] = [names]
         if not isinstance(x, dict):
             return self._normalization(self.flat(x))
-        images = {name: leaf for name, leaf in x.items() if name in self.images}
-        vectors = {name: leaf for name, leaf in x.items() if name not in images}
         parts = [self._normalization(self.flat(vectors))] if vectors else []
         return self.joined([*parts, self.flat(self.scaled(images))] if images else parts)
 

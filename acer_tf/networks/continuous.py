@@ -85,7 +85,7 @@ class ContinuousNetwork(PolicyNetwork):
         if critic == "separate":
             self.critic_vectors = part("critic_vectors", self.plane, layers.normalized)
             critic_input = self.critic_vectors.output
-            self.normalization = layers.normalization  # which it may be alone to read
+            self.normalization = self._found_normalization()  # which it may be alone to read
         if critic != "none":
             self.critic = _critic(layers, critic, critic_input, spec.action_size)
         self.policy_std = policy_std

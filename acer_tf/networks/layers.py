@@ -124,7 +124,7 @@ class RunningNormalization(keras.layers.Layer):
 
     def update(self, x: tf.Tensor) -> None:
         """Updates the statistics with x [..., D], by the formula for the moments of a union (Chan et al. 1979)."""
-        x = tf.reshape(tf.cast(x, tf.float32), [-1, self.size])
+        x = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
         count, (mean, variance) = tf.cast(tf.shape(x)[0], tf.float32), tf.nn.moments(x, axes=[0])
         share, offset = count / (self.count + count), mean - self.mean
         variance = (1 - share) * self.variance + share * variance + share * (1 - share) * offset**2

@@ -1,6 +1,7 @@
 """What the networks of both kinds of actions have in common: torsos with or without an LSTM, and how rows are read."""
 
 import dataclasses
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import tensorflow as tf
 from acer_tf.networks.building import Layers, Tensor, inputs_of, joined, part
 from acer_tf.networks.layers import Planes, RunningNormalization, vectors
 from acer_tf.networks.torsos import architecture_of, readable_torso
-from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, map_leaves
+from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 
 class PolicyNetwork(keras.Model):
@@ -65,7 +66,7 @@ class PolicyNetwork(keras.Model):
         torso = readable_torso(architecture, spec)
         scope = re.sub(r"^_|[^0-9A-Za-z_.]", ".", architecture)  # what TensorFlow allows
         super().__init__(name=scope, dtype="float32")
-        self.spec, self.architecture, self._options, self._images = spec, architecture, options, layers.images
+        self.spec, self.architecture, self._options, self._builder = spec, architecture, options, layers
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=plane_dtype, name="planes")
         seen = spec.observation_shape, spec.observation_dtype
         inputs = map_leaves(lambda shape, dtype: keras.Input(shape, dtype=dtype), *seen)
@@ -84,7 +85,7 @@ class PolicyNetwork(keras.Model):
             features = [keras.KerasTensor((None, units), "float32")] * len(torsos)
         self.state_size = 2 * units * len(torsos)  # h and c of each
         self.features: list[Tensor] = features
-        self.normalization: RunningNormalization | None = layers.normalization
+        self.normalization = self._found_normalization()
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
@@ -159,10 +160,18 @@ class PolicyNetwork(keras.Model):
     def update_normalization(self, observation: PerLeaf) -> None:
         """Updates the statistics by which observations are normalised by new ones [..., *frame_shape]."""
         assert self.normalization is not None
-        shape = self.spec.frame_shape
-        if isinstance(shape, dict):
-            observation, shape = ({n: x for n, x in of.items() if n not in self._images} for of in (observation, shape))
-        self.normalization.update(vectors(observation, shape))
+        self.normalization.update(vectors(*map(self._builder.are_normalized, (observation, self.spec.frame_shape))))
+
+    def _found_normalization(self) -> RunningNormalization | None:
+        """The layer with the statistics that parts built so far read; ValueError if they gave it parts of leaves."""
+        if (found := self._builder.normalization) is not None:
+            whole = sum(math.prod(shape) for shape in leaves_of(self._builder.are_normalized(self.spec.frame_shape)))
+            if found.size != whole:
+                raise ValueError(
+                    f"network {self.architecture!r}: layers.normalized is given {found.size} of {whole} numbers: it "
+                    "takes whole leaves, and parts can be taken of what it gives"
+                )
+        return found
 
     def _recur(
         self, features: Sequence[tf.Tensor], state: tf.Tensor, carry: tf.Tensor | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 from acer_tf.references import imported, is_reference
-from acer_tf.types import EnvironmentSpec
+from acer_tf.types import EnvironmentSpec, leaves_of
 
 Layers = Any  # building.Layers, which this must not import
 Execution = Literal["xla", "serial", "parallel"]  # see agents.compiled
@@ -180,6 +180,12 @@ TORSOS: dict[str, Torso] = {
 def image_leaves(architecture: str, spec: EnvironmentSpec) -> frozenset[str]:
     """The leaves that the torso of `architecture` reads as images: they are scaled, where others are normalised."""
     return _images(spec) if architecture_of(architecture).torso == "combined" else frozenset()
+
+
+def has_plain_numbers(spec: EnvironmentSpec) -> bool:
+    """Whether a leaf that is no image has other numbers than bytes and booleans; bfloat16 would round these."""
+    leaves = zip(leaves_of(spec.frame_shape), leaves_of(spec.observation_dtype), strict=True)
+    return any(not _image_torso(shape) and dtype not in ("uint8", "bool") for shape, dtype in leaves)
 
 
 class Architecture(NamedTuple):

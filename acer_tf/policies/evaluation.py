@@ -16,7 +16,7 @@ import numpy as np
 from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment
-from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
+from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError, closing
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import whole_number
 from acer_tf.settings.declaration import at_least, between
@@ -159,8 +159,7 @@ def evaluate(
         recorder = stack.enter_context(Video(Path(video))) if video is not None else None
         # The third word sets it apart from training, which seeds its environments with (seed, steps, 0), or four words.
         options |= {"workers": workers, "factory": None if isinstance(env, str) else env}
-        world = envs.make(env_id, num_envs, (seed, 0, 1), **options)
-        stack.callback(world.close)
+        world = stack.enter_context(closing(envs.make(env_id, num_envs, (seed, 0, 1), **options)))
         num_envs = world.num_envs  # the caller's vector environment may have another number
         quota = [episodes // num_envs + (i < episodes % num_envs) for i in range(num_envs)]
         if world.spec != policy.spec:

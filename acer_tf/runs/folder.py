@@ -6,9 +6,10 @@ import fcntl
 import os
 import socket
 import stat
+import weakref
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from acer_tf.errors import RecordError, RunFolderError
 from acer_tf.files import POLICY_METADATA, is_taken, remove_empty, remove_partial, set_aside
@@ -25,6 +26,18 @@ _NO_LINKS = ("lock", "run.json", "packages.txt", "progress.csv", "tensorboard", 
 _POLICIES = ("policy", "best_policy")  # which it exports
 # How a damaged run may continue if it could not otherwise; --help of `acer_tf train` says what each gives up.
 REPAIRS = ("replay", "progress", "restart")
+
+
+_HELD: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()  # the open files of this process's locks
+
+
+def _let_go() -> None:
+    for file in _HELD:
+        os.close(file.fileno())
+
+
+# A lock belongs to the open file, and so would outlive this process in a child that goes on.
+os.register_at_fork(after_in_child=_let_go)
 
 
 class Lock:
@@ -62,6 +75,7 @@ class Lock:
             held = isinstance(error, BlockingIOError | FileNotFoundError)
             reason = f"is in use by {holder}" if held else f"cannot be locked: {error}"
             raise RunFolderError(f"--{flag}={folder} {reason}") from error
+        _HELD.add(self._file)
         self._file.truncate(0)
         self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
         self._file.flush()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.errors import InvalidEnvironment, SettingsError
-from acer_tf.networks.torsos import default_network, readable_torso, require_image_axes
+from acer_tf.networks.torsos import default_network, has_plain_numbers, readable_torso, require_image_axes
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import FOR_CONTINUOUS_ACTIONS
@@ -53,8 +53,9 @@ def resolve(
             network = default_network(spec)
         torso = readable_torso(network, spec)
         if precision == "auto":
-            # Only large convolutions gain by it; learning does not suffer (results/precision).
-            precision = "bfloat16" if torso.large and device.fast_bfloat16 else "float32"
+            # Only large convolutions gain by it; with normalised numbers learning does not suffer (results/precision).
+            normal = spec.continuous or settings.dense_normalize_inputs or not has_plain_numbers(spec)
+            precision = "bfloat16" if torso.large and normal and device.fast_bfloat16 else "float32"
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error
     return dataclasses.replace(settings, network=network, precision=precision)

@@ -14,7 +14,16 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
-from acer_tf.errors import ClusterLost, Interrupted, Mismatch, NonFiniteError, RunFolderError, SettingsError
+from acer_tf.errors import (
+    ClusterLost,
+    EnvironmentFailure,
+    Interrupted,
+    Mismatch,
+    NonFiniteError,
+    RunFolderError,
+    SettingsError,
+    closing,
+)
 from acer_tf.importing import without_collections
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.export import exporting
@@ -165,7 +174,7 @@ def _restore(
         agent.begin_with(weights)
         begins["initialized_from"] = origin
         job.say(f"begins with the weights of {origin['path']}, {origin['steps']:,} steps of {origin['env']}")
-    actors = opened.enter_context(contextlib.closing(actors_from(steps)))
+    actors = opened.enter_context(closing(actors_from(steps)))
     lagging_until = settings.total_steps if settings.lagging else 0
     loop = Loop(Collector(actors, replay, lagging_until=lagging_until), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:
@@ -254,8 +263,10 @@ class _Run:
             except ClusterLost:
                 self.save()
                 raise
-            except Stopped:
-                pass  # see below
+            except (Stopped, EnvironmentFailure):
+                # A signal to all processes of a terminal or job may have ended one that an environment talks to.
+                if stop.signal_number is None:
+                    raise
             finally:
                 if notes := self.actors.notes:
                     self._note(notes)
@@ -304,14 +315,12 @@ class _Run:
 
         try:
             self.evaluations.evaluate(self.steps, check, lambda line: self.job.say(f"evaluation: {line}"))
-        except Stopped:
-            self.save()
-            assert stop.signal_number is not None
-            raise Interrupted(stop.signal_number) from None
         except NonFiniteError:
             raise
-        except Exception:
+        except Exception as error:
             self.save()
+            if isinstance(error, Stopped | EnvironmentFailure) and stop.signal_number is not None:
+                raise Interrupted(stop.signal_number) from None
             raise
 
     def _call(self, on_row: Callable[[Row, Policy], None], row: Row, stop: StopRequest) -> None:

@@ -392,10 +392,14 @@ def test_no_setting_turns_a_method_into_another_under_its_label(script, tmp_path
 
 
 @pytest.mark.process
-def test_settings_of_another_agent_s_methods_are_free(script, capsys):
-    flags = ["--games=breakout", "--seeds=1", "--total_steps=2_000", "--setting=num_envs=8", "--setting=replay_start=1e3"]
-    assert script("figure1_minatar", "--agents=replay4", *flags) == 0  # DQN is defined by its number of environments
-    assert script("figure1_minatar", "--agents=replay4", *flags, "--skip_recorded") == 0
+def test_settings_of_another_agent_s_methods_are_free(script, tmp_path, capsys):
+    flags = ["--agents=replay4", "--games=breakout", "--seeds=1", "--total_steps=2_000"]
+    flags += ["--setting=num_envs=8", "--setting=replay_start=1e3"]  # DQN is defined by its number of environments
+    assert script("figure1_minatar", *flags) == 0
+    assert script("figure1_minatar", *flags, "--skip_recorded") == 0
+    assert "0 left to run" in capsys.readouterr().out
+    document = json.loads((tmp_path / "results/figure1_minatar/experiment.json").read_text())
+    assert "--skip_recorded" not in document["command"]  # it made nothing
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_before_any_cell_starts(script, tmp_path, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import gymnasium
 import numpy as np
 import pytest
@@ -393,3 +395,15 @@ def test_it_must_suit_the_settings(given, mode, flag, tmp_path):
 
 def gymnasium_pair(mode):
     return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2, autoreset_mode=mode)
+
+
+def test_processes_that_the_function_starts_do_not_end_at_ctrl_c():
+    seen = []
+
+    def make(num_envs):
+        seen.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        return counting(AutoresetMode.NEXT_STEP)
+
+    envs.make("own", 2, 0, factory=make).close()
+    assert seen and all(seen)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from acer_tf.networks import torsos
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import Dense, default_network, require_image_axes
@@ -150,6 +151,38 @@ def test_continuous_networks_read_leaves_as_the_vector_of_them_all(normalize):
         vector[:, 7:] *= np.float32(1 / 10)  # the image's scale
     for found, wanted in zip(parted(observation, actions), whole(vector, actions), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
+def own_torso(monkeypatch, read):
+    monkeypatch.setitem(torsos.TORSOS, "own", torsos.Torso(read, reads=lambda spec: True))
+    monkeypatch.setitem(torsos.ARCHITECTURES, "own", torsos.Architecture("own"))
+    return ContinuousNetwork(spec_of((7, 5, 2), num_actions=0, **BOUNDS), critic="dueling", architecture="own")
+
+
+@pytest.mark.parametrize("one_leaf", [True, False])
+def test_statistics_are_those_of_the_leaves_that_a_torso_normalises(one_leaf, monkeypatch):
+    def read(layers, x):
+        normal = layers.of_leaf("a").normalized(x["a"]) if one_leaf else layers.normalized({"a": x["a"]})
+        others = {name: leaf for name, leaf in x.items() if name != "a"}
+        return layers.hidden(8, "tanh", "own", layers.joined([normal, layers.flat(layers.scaled(others))]))
+
+    network = own_torso(monkeypatch, read)
+    observation = drawn(network.spec, 50)
+    network.update_normalization({name: leaf[:, None] for name, leaf in observation.items()})
+    np.testing.assert_allclose(network.normalization.mean, observation["a"].mean(axis=0), rtol=1e-5)
+    assert network.normalization.count == 50
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        (lambda layers, x: [layers.of_leaf(name).normalized(x[name]) for name in x], "is given b/c, and before a: "),
+        (lambda layers, x: [layers.of_leaf("a").normalized(x["a"][:, :2])], "is given 2 of 3 numbers: "),
+    ],
+)
+def test_statistics_that_would_be_of_other_numbers_are_refused(parts, complaint, monkeypatch):
+    with pytest.raises(ValueError, match=complaint):
+        own_torso(monkeypatch, lambda layers, x: layers.hidden(8, "tanh", "own", layers.joined(parts(layers, x))))
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,19 @@ def test_auto_is_resolved_by_the_observations_and_the_processor(spec, network, f
     assert resolved == dataclasses.replace(settings_of(), network=network, precision=precision)
 
 
+def test_auto_rounds_no_numbers_that_are_not_normalised(monkeypatch):
+    monkeypatch.setattr(Device, "fast_bfloat16", True)
+    shapes = {"image": (84, 84), "goal": (2,)}
+    for dtype, normalized, wanted in (
+        ("float32", False, "float32"),
+        ("float32", True, "bfloat16"),
+        ("uint8", False, "bfloat16"),
+    ):
+        dtypes, scales = {"image": "uint8", "goal": dtype}, {"image": 255.0, "goal": None}
+        spec = EnvironmentSpec(shapes, dtypes, stack=1, num_actions=2, observation_scale=scales)
+        assert resolve(settings_of(dense_normalize_inputs=normalized), spec).precision == wanted
+
+
 def test_channels_first_are_refused_by_the_flag_but_a_run_that_has_begun_continues():
     spec = EnvironmentSpec((3, 64, 64), "uint8", stack=1, num_actions=2, observation_scale=255.0)
     with pytest.raises(SettingsError, match=r"^--network=auto: .*\(3, 64, 64\)"):

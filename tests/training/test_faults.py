@@ -14,6 +14,7 @@ import pytest
 
 from acer_tf import load_policy
 from acer_tf.commands.train import run as run_script
+from acer_tf.errors import EnvironmentFailure
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.progress import Progress
@@ -283,6 +284,49 @@ def test_an_environment_that_raises_stops_the_run_with_its_traceback_and_a_line(
     assert 70 <= steps_at_checkpoint(tmp_path / "run") <= 80
     broken(reward=1.0)
     assert script(small_settings(env="Broken-v0"), tmp_path / "run") == 0
+
+
+class Gone(Broken):
+    """It talks to a program, which a signal to all processes of a job ends too."""
+
+    gone = False
+
+    def step(self, action):
+        if self._count == 40:
+            self.gone = True
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise BrokenPipeError("its program has ended")
+        return super().step(action)
+
+    def close(self):
+        if self.gone:
+            raise BrokenPipeError("its program has ended")
+
+
+def test_an_environment_that_a_signal_ends_too_does_not_keep_the_run_from_its_checkpoint(
+    broken, tmp_path, monkeypatch, capsys
+):
+    use_light_agents(monkeypatch)
+    broken()
+    monkeypatch.setattr(gymnasium.spec("Broken-v0"), "entry_point", Gone)
+    assert script(small_settings(env="Broken-v0"), tmp_path / "run", checkpoint_minutes=1000.0) == 143
+    err = capsys.readouterr().err
+    assert "warning: EnvironmentFailure: Broken-v0 failed in close(): BrokenPipeError" in err
+    assert err.splitlines()[-1].startswith("stopped by SIGTERM") and "Traceback" not in err
+    assert 70 <= steps_at_checkpoint(tmp_path / "run") <= 80
+
+
+def test_nor_does_one_that_ends_in_an_evaluation(tmp_path, monkeypatch, capsys):
+    def evaluate(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise EnvironmentFailure("its program has ended")
+
+    use_light_agents(monkeypatch)
+    monkeypatch.setattr(run.Evaluations, "evaluate", evaluate)
+    settings = small_settings(log_interval=20, evaluate_every=20)
+    assert script(settings, tmp_path / "run", checkpoint_minutes=1000.0) == 143
+    assert steps_at_checkpoint(tmp_path / "run") == 20
+    assert capsys.readouterr().err.splitlines()[-1].startswith("stopped by SIGTERM")
 
 
 @pytest.mark.training
