@@ -8,7 +8,8 @@ PYTHON ?=
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/installed
-PYTEST := -m pytest -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+PYTEST = -m pytest -q -n $(WORKERS) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+WORKERS := auto
 LOCK ?=# that of the Python in VENV
 SEED ?= 0
 
@@ -30,6 +31,8 @@ demo: $(STAMP)  ## train on MinAtar Breakout and Atari Pong, export, evaluate an
 test: $(STAMP)  ## the core of the tests, without processes and trainings: 2 to 5 minutes on 2 cores
 	$(RUN) $(PYTEST) -m core
 
+# One more than the cores: tests of clusters wait for most of their time.
+test-rest: WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? cores + 1 : 4)))
 test-rest: $(STAMP)
 	$(RUN) $(PYTEST) -m 'not core and not learning'
 
