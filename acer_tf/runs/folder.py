@@ -33,7 +33,7 @@ _HELD: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()  # the open files of this 
 
 def _let_go() -> None:
     for file in _HELD:
-        os.close(file.fileno())
+        file.close()
 
 
 # A lock belongs to the open file, and so would outlive this process in a child that goes on.
