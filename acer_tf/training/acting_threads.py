@@ -1,5 +1,6 @@
 """Actors that collect in threads of this process, while the networks learn in another."""
 
+import contextlib
 import queue
 import sys
 import sysconfig
@@ -85,12 +86,13 @@ class ActingThreads:
         for thread in self._threads:
             thread.end()
         deadline = time.monotonic() + CLOSE_SECONDS
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                self._say("are left as they are", thread)
-            else:
-                thread.actors.close()
+        with contextlib.ExitStack() as each:  # the others too, if one fails
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    self._say("are left as they are", thread)
+                else:
+                    each.callback(thread.actors.close)
 
     def _act(self, *arguments: Any, **where: Any) -> Any:
         thread = threading.current_thread()

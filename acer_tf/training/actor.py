@@ -1,5 +1,6 @@
 """Actors: each steps some of the environments with a policy, an unroll of k rows at a time."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -106,5 +107,6 @@ class LocalActors:
         return Unroll.joined(self._begun)
 
     def close(self) -> None:
-        for actor in self._actors:
-            actor.close()
+        with contextlib.ExitStack() as each:  # the others too, if one fails
+            for actor in self._actors:
+                each.callback(actor.close)

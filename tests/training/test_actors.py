@@ -1,5 +1,6 @@
 """Actors, without a cluster: lag, order, what the replay sees of a lost actor, and how those on Ray are replaced."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -99,6 +100,20 @@ def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_boot
 
 
 # Actors on Ray, whose cluster is a stand-in
+
+
+def test_all_are_closed_though_one_fails():
+    closed = []
+
+    def close(name):
+        closed.append(name)
+        if name == "second":
+            raise ConnectionError(name)
+
+    names = ("first", "second", "third")
+    with pytest.raises(ConnectionError):
+        LocalActors([SimpleNamespace(close=partial(close, name)) for name in names]).close()
+    assert sorted(closed) == sorted(names)
 
 
 class RayError(Exception):
