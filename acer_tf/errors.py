@@ -1,10 +1,6 @@
 """The errors that users of the package meet. Each carries the exit status of a command that it ends."""
 
-import contextlib
 import signal
-import sys
-from collections.abc import Iterator
-from typing import Protocol, TypeVar
 
 
 class AcerError(Exception):
@@ -77,24 +73,3 @@ def first_line(error: BaseException) -> str:
     """The kind of an error, and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-class _Closes(Protocol):
-    def close(self) -> None: ...
-
-
-_Closed = TypeVar("_Closed", bound=_Closes)
-
-
-@contextlib.contextmanager
-def closing(opened: _Closed) -> Iterator[_Closed]:
-    """As `contextlib.closing`, but a failure to close is printed, and does not replace an exception under way."""
-    try:
-        yield opened
-    except BaseException:
-        try:
-            opened.close()
-        except Exception as error:
-            print(f"warning: {first_line(error)}", file=sys.stderr)
-        raise
-    opened.close()

@@ -2,8 +2,9 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -13,7 +14,7 @@ from acer_tf.envs import masks
 from acer_tf.envs.mujoco_rendering import RenderProcess, View
 from acer_tf.envs.own_vectors import PAUSED
 from acer_tf.envs.spaces import Leaf, observed, spec_of
-from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment
+from acer_tf.errors import AcerError, EnvironmentFailure, InvalidEnvironment, first_line
 from acer_tf.types import TimeStep, map_leaves
 
 MIN_PICTURE_SIDE = 160  # pixels that small pictures (MinAtar's are 10 x 10) are enlarged to
@@ -40,6 +41,24 @@ def blamed(env_id: str, where: str, *, trial: bool = False) -> Iterator[None]:
             if package in str(error).lower():
                 hint = f"{package}, which is not installed ({error.__cause__ or error}): pip install 'acer_tf[{extra}]'"
         raise InvalidEnvironment(f"{env_id} failed {where}: it needs {hint}") from error
+
+
+_Opened = TypeVar("_Opened")
+
+
+@contextlib.contextmanager
+def closing(opened: _Opened) -> Iterator[_Opened]:
+    """As `contextlib.closing`, but a failure to close is printed, and does not replace an exception under way."""
+    close = cast(Any, opened).close
+    try:
+        yield opened
+    except BaseException:
+        try:
+            close()
+        except Exception as error:
+            print(f"warning: {first_line(error)}", file=sys.stderr)
+        raise
+    close()
 
 
 class VectorEnvironment:

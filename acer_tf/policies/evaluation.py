@@ -15,8 +15,8 @@ import numpy as np
 
 from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
-from acer_tf.envs.vector import VectorEnvironment
-from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError, closing
+from acer_tf.envs.vector import VectorEnvironment, closing
+from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import whole_number
 from acer_tf.settings.declaration import at_least, between

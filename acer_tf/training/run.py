@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
+from acer_tf.envs.vector import closing
 from acer_tf.errors import (
     ClusterLost,
     EnvironmentFailure,
@@ -22,7 +23,6 @@ from acer_tf.errors import (
     NonFiniteError,
     RunFolderError,
     SettingsError,
-    closing,
 )
 from acer_tf.importing import without_collections
 from acer_tf.policies.current import CurrentPolicy
