@@ -14,6 +14,7 @@ from acer_tf.reproduction.published import dqn_zoo_medians
 from acer_tf.reproduction.report.output import Drawing, Report, Table, draw_band, number, numbers, panels
 from acer_tf.reproduction.scores import published_scores
 from acer_tf.reproduction.verdicts import own_design
+from acer_tf.settings.presets import PRESETS
 
 _AGENTS = {
     "dqn": "DQN",
@@ -24,12 +25,6 @@ _AGENTS = {
 }
 # The agent that each one of Table 1 is compared with.
 _BASELINES = {"dqn_rank": "dqn", "ddqn_rank": "ddqn_tuned", "ddqn_proportional": "ddqn_tuned"}
-
-
-def _priority(key: str) -> str:
-    """What its preset says too; named here, it cannot be changed by --setting."""
-    kind = key.rpartition("_")[2]
-    return kind if kind in ("rank", "proportional") else "uniform"
 
 
 def report(recorded: RecordedRuns) -> Report:
@@ -118,8 +113,14 @@ FIGURE = Figure(
         "no-op references; the paper evaluates the best agent of each run from human starts, which are not public.",
     ),
     envs=atari.ATARI57,
+    # The priorities are the preset's; named here, --setting cannot change them.
     methods={
-        key: Method(agent, {"agent": "dqn", "preset": key, "replay_priority": _priority(key)}, atari.DQN_STEPS, agent)
+        key: Method(
+            agent,
+            {"agent": "dqn", "preset": key, "replay_priority": PRESETS[key].get("replay_priority", "uniform")},
+            atari.DQN_STEPS,
+            agent,
+        )
         for key, agent in _AGENTS.items()
     },
     report=report,

@@ -81,10 +81,9 @@ def own_evidence(folder: Path, name: str, flag: str = "output") -> Evidence | No
     known = read_evidence(folder)
     if known is not None and known.name != name:
         raise EvidenceError(f"--{flag}={folder} holds the evidence of {known.name}: choose another")
-    if known is None and (others := [file for file in REPORT_FILES if os.path.lexists(folder / file)]):
-        raise EvidenceError(
-            f"--{flag}={folder} has a {others[0]} of something else (no experiment.json): choose another"
-        )
+    foreign = [] if known else [file for file in REPORT_FILES if os.path.lexists(folder / file)]
+    if foreign:
+        raise EvidenceError(f"--{flag}={folder} has a {foreign[0]} but no experiment.json: choose another folder")
     return known
 
 

@@ -414,7 +414,7 @@ def test_tables_and_figures_of_something_else_are_not_replaced(script, tmp_path,
     mine.parent.mkdir(parents=True)
     mine.write_text("precious")
     assert script("figure_taxi", "--seeds=1") == 2
-    assert "has a figure.png of something else (no experiment.json)" in capsys.readouterr().err
+    assert "has a figure.png but no experiment.json" in capsys.readouterr().err
     assert mine.read_text() == "precious" and not (tmp_path / "sweep").exists()
 
 

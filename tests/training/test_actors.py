@@ -99,9 +99,6 @@ def test_an_actor_in_the_place_of_another_keeps_the_recurrent_state_for_the_boot
     assert memory.carry.tolist() == [[True, False, True, True, True]]  # zeros from the first new observation on
 
 
-# Actors on Ray, whose cluster is a stand-in
-
-
 def test_all_are_closed_though_one_fails():
     closed = []
 
@@ -114,6 +111,9 @@ def test_all_are_closed_though_one_fails():
     with pytest.raises(ConnectionError):
         LocalActors([SimpleNamespace(close=partial(close, name)) for name in names]).close()
     assert sorted(closed) == sorted(names)
+
+
+# Actors on Ray, whose cluster is a stand-in
 
 
 class RayError(Exception):

@@ -79,7 +79,8 @@ class Report:
 
 def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
     """Writes tables and figures, then experiment.json, which names them."""
-    if read_evidence(folder) is None:  # else what is stopped here leaves files that look like another's
+    # If the call is stopped here, `own_evidence` must not take the tables and figures for files of the user's.
+    if read_evidence(folder) is None:
         write_evidence(folder, evidence)
     for name, table in report.tables.items():
         write_table(table, folder, name)
