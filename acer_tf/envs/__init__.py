@@ -3,7 +3,7 @@
     env = envs.make("atari/Pong", num_envs=16, seed=0)
     step = env.reset()
     while training:
-        step = env.step(policy(step.observation))
+        step = env.step(agent.actions(step))  # in the agent's units: numbers from 0 on, or vectors in [-1, 1]^d
 
 Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf sees `VectorEnvironment` (vector.py) and
 `EnvironmentSpec`. Each family of environments has its module, named as its ids begin: atari.py, minatar.py, control.py,
@@ -155,7 +155,7 @@ def make(
         atari_preset: a name of `ATARI_PRESETS`, or another preset. Other families ignore it.
         threads: how many "atari" and "control" use; other families use one. Results do not depend on it.
         workers: 1 to step all in this process; more for so many processes, a divisor of N, which give the same. Those
-            that are rendered, and families with threads, have none.
+            that are rendered, and families with threads, have none. Processes end with the thread that calls this.
         render: makes `VectorEnvironment.render` work; see `require_gl` for MuJoCo.
         max_episode_steps: episodes are truncated after so many steps of the agent, or earlier by limits of their own.
         action_masks: whether the action masks that a gymnasium environment gives are used, see `masks.reader_of`.

@@ -39,21 +39,23 @@ class CheckedVector(SyncVectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         self._over = [False] * self.num_envs
         seeds = [None] * self.num_envs if seed is None else seed
-        observations, infos = [], []
+        observations: list[Any] = []
+        masks: list[Any] = []
         for env, one in zip(self.envs, seeds, strict=True):
-            observation, *_, info = self._begin(env, seed=one, options=options)
-            observations.append(_copy(observation))
-            infos.append(info)
-        seen = self._batch("reset", self.single_observation_space, observations)
-        return seen, self._masks(observations, infos, self._over)
+            answer = self._begin(env, seed=one, options=options)
+            observations.append(_copy(answer[0]))
+            masks.append(self._mask(env, observations[-1], answer))
+        return self._batch("reset", self.single_observation_space, observations), self._infos(masks)
 
     def step(self, actions: Any) -> Any:
         answers: list[Any] = []
         observations: list[Any] = []
+        masks: list[Any] = []
         try:
             for env, action, over in zip(self.envs, actions, self._over, strict=True):
                 answers.append(answer := self._begin(env) if over else env.step(action))
                 observations.append(_copy(answer[0]) if isinstance(answer, tuple | list) and answer else None)
+                masks.append(self._mask(env, observations[-1], answer))
         except (TypeError, ValueError) as error:
             self._require_no_wrapper("step", error)
             raise
@@ -67,13 +69,18 @@ class CheckedVector(SyncVectorEnv):
         ended, cut = self._flags("terminated", terminated), self._flags("truncated", truncated)
         self._over = (ended | cut).tolist()
         seen = self._batch("step", self.single_observation_space, observations)
-        return seen, self._rewards_of(rewards), ended, cut, self._masks(observations, infos, ended)
+        return seen, self._rewards_of(rewards), ended, cut, self._infos(masks)
 
-    def _masks(self, observations: Sequence[Any], infos: Sequence[Any], ended: Any) -> dict[str, Any]:
+    def _mask(self, env: gymnasium.Env, observation: Any, answer: Any) -> Any:
+        """A copy of the mask at the observation, which the next environment may overwrite; None after a termination."""
         if self._mask_of is None:
-            return {}
-        answers = zip(self.envs, observations, infos, ended, strict=True)
-        return {KEY: [None if over else self._mask_of(env, *answer) for env, *answer, over in answers]}
+            return None
+        self._require_form("step", answer)
+        terminated = self._flags("terminated", answer[2:3])[0]
+        return None if terminated else _copy(self._mask_of(env, observation, answer[-1]))
+
+    def _infos(self, masks: list[Any]) -> dict[str, Any]:
+        return {} if self._mask_of is None else {KEY: masks}
 
     def _begin(self, env: gymnasium.Env, **options: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """The first observation of an episode, in the form of a step's answer."""
@@ -145,12 +152,12 @@ class CheckedVector(SyncVectorEnv):
 
 
 def _copy(observation: Any) -> Any:
-    """A copy of the arrays of an observation, which the next environment may overwrite."""
+    """A copy of the arrays of an observation or a mask, which the next environment may overwrite."""
     if type(observation) is np.ndarray:
         return observation.copy()
     if isinstance(observation, dict):
         return {key: _copy(part) for key, part in observation.items()}
-    return tuple(map(_copy, observation)) if type(observation) is tuple else observation
+    return type(observation)(map(_copy, observation)) if type(observation) in (tuple, list) else observation
 
 
 def _described(value: Any) -> str:

@@ -11,7 +11,6 @@ from mujoco.batch import Batch
 from acer_tf.envs.control_tasks import TASKS, Task
 from acer_tf.envs.mujoco_rendering import View, require_gl
 from acer_tf.envs.vector import VectorEnvironment
-from acer_tf.errors import EnvironmentFailure
 
 EPISODE_STEPS = 500
 
@@ -67,7 +66,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Applies `actions` [N, d] in [-1, 1] for one step, or starts a new episode where the last one ended.
 
         Raises:
-            EnvironmentFailure: a simulation diverged.
+            RuntimeError: a simulation diverged.
         """
         idle = self._over
         playing = np.flatnonzero(~idle) if idle.any() else None
@@ -76,7 +75,7 @@ class ControlVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._batch.step(playing, nstep=self._task.substeps, stage=_VELOCITY)
             diverged = self._batch.warning[:, _DIVERGED, 1].any(axis=1)
             if diverged.any():
-                raise EnvironmentFailure(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")
+                raise RuntimeError(f"MuJoCo's simulation of environment {np.flatnonzero(diverged)[0]} diverged")
         reward = np.where(idle, 0, self._reward_unit * self._task.reward(actions))
         terminated = ~idle & self._task.terminated()
         self._elapsed += 1

@@ -28,7 +28,8 @@ def reader_of(env: Any) -> Reader | None:
     if info.get(KEY) is not None:
         return lambda env, observation, info: info.get(KEY)
     if shows_masks(env.observation_space):
-        return lambda env, observation, info: observation[KEY]
+        # An observation of another form is refused later.
+        return lambda env, observation, info: observation.get(KEY) if isinstance(observation, dict) else None
     return None if method_of(env) is None else lambda env, observation, info: method_of(env)()
 
 

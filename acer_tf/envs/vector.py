@@ -48,17 +48,14 @@ _Opened = TypeVar("_Opened")
 
 @contextlib.contextmanager
 def closing(opened: _Opened) -> Iterator[_Opened]:
-    """As `contextlib.closing`, but a failure to close is printed, and does not replace an exception under way."""
-    close = cast(Any, opened).close
+    """As `contextlib.closing`, but a failure to close is printed: what was done until then stands."""
     try:
         yield opened
-    except BaseException:
+    finally:
         try:
-            close()
+            cast(Any, opened).close()
         except Exception as error:
             print(f"warning: {first_line(error)}", file=sys.stderr)
-        raise
-    close()
 
 
 class VectorEnvironment:

@@ -148,7 +148,7 @@ def evaluate(
             f"--num_envs={num_envs}: so many of {env_id} take {resources.in_bytes(needed)} of memory at least, but "
             f"{resources.in_bytes(available)} are available"
         )
-    workers = max(count for count in range(1, env_workers + 1) if num_envs % count == 0)
+    workers = max(count for count in range(1, min(env_workers, num_envs) + 1) if num_envs % count == 0)
     options: dict[str, Any] = {"threads": threads or resources.available_cores(), "render": video is not None}
     options["action_masks"] = policy.spec.action_masks
     if max_episode_steps is not None:

@@ -101,6 +101,23 @@ class ShownAndMethod(Shown):
         raise AssertionError("not asked")
 
 
+SHARED = np.zeros(A, np.int8), [0] * A
+
+
+class InOneArray(Masked):
+    """All copies write their masks into one array."""
+
+    def info(self):
+        SHARED[0][:] = self.mask()
+        return {"action_mask": SHARED[0]}
+
+
+class InOneList(ByMethod):
+    def action_masks(self):
+        SHARED[1][:] = self.mask().tolist()
+        return SHARED[1]
+
+
 def wrapped():
     return gymnasium.wrappers.TimeLimit(gymnasium.wrappers.OrderEnforcing(ByMethod()), 50)
 
@@ -114,7 +131,10 @@ def rows_of(env, count=20, seed=0):
     return steps
 
 
-@pytest.mark.parametrize("kind", [Masked, ByMethod, Shown, Both, InfoAndShown, ShownAndMethod, wrapped])
+KINDS = [Masked, ByMethod, Shown, Both, InfoAndShown, ShownAndMethod, InOneArray, InOneList, wrapped]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cut", [False, True])
 def test_masks_are_those_of_what_is_shown_wherever_they_are_given(kind, cut):
     make = kind if kind is wrapped else lambda: kind(cut)

@@ -128,6 +128,17 @@ def test_each_environment_runs_a_fixed_share_of_whole_episodes(scripted: list[Sc
     assert scripted[0].closed
 
 
+def test_what_was_evaluated_stands_where_environments_cannot_be_closed(
+    scripted: list[ScriptedEnvironment], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def close(self: ScriptedEnvironment) -> None:
+        raise BrokenPipeError("its program has ended")
+
+    monkeypatch.setattr(ScriptedEnvironment, "close", close)
+    assert run(FakePolicy("Any-v0"), episodes=2, num_envs=2, env_workers=10**10).returns == (1, 22)
+    assert capsys.readouterr().err == "warning: BrokenPipeError: its program has ended\n"
+
+
 def test_no_more_environments_than_episodes(scripted: list[ScriptedEnvironment]) -> None:
     assert run(FakePolicy("Any-v0"), episodes=2, num_envs=16).num_envs == scripted[0].num_envs == 2
 
