@@ -9,7 +9,7 @@ from acer_tf.distributions import Gaussian
 from acer_tf.networks.building import Initialization, Layers, Precision, Tensor, inputs_of, joined, part
 from acer_tf.networks.layers import RunningNormalization, registered
 from acer_tf.networks.policy_network import PolicyNetwork
-from acer_tf.networks.torsos import Dense, image_leaves
+from acer_tf.networks.torsos import Dense, image_leaves, torso_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 Critic = Literal["dueling", "separate", "none"]
@@ -83,7 +83,12 @@ class ContinuousNetwork(PolicyNetwork):
         self.critic_vectors: keras.Model | None = None  # from planes to what a separate critic reads
         critic_input = self.features[0]
         if critic == "separate":
-            self.critic_vectors = part("critic_vectors", self.plane, layers.normalized)
+            self.critic_vectors = part(
+                "critic_vectors",
+                self.plane,
+                # Images have no statistics, and those of patches would be in another order.
+                (lambda x: layers.flat(layers.scaled(x))) if torso_of(architecture).images else layers.normalized,
+            )
             critic_input = self.critic_vectors.output
             self.normalization = self._found_normalization()  # which it may be alone to read
         if critic != "none":

@@ -500,6 +500,18 @@ def test_continuous_networks_of_images_compute_in_bfloat16(critic, architecture,
     assert any(not np.array_equal(rounded, exact) for rounded, exact in pairs)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "shape"), [("image", (40, 40, 3)), ("nature", (84, 84)), ("small", (7, 7, 3))]
+)
+def test_a_separate_critic_reads_the_pixels_of_images_as_they_are_scaled(architecture, shape):
+    spec = dataclasses.replace(ARM, observation_shape=shape, observation_dtype="uint8", observation_scale=255.0)
+    network = ContinuousNetwork(spec, critic="separate", architecture=architecture)
+    assert network.normalization is None
+    pixels = np.random.default_rng(0).integers(256, size=(2, *shape)).astype(np.uint8)
+    read = network.windows(network.preprocessing(pixels)[:, None])[2]
+    np.testing.assert_allclose(np.sort(read, axis=None), np.sort(pixels, axis=None) / 255, rtol=1e-6)
+
+
 @pytest.mark.parametrize("shared_torso", [True, False])
 @pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
 def test_orthogonal_kernels_of_continuous_networks_have_the_gain_of_their_layer(critic, shared_torso):
