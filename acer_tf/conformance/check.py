@@ -118,7 +118,7 @@ def _difference(case: dict[str, Any], got: Any, tolerance: float) -> str:
         parts = ((key, _difference({**case, "output": value}, got[key], tolerance)) for key, value in expected.items())
         return "; ".join(f"{key}: {problem}" for key, problem in parts if problem)
     # None stands for a number that may be anything.
-    want, found = np.array(expected, np.float64), np.asarray(got, np.float64)
+    want, found = np.array(expected, np.float64), np.array(got, np.float64)
     if want.shape != found.shape:
         return f"got      shape {list(found.shape)} instead of {list(want.shape)}: {found.tolist()}"
     shown = found.tolist()

@@ -99,6 +99,15 @@ def test_ties_may_come_in_any_order_but_not_share_a_rank():
     assert "five items, α = 0.7" in outcome(rank_probabilities=lambda **x: ranks(**x, same="least first")).failed
 
 
+def test_answers_may_be_read_only():
+    def frozen(**inputs):
+        answer = ranks(**inputs)
+        answer.setflags(write=False)
+        return answer
+
+    assert not outcome(rank_probabilities=frozen).failed
+
+
 def test_what_is_missing_or_declined_is_not_offered():
     def declines_time_limits(**inputs):
         if inputs["truncated"].any():
