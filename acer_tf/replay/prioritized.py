@@ -16,6 +16,7 @@ from acer_tf.replay.trajectories import TrajectoryReplay
 from acer_tf.types import Batch, EnvironmentSpec
 
 Priority = Literal["uniform", "proportional", "rank"]
+_ITEM_BYTES = 40  # of a `RankHeap`, the larger structure
 
 
 class PrioritizedReplay(TrajectoryReplay):
@@ -71,6 +72,14 @@ class PrioritizedReplay(TrajectoryReplay):
         """The least capacity with which a full ring always has a whole item."""
         # After a resumed run's masked row, items do not begin where unrolls do; any 2T - 1 rows have a whole item.
         return 2 * unroll_length + spec.stack - 2
+
+    @staticmethod
+    def required_bytes(
+        spec: EnvironmentSpec, num_envs: int, capacity: int, *, unroll_length: int = 1, state_size: int = 0
+    ) -> int:
+        """Bytes of a full ring of these sizes, and of the priorities of its items."""
+        ring = TrajectoryReplay.required_bytes(spec, num_envs, capacity)
+        return ring + _ITEM_BYTES * num_envs * (capacity // unroll_length)
 
     @property
     def can_sample(self) -> bool:

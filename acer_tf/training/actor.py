@@ -98,12 +98,18 @@ class LocalActors:
     def __init__(self, actors: Sequence[Actor]) -> None:
         self._actors = actors
         self._begun: list[Unroll] = []
+        self._failure: Exception | None = None
         self.notes: list[str] = []
 
     def begin(self, request: Request) -> None:
-        self._begun = [actor.unroll(request) for actor in self._actors]
+        try:
+            self._begun = [actor.unroll(request) for actor in self._actors]
+        except Exception as error:  # with a lag, the unroll before is yet to be learned from
+            self._failure = error
 
     def take(self) -> Unroll:
+        if self._failure is not None:
+            raise self._failure
         return Unroll.joined(self._begun)
 
     def close(self) -> None:

@@ -108,13 +108,16 @@ def make_optimizer(settings: Settings, spec: EnvironmentSpec) -> keras.optimizer
         raise SettingsError(f"--optimizer={settings.optimizer}: {error}") from error
 
 
-def make_replay(settings: Settings, spec: EnvironmentSpec, file: Path | None = None) -> TrajectoryReplay:
+def make_replay(
+    settings: Settings, spec: EnvironmentSpec, file: Path | None = None, *, on_ray: bool = False
+) -> TrajectoryReplay:
     """An empty replay of resolved `settings`, in memory or a new `file`; the smallest possible if nothing is replayed.
 
     Raises:
-        SettingsError: it or the environments do not fit into memory, or the file cannot be made.
+        SettingsError: it or the environments, unless actors have them `on_ray`, do not fit into memory, or the file
+            cannot be made.
     """
-    require_memory(settings, spec, resources.available_memory(), in_file=file is not None)
+    require_memory(settings, spec, resources.available_memory(), in_file=file is not None, on_ray=on_ray)
     h, rows = settings, replay_rows(settings, spec)
     sizes = spec, h.num_envs, rows, h.window_length, derive_seed(h, "replay")
     try:
@@ -201,7 +204,7 @@ def replay_rows(settings: Settings, spec: EnvironmentSpec) -> int:
 def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> int:
     """Bytes of a replay of `capacity` rows per environment."""
     sizes = {"unroll_length": settings.window_length, "state_size": _recurrent_sizes(settings, spec)["state_size"]}
-    return TrajectoryReplay.required_bytes(spec, settings.num_envs, capacity, **sizes)
+    return _replay_class(settings, spec).required_bytes(spec, settings.num_envs, capacity, **sizes)
 
 
 def actor_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
@@ -212,22 +215,27 @@ def actor_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
     return resources.ACTOR_BYTES + environments * each + unrolls
 
 
-def process_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
+def process_bytes(settings: Settings, spec: EnvironmentSpec, *, on_ray: bool = False) -> int:
     """Bytes that a run takes besides its replay, about: for 16 environments what is usual, and for each more its own.
 
-    Environments of `settings.actors` do not count, as they may be on other machines.
+    Environments of `settings.actors` do not count if they are `on_ray`, as they may be on other machines.
     """
-    windows = settings.trajectories_per_update or settings.num_envs
+    windows = max(settings.windows_per_update, settings.trajectories_per_update or settings.num_envs)
     row = 8 * (spec.observation_size + _UNITS)  # float32, with gradients
-    others = 0 if settings.actors else max(0, settings.num_envs - _USUAL_ENVS)
+    others = 0 if on_ray else max(0, settings.num_envs - _USUAL_ENVS)
     others += min(_USUAL_ENVS, settings.evaluate_episodes) if settings.evaluate_every else 0
     batch = max(0, windows - _USUAL_ENVS) * settings.window_length * row
     return resources.PROCESS_BYTES + others * settings.family.bytes_each + batch
 
 
-def require_memory(settings: Settings, spec: EnvironmentSpec, available: int, *, in_file: bool = False) -> None:
-    """Raises SettingsError unless the run fits into `available` bytes of memory, with its replay unless `in_file`."""
-    process, num_envs = process_bytes(settings, spec), settings.num_envs
+def require_memory(
+    settings: Settings, spec: EnvironmentSpec, available: int, *, in_file: bool = False, on_ray: bool = False
+) -> None:
+    """Raises SettingsError unless the run fits into `available` bytes of memory.
+
+    With its replay unless `in_file`, and its environments unless actors have them `on_ray`.
+    """
+    process, num_envs = process_bytes(settings, spec, on_ray=on_ray), settings.num_envs
     least = 0 if in_file else replay_bytes(settings, spec, _least_rows(settings, spec))
     if num_envs > _USUAL_ENVS and process + least > available:
         usual = resources.PROCESS_BYTES + least * _USUAL_ENVS // num_envs

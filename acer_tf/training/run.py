@@ -108,7 +108,8 @@ def run(job: Job) -> Path:
         opened.callback(Lock(job.folder).release)
         if known_run(job.folder) != job.record:
             raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
-        replay = make_replay(settings, spec, job.replay_file)  # after the lock has made the folder: it may lie there
+        # After the lock has made the folder: the file may lie there.
+        replay = make_replay(settings, spec, job.replay_file, on_ray=job.ray_address is not None)
         driver = connect(job.ray_address, settings, spec) if job.ray_address is not None else None
         if driver is not None:
             opened.callback(driver.close)

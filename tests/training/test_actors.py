@@ -7,7 +7,7 @@ import numpy as np
 import optree
 import pytest
 
-from acer_tf.errors import ClusterLost
+from acer_tf.errors import ClusterLost, EnvironmentFailure
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.training import ray_driver
 from acer_tf.training.actor import Actor, LocalActors, Request
@@ -50,6 +50,21 @@ def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
     for without, with_lag in zip(found[0][0], found[1][0], strict=True):
         np.testing.assert_array_equal(without, with_lag)
     assert found[0][1] == found[1][1]
+
+
+def test_with_a_lag_a_failure_waits_until_the_unroll_before_has_been_learned_from():
+    def policy(observation, seed, state, legal):
+        if seed[1] >= 6:
+            raise EnvironmentFailure("its program has ended")
+        return act(observation, seed, state)
+
+    collector = collector_of(ScriptedEnvironment([[]]), policy, replay_of(1), 0, lagging_until=100)
+    for steps in (3, 6):
+        collector.collect(3)
+        assert collector.steps == steps
+    with pytest.raises(EnvironmentFailure):
+        collector.collect(3)
+    assert collector.steps == 6
 
 
 def test_several_actors_fill_the_replay_in_the_order_of_the_environments():

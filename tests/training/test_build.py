@@ -355,9 +355,25 @@ def test_environments_that_do_not_fit_are_refused_with_how_many_do(env, spec, in
 
 def test_environments_on_other_machines_do_not_count():
     settings = settings_of("atari/Pong", agent="a3c", num_envs=1000, trajectories_per_update=4)
-    there = build.process_bytes(dataclasses.replace(settings, actors=10), PONG)
+    acting = dataclasses.replace(settings, actors=10)
+    there = build.process_bytes(acting, PONG, on_ray=True)
     assert there == resources.PROCESS_BYTES
-    assert build.process_bytes(settings, PONG) >= there + 1e9
+    assert build.process_bytes(settings, PONG) == build.process_bytes(acting, PONG) >= there + 1e9
+    with pytest.raises(SettingsError, match=r"^--num_envs=1000: "):
+        build.require_memory(acting, PONG, there + 10**9)
+    build.require_memory(acting, PONG, there + 10**9, on_ray=True)
+
+
+def test_a_large_batch_and_the_priorities_of_items_count():
+    rank = {"agent": "dqn", "preset": "ddqn_rank", "num_envs": 4, "replay_capacity": 20_000, "replay_start": 0}
+    small, large = (settings_of("CartPole-v1", **rank, replay_batch=batch) for batch in (32, 100_000))
+    rows = 2 * 4 * CARTPOLE.observation_size * (100_000 - 32)
+    assert build.process_bytes(large, CARTPOLE) > build.process_bytes(small, CARTPOLE) + rows
+    replay = build.make_replay(small, CARTPOLE)
+    priorities = sum(array.nbytes for array in vars(replay._priorities).values() if isinstance(array, np.ndarray))
+    held = sum(array.nbytes for array in replay._ring.values())
+    needed = build.replay_bytes(small, CARTPOLE, 20_000)
+    assert held + priorities == pytest.approx(needed, rel=0.3) and held < needed - 20 * 80_000
 
 
 def test_the_replay_that_is_made_is_the_one_whose_memory_was_counted(monkeypatch):

@@ -110,14 +110,16 @@ class Needs(NamedTuple):
     actor_memory: int  # of each of its actors on a Ray cluster
 
 
-def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]:
-    """What the run in each cell's folder needs on a device of this machine.
+def needs_of(folders: Sequence[CellFolder], device: Device = CPU, *, on_ray: bool = False) -> list[Needs]:
+    """What the run in each cell's folder needs on a device of this machine, with its actors, or these `on_ray`.
 
     Raises:
-        SweepError: a cell's environment cannot be used or does not suit its agent, or a setting would have no effect.
+        SweepError: a cell's environment cannot be used or does not suit its agent, a setting would have no effect, or
+            --initialize_from does not suit it.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
     from acer_tf.training.build import actor_bytes, process_bytes, replay_bytes, replay_rows
+    from acer_tf.training.initialize import require_source
     from acer_tf.training.resolve import require_effect, resolve
 
     spec_of = functools.cache(envs.spec)
@@ -131,8 +133,13 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU) -> list[Needs]
             spec = spec_of(env, **options)
             settings = resolve(settings, spec, device=device)
             require_effect(settings, spec)
+            # Actions differ between games that are alike in all else; the first game's spec is its own.
+            new = not (folder.run_dir / "run.json").exists()
+            if settings.initialize_from is not None and new and env == settings.env:
+                require_source(settings, spec)
         except (InvalidEnvironment, SettingsError) as error:
             raise SweepError(f"'{folder.cell.label}' cannot be run: {error}") from error
-        memory = process_bytes(settings, spec) + replay_bytes(settings, spec, replay_rows(settings, spec))
+        memory = process_bytes(settings, spec, on_ray=on_ray and settings.actors > 0)
+        memory += replay_bytes(settings, spec, replay_rows(settings, spec))
         found.append(Needs(settings, spec, memory, actor_bytes(settings, spec)))
     return found

@@ -88,7 +88,7 @@ def run_sweep(
         command += f"--checkpoint_minutes={checkpoint_minutes:g}", "--repair=restart"
         options = launcher, command, cwd, {"failed": retries, "lost": LOST_LIMIT}, 60.0 * stall_minutes
         folders = [CellFolder(sweep_dir, cell) for cell in cells]
-        needs = needs_of(folders)
+        needs = needs_of(folders, on_ray=bool(launcher.ray_address))
         places = [Place(folder, n.memory, *options) for folder, n in zip(folders, needs, strict=True)]
         if missing := [n for place, n in zip(places, needs, strict=True) if not place.folder.finished]:
             most = max(n.settings.actors for n in missing), max(n.actor_memory for n in missing)
