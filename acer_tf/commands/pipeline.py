@@ -44,7 +44,7 @@ def define(figure: Figure) -> flags.FlagValues:
     flag.list("agents", [], f"only these of {', '.join(figure.methods)}")
     flag.integer("seeds", figure.seeds, "runs of each agent and task", 1, 1000)
     flag.integer("total_steps", None, "agent steps of every run, instead of those of a whole run", 1)
-    flag.multi_string("setting", [], "NAME=VALUE: a flag of acer_tf train, for every run; may be repeated")
+    flag.multi_string("setting", [], "NAME=VALUE: a setting, of those in run.json, of every run; may be repeated")
     flag.bool("skip_recorded", False, "run only the cells that have no finished record in --output")
     flag.bool("plan", False, "print the time, disk and memory that the cells would take, and run nothing")
     flag.bool("report_only", False, "make tables, figures and page again from --output and --sweep_dir")
@@ -194,7 +194,7 @@ def _setting(text: str) -> tuple[str, Any]:
     if name in _DECIDED:
         raise SettingsError(f"--setting={text}: the experiment decides {', '.join(_DECIDED)}")
     if not equals or name not in types:
-        raise SettingsError(f"--setting={text}: must be NAME=VALUE, with a name that acer_tf train --help lists")
+        raise SettingsError(f"--setting={text}: must be NAME=VALUE, where NAME is a setting, as a run.json lists them")
     kind = types[name]
     try:
         return name, cli.value_of(kind, value)

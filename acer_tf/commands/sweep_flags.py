@@ -13,6 +13,7 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep import LocalLauncher, RayLauncher, SlurmLauncher, run_sweep
 from acer_tf.reproduction.sweep.attempt import PROGRAM
 from acer_tf.reproduction.sweep.launcher import Launcher
+from acer_tf.training.device import CPU, find_device
 
 # Each launcher, with the flags that belong to it alone.
 _LAUNCHERS = {"local": ("processes",), "ray": ("ray_address",), "slurm": ("slurm_partition", "slurm_time")}
@@ -52,6 +53,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
         SweepError: bad input.
     """
     require(values)
+    _require_gpu(values, cells)
     names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
     options: dict[str, Any] = {name: values[name].value for name in names} | {"cwd": Path.cwd()}
     program = [*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])]
@@ -70,6 +72,17 @@ def require(values: flags.FlagValues) -> None:
             if values[name].value is not None and launcher != values.launcher:
                 what = "; a cluster runs what it has room for" if launcher == "local" else ""
                 raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
+
+
+def _require_gpu(values: flags.FlagValues, cells: Sequence[Cell]) -> None:
+    """Raises SweepError if cells would refuse what only a GPU has an effect on, or has."""
+    needed = f"--gpu_memory_gb={values.gpu_memory_gb:g}" if values.gpu_memory_gb else ""
+    if not needed and any(cell.train_settings.precision == "tf32" for cell in cells):
+        needed = "--setting=precision=tf32"
+    if not needed or values.gpus_per_cell or (values.launcher == "local" and find_device() != CPU):
+        return
+    remedy = "TensorFlow finds no GPU here" if values.launcher == "local" else "give --gpus_per_cell"
+    raise SweepError(f"{needed}: has no effect on cells that compute on the CPU; {remedy}")
 
 
 def require_times(values: flags.FlagValues) -> None:

@@ -207,15 +207,7 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
     Raises:
         SweepError: a process failed; with its last line on standard error.
     """
-    short = dataclasses.replace(
-        settings,
-        total_steps=10**12,
-        log_interval=1,  # a row for each iteration
-        replay_start=_ITERATIONS * settings.unroll_length,
-        replay_capacity=2 * _ITERATIONS * settings.unroll_length + settings.burn_in,
-        replay_poisson=settings.replay_ratio % 1 > 0,  # a whole ratio needs no draws to average over
-        learning_rate=1e-9,  # nothing may diverge
-    )
+    short = timed(settings)
     command = (*PROGRAM, *flags_of(short), f"--threads={threads}", "--checkpoint_minutes=1e6")
     launcher = LocalLauncher(copies, threads)
     with tempfile.TemporaryDirectory() as name, contextlib.closing(launcher):
@@ -239,6 +231,20 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
             time.sleep(0.2)
         found = [one for run in runs if (one := _of_run(run, settings))]
     return Measured(*map(statistics.median_high, zip(*found, strict=True)))
+
+
+def timed(settings: Settings) -> Settings:
+    """The settings of the run that is timed for runs with resolved `settings`."""
+    return dataclasses.replace(
+        settings,
+        total_steps=10**12,
+        log_interval=1,  # a row for each iteration
+        replay_start=_ITERATIONS * settings.unroll_length,
+        replay_capacity=2 * _ITERATIONS * settings.unroll_length + settings.burn_in,
+        # A whole ratio needs no draws to average over; at 0 none are made, and the flag would be refused.
+        replay_poisson=settings.replay_poisson and not (settings.replay_ratio and settings.replay_ratio % 1 == 0),
+        learning_rate=1e-9,  # nothing may diverge
+    )
 
 
 def bytes_in(folder: Path) -> int:

@@ -37,7 +37,7 @@ class Search(NamedTuple):
 
     def holds(self, value: Any) -> bool:
         """Whether the value may be tried."""
-        return value in self.values if self.values else bool(self.low <= value <= self.high)
+        return value in self.values if self.values else value is not None and bool(self.low <= value <= self.high)
 
     @property
     def ends(self) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from acer_tf.envs import spec
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.folder import Lock
+from acer_tf.training.device import CPU
 from acer_tf.training.resolve import require_effect, resolve
 from tests.reproduction.report.synthetic import write_run
 from tests.training.scripted import leave_policy, tree
@@ -166,15 +167,21 @@ def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "launcher", "given"),
+    ("flags", "launcher", "given", "share"),
     [
-        (["--processes=3", "--threads=2", "--gpus_per_cell=0.5"], "LocalLauncher", (3, 2)),
-        (["--launcher=ray", "--ray_address=host:6379", "--threads=2"], "RayLauncher", ("host:6379",)),
-        (["--launcher=ray"], "RayLauncher", ("auto",)),
-        (["--launcher=slurm", "--slurm_partition=gpu", "--slurm_time=60"], "SlurmLauncher", ("gpu", 60)),
+        (["--processes=3", "--threads=2", "--gpus_per_cell=0.5"], "LocalLauncher", (3, 2), 0.5),
+        (
+            ["--launcher=ray", "--ray_address=host:6379", "--threads=2", "--gpus_per_cell=0.2"],
+            *("RayLauncher", ("host:6379",), 0.2),
+        ),
+        (["--launcher=ray", "--gpus_per_cell=1"], "RayLauncher", ("auto",), 1.0),
+        (
+            ["--launcher=slurm", "--slurm_partition=gpu", "--slurm_time=60", "--gpus_per_cell=1"],
+            *("SlurmLauncher", ("gpu", 60), 1.0),
+        ),
     ],
 )
-def test_the_flags_of_a_sweep_reach_its_launcher_and_cells(script, monkeypatch, flags, launcher, given):
+def test_the_flags_of_a_sweep_reach_its_launcher_and_cells(script, monkeypatch, flags, launcher, given, share):
     made, ran = [], []
     for name in ("LocalLauncher", "RayLauncher", "SlurmLauncher"):
         monkeypatch.setattr(sweep_flags, name, lambda *a, name=name, **k: made.append((name, a, k)))
@@ -184,7 +191,7 @@ def test_the_flags_of_a_sweep_reach_its_launcher_and_cells(script, monkeypatch, 
     assert script("figure4_ablation", *PARTS["figure4_ablation"], *flags, *more) == 2
     ((name, arguments, options),) = made
     assert (name, arguments) == (launcher, given)
-    assert options["gpus_per_cell"] == (0.5 if launcher == "LocalLauncher" else 0.0)
+    assert options["gpus_per_cell"] == share
     if launcher != "LocalLauncher":
         assert options["threads"] == (2 if "--threads=2" in flags else 0)
     assert ran[0]["program"] == [sys.executable, STAND_IN, "--gpu_memory_gb=3"]
@@ -364,6 +371,7 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
         (["--plan", "--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
         (["--plan", "--slurm_time=30"], "--slurm_time=30: it goes with --launcher=slurm"),
+        (["--setting=env_workers=2"], "--setting=env_workers=2: must be NAME=VALUE, where NAME is a setting"),
     ],
 )
 def test_bad_flags_are_named_and_nothing_is_written(script, tmp_path, capsys, arguments, complaint):
@@ -407,6 +415,23 @@ def test_a_network_that_cannot_read_the_observations_is_refused_before_any_cell_
     error = capsys.readouterr().err
     assert "network 'nature' cannot read observations of shape (500,)" in error and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--gpu_memory_gb=2"], "--gpu_memory_gb=2: has no effect on cells that compute on the CPU; TensorFlow finds"),
+        (["--gpu_memory_gb=2", "--launcher=ray"], "--gpu_memory_gb=2: has no effect on cells"),
+        (["--setting=precision=tf32", "--launcher=slurm"], "--setting=precision=tf32: has no effect on cells"),
+        (["--setting=initialize_from=/nowhere"], "'masked, Taxi-v4, seed 0' cannot be run: --initialize_from=/nowhere"),
+    ],
+)
+def test_what_each_cell_would_refuse_is_refused_before(script, tmp_path, capsys, monkeypatch, flags, complaint):
+    monkeypatch.setattr(sweep_flags, "find_device", lambda: CPU)
+    assert script("figure_taxi", "--agents=masked", "--seeds=1", *flags) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {complaint}") and error.count("\n") == 1
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_tables_and_figures_of_something_else_are_not_replaced(script, tmp_path, capsys):

@@ -264,6 +264,7 @@ def test_the_first_trial_is_what_was_given_as_far_as_it_is_searched(tmp_path):
         "replay_ratio": Search(values=(1.0, 4.0)),
         "gamma": Search(values=(0.5, 0.6)),
         "max_gradient_norm": Search(1.0, 5.0),
+        "entropy_weight_final": Search(0.0, 0.01),  # given as None
     }
     trial, _ = Tuning(tmp_path / "search", settings, space, 2).take({})
     first = trial.params

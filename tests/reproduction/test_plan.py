@@ -26,12 +26,13 @@ from acer_tf.reproduction.plan import (
     plan,
     rest_of,
     stepping,
+    timed,
 )
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import needs_of
 from acer_tf.settings import make_settings
 from acer_tf.training.device import Device
-from acer_tf.training.resolve import resolve
+from acer_tf.training.resolve import require_effect, resolve
 from acer_tf.training.train import train
 from tests.training.scripted import leave_policy, small_settings, tree
 
@@ -353,6 +354,16 @@ def test_a_real_measurement_has_the_speed_and_file_sizes_of_a_run(tmp_path, monk
     assert 0 < found.row < 1.5 * TrajectoryReplay.required_bytes(envs.spec("Pendulum-v1"), settings.num_envs, 0)
     left = rest(tmp_path / "sweep", found, **continuous, **short)
     assert left.kept / 2 < bytes_in(tmp_path / "run") < left.kept
+
+
+@pytest.mark.parametrize(
+    "given", [{"agent": "a3c"}, {"replay_ratio": 0.0}, {"replay_ratio": 4.0}, {"agent": "dqn"}, {"replay_ratio": 0.5}]
+)
+def test_the_run_that_is_timed_has_no_setting_that_train_refuses(given):
+    spec = envs.spec("CartPole-v1")
+    settings = timed(resolve(make_settings(env="CartPole-v1", **given), spec))
+    require_effect(settings, spec)
+    assert settings.replay_poisson == (settings.replay_ratio % 1 > 0 or settings.replay_ratio == 0)
 
 
 @pytest.mark.process

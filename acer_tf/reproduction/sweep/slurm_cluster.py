@@ -149,12 +149,12 @@ class SlurmLauncher(ClusterLauncher):
         try:
             tasks = self._executor.map_array(run, attempts)
         except (RuntimeError, OSError) as error:
-            said = first_line(error)
+            said, self._refused = first_line(error), time.monotonic()
             if len(attempts) == 1 and not self._tasks:
                 self._waiting.remove(attempts[0])
                 return [(attempts[0].cell.name, AttemptEnd("lost", f"not submitted: {said}"))]
             # They wait for a smaller array, which may keep to a limit on tasks, or for the end of a task.
-            self._refused, self._most_tasks = time.monotonic(), max(1, len(attempts) // 2)
+            self._most_tasks = max(1, len(attempts) // 2)
             if said != self._said:
                 print(f"sbatch refuses {len(attempts)} tasks, which wait: {said}", file=sys.stderr, flush=True)
             self._said = said

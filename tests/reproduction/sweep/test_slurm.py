@@ -301,3 +301,16 @@ def test_a_cell_that_is_refused_by_itself_is_lost(monkeypatch, tmp_path):
     assert [(name, e.kind, e.reason) for _ in "01" for name, e in launcher._submit()] == [
         (n, "lost", reason) for n in "01"
     ]
+
+
+def test_while_sbatch_does_not_answer_a_cell_is_not_given_up_at_once(monkeypatch, tmp_path):
+    def map_array(function, attempts, *others):
+        raise RuntimeError("Unable to contact slurm controller")
+
+    launcher = waiting_launcher(monkeypatch, tmp_path, map_array, 1)
+    (attempt,) = launcher._waiting
+    assert [end.kind for _, end in launcher.poll()] == ["lost"]
+    launcher.start(attempt)
+    assert launcher.poll() == []
+    launcher._refused -= slurm_cluster._LIST_SECONDS
+    assert [end.kind for _, end in launcher.poll()] == ["lost"]
