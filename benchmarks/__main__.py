@@ -59,6 +59,7 @@ def main(argv: list[str]) -> int:
     from acer_tf.training.device import find_device
     from benchmarks import report
     from benchmarks.checkouts import require_checkout
+    from benchmarks.outputs import require_new
 
     output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
     path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
@@ -74,13 +75,16 @@ def main(argv: list[str]) -> int:
         find_device(FLAGS.device)
     except (EvidenceError, SettingsError, ValueError) as error:
         return cli.fail(2, error)
-    if against is not None:
-        return _compare(against, output, path)
     names = FLAGS.only or _GROUPS
     try:
-        _require_no_loss(path, names)
-    except ValueError as error:
+        if against is not None:
+            require_new(path)
+        else:
+            _require_no_loss(path, names)
+    except (EvidenceError, ValueError) as error:
         return cli.fail(2, error)
+    if against is not None:
+        return _compare(against, output, path)
     groups: dict[str, Any] = {}
     for name in names:
         print(f"{name} ...", end=" ", flush=True)
@@ -104,8 +108,6 @@ def _compare(other: Path, output: Path, path: Path) -> int:
     from acer_tf.runs.records import run_document, write_json
     from benchmarks.checkouts import compare, table
 
-    if path.exists():
-        return cli.fail(2, f"{path} exists: move it away, or give another --output")
     compared: dict[str, Any] = {}
     try:
         for name, ours, theirs in compare(other, FLAGS.repetitions):

@@ -78,6 +78,13 @@ def rate(actors: int, rows: int) -> float:
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
+    from acer_tf.errors import EvidenceError
+    from benchmarks.outputs import require_new
+
+    try:
+        require_new(Path(FLAGS.output, "actors.json"))
+    except EvidenceError as error:
+        return cli.fail(2, error)
     rates = {actors: rate(actors, FLAGS.rows) for actors in sorted(set(FLAGS.actors))}
     each = f"each with {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step"
     return report(rates, Path(FLAGS.output), "actors", f"actors, {each}")
@@ -90,7 +97,6 @@ def report(rates: dict[int, float], output: Path, name: str, label: str) -> int:
 
     first = min(rates)
     efficiency = {count: found * first / (count * rates[first]) for count, found in rates.items()}
-    output.mkdir(parents=True, exist_ok=True)
     measured = {"steps_per_second": rates, "efficiency": efficiency}
     write_json(output / f"{name}.json", run_document({}, measured))
     lines = [f"| {name} | steps/s | efficiency |", "|---|---|---|"]

@@ -127,8 +127,10 @@ def table(loops: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
 
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
+    from acer_tf.errors import EvidenceError
     from acer_tf.files import write_whole
     from acer_tf.runs.records import run_document, write_json
+    from benchmarks.outputs import require_new
 
     gpus = gpu_names() if FLAGS.machine == "gpu" else []
     if FLAGS.machine == "gpu" and not gpus:
@@ -139,7 +141,10 @@ def main(argv: list[str]) -> int:
     first = next(iter(known))
     ways = {name: way for name, way in known.items() if not FLAGS.way or name in (first, *FLAGS.way)}
     output = Path(FLAGS.output)
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        require_new(output / "ladder.json")
+    except EvidenceError as error:
+        return cli.fail(2, error)
     given = {"machine": FLAGS.machine, "precision": FLAGS.precision, "repetitions": FLAGS.repetitions, "gpus": gpus}
     failed: dict[str, str] = {}
     loops: dict[str, dict[str, list[dict[str, Any]]]] = {}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from absl.testing import flagsaver
 
-from benchmarks import ladder, timed_run
+from benchmarks import actors, ladder, timed_run, workers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,6 +103,22 @@ def test_a_way_that_fails_or_hangs_leaves_the_others(monkeypatch, tmp_path, caps
     page = (tmp_path / "ladder.md").read_text()
     assert "one thread failed: no such thread" in page and "took more than 5 s" in page
     assert "| acting beside | 7 [7, 7] | 1.00 |" in page
+
+
+@pytest.mark.parametrize("measure", [ladder, actors, workers])
+def test_earlier_measurements_are_not_replaced(measure, tmp_path, capsys):
+    saved = flagsaver.save_flag_values(measure.FLAGS)
+    name = measure.__name__.rpartition(".")[2]
+    path = tmp_path / f"{name}.json"
+    path.write_text("precious")
+    try:
+        assert measure.main([name, f"--output={tmp_path}"]) == 2
+        assert measure.main([name, "--output=/proc/below"]) == 2
+    finally:
+        flagsaver.restore_flag_values(saved, measure.FLAGS)
+    err = capsys.readouterr().err
+    assert f"error: {path} exists: move it away" in err and "error: --output=/proc/below is not writable" in err
+    assert path.read_text() == "precious"
 
 
 def test_without_a_gpu_nothing_is_measured_as_one(monkeypatch, tmp_path, capsys):
