@@ -41,7 +41,7 @@ flag.string(
     "ray_address",
     None,
     "where the actors of --actors run: local for a Ray cluster of this machine alone, auto for the cluster that it "
-    "belongs to, or host:port; if not given, in this process, in turn",
+    "belongs to, or host:port; if not given, in threads of this process",
 )
 flag.float(
     "actor_timeout",

@@ -92,8 +92,9 @@ class Policy:
         return self.answer(observation, action_mask=action_mask)["probabilities"]
 
     def q(self, observation: PerLeaf) -> np.ndarray:
-        """Q(x, ·) [N, A] float32, for discrete actions, in units of the discounted return (Atari: clipped rewards).
+        """Q(x, ·) [N, A] float32, for discrete actions: discounted returns of rewards as the updates used them.
 
+        Clipped on Atari; with --normalize_rewards or --reward_scale in other units than the environment's.
         Raises KeyError for continuous actions.
         """
         return self.answer(observation)["q"]

@@ -97,7 +97,8 @@ class Settings:
     replay_start: int = setting(10_000, d.at_least(0), "rows per environment (a step or a reset) before replay begins")
     replay_capacity: int = setting(50_000, d.at_least(1), "rows per environment (a step or a reset) that replay keeps")
     replay_segments_only: bool = setting(
-        False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines (recurrent networks always do)",
+        False, d.TRUTH, "replay only whole collected segments, as in OpenAI baselines (recurrent networks read from "
+        "their begin on)",
         d.REPLAY, d.WINDOWS, d.FEED_FORWARD)
     burn_in: int = setting(
         10, d.at_least(0), "rows before each replayed window that update the stored recurrent state and give no loss",
