@@ -64,7 +64,7 @@ def test_each_leaf_is_stored_drawn_saved_and_restored_as_if_it_were_alone(
 ) -> None:
     collected = unrolls(9)
     replay = fill(make(kind, SPEC, tmp_path / "ring" if in_file else None), collected[:8])
-    assert replay.required_bytes(SPEC, N, 23) == sum(array.nbytes for array in replay._ring.values())
+    assert TrajectoryReplay.required_bytes(SPEC, N, 23) == sum(array.nbytes for array in replay._ring.values())
     state = replay.save(tmp_path / "saved")
     for name in SHAPES:
         restored = make(kind, SPEC)
