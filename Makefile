@@ -89,7 +89,7 @@ endef
 # PYTHON chooses what .venv is made with; one of another Python is not used in its stead.
 same-python:
 	@version='import sys; print("Python %d.%d" % sys.version_info[:2])'; \
-	if [ -x $(RUN) ]; then \
+	if [ -e $(RUN) ] || [ -L $(RUN) ]; then \
 		there=$$($(RUN) -c "$$version" 2>/dev/null) || there=broken; \
 		asked=$$($(PYTHON) -c "$$version" 2>/dev/null) || asked='no Python'; \
 		if [ "$$there" != "$$asked" ]; then \
@@ -100,7 +100,7 @@ same-python:
 
 # A .venv made by hand, or left incomplete by an interrupted set-up, is completed.
 $(STAMP): $(wildcard requirements/*.lock) setup.py $(if $(PYTHON),| same-python)
-	@if [ -x $(RUN) ] && ! $(RUN) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; then \
+	@if { [ -e $(RUN) ] || [ -L $(RUN) ]; } && ! $(RUN) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; then \
 		echo "error: $(VENV) is not a working environment of Python 3.11, 3.12 or 3.13: run 'make distclean', then again" >&2; exit 1; \
 	fi; \
 	if ! $(RUN) -m pip --version >/dev/null 2>&1; then \

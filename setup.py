@@ -53,13 +53,14 @@ INSTALL_REQUIRES = [
     "tf_keras>=2.18,<2.22",  # TensorFlow Probability does not import without it
     "tensorflow-probability>=0.25,<0.26",
     'setuptools; python_version >= "3.12"',  # distutils, which TensorFlow Probability imports
-    "tensorboard>=2.18,<2.22",  # event files (training/progress.py); no longer a dependency of TensorFlow
+    "tensorboard>=2.18,<2.22",  # event files (runs/progress.py); no longer a dependency of TensorFlow
     "numpy>=2.0.2,<3",
     "gymnasium>=1.1,<2",
     "ale-py>=0.12,<0.13",  # includes the ROMs of all 57 games
     "absl-py>=2.1,<3",
     "optree>=0.20,<1",
     "psutil>=5.9.8,<8",
+    "pandas>=2.2.2,<3",  # published scores, by which `evaluate` normalises; rliable 1.2.0 does not import with pandas 3
     "imageio>=2.35,<3",
     "imageio-ffmpeg>=0.5.1,<1",  # mp4 videos without a system ffmpeg
 ]
@@ -83,10 +84,9 @@ EXTRAS_REQUIRE = {
     "formats": ["tf2onnx>=1.17,<2", "onnx>=1.17,<2"],  # policies as ONNX files
     "ray": ["ray>=2.40,<3"],
     "slurm": ["submitit>=1.5.4,<2"],
-    # Tables, figures and their interval estimates. rliable 1.2.0 does not import with pandas 3.
+    # Tables, figures and their interval estimates.
     "reproduction": [
         "rliable>=1.2,<2",
-        "pandas>=2.2.2,<3",
         "scipy>=1.17.1,<2",
         "arch>=7,<8",
         "jinja2>=3.1,<4",

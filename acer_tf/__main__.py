@@ -14,7 +14,7 @@ from pathlib import Path
 from acer_tf.runs.signals import STOPPED, USUAL, interrupt, signal_of, stop_behind
 
 # The extra that brings a package.
-_EXTRAS = dict.fromkeys(("arch", "jinja2", "matplotlib", "pandas", "PIL", "rliable", "scipy"), "reproduction")
+_EXTRAS = dict.fromkeys(("arch", "jinja2", "matplotlib", "PIL", "rliable", "scipy"), "reproduction")
 _EXTRAS["optuna"] = "tune"
 _BENCHMARK = "speed of the parts and of the whole loop (in a checkout of the repository)"
 

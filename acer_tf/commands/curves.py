@@ -25,7 +25,15 @@ from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RunCurve, equally_long, hours_per_run, last_return, read_run, return_at
-from acer_tf.reproduction.evidence import Evidence, copy_records, describe, file_name, own_evidence, require_folder
+from acer_tf.reproduction.evidence import (
+    Evidence,
+    changing,
+    copy_records,
+    describe,
+    file_name,
+    own_evidence,
+    require_folder,
+)
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.logs import Reading, is_log, named, protocol_of, write_record
 from acer_tf.reproduction.published import PublishedCurve, published_curves
@@ -144,6 +152,22 @@ def show(
     for label, folder, kept in runs:
         _require_same_run(kept, folder, describe(folder, kept.name, label))
     require_folder(output)
+    with changing(output):
+        return _keep(runs, by_env, labels, output, about, at_steps, hours=hours)
+
+
+def _keep(
+    runs: Sequence[tuple[str, Path, Path]],
+    by_env: Mapping[str, Mapping[str, Sequence[RunCurve]]],
+    labels: Mapping[str, str],
+    output: Path,
+    about: Evidence,
+    at_steps: Sequence[int],
+    *,
+    hours: bool,
+) -> Table:
+    """Copies the records of runs (label, folder, where they are kept) to `output`, and makes its tables and figures."""
+    one = len(by_env) == 1
     for _, folder, kept in runs:
         if kept.resolve() != folder.resolve():
             copy_records(folder, kept)

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 from acer_tf.commands import cli, curves, train
+from acer_tf.errors import RunFolderError
 from acer_tf.reproduction.evidence import Evidence, own_evidence, require_folder
 from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.runs.folder import record_in
 from acer_tf.settings import make_settings
 
 FLAGS = cli.new_flags()
@@ -35,19 +37,23 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output)
     require_page(output)
     require_folder(output)
-    for name in _RUNS:
-        own_evidence(output / name, "demo")
     command = shlex.join(["python", "-m", "acer_tf", *argv])
     steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
-    made, run_dirs = [], []
+    made, run_dirs = [], {name: curves.run_folder(output / name, "ACER", 0) for name in _RUNS}
+    for name, run_dir in run_dirs.items():
+        own_evidence(output / name, "demo")
+        if (record := record_in(run_dir)) and record.settings["total_steps"] > steps[name]:
+            flag_of = name.partition("_")[0]
+            raise RunFolderError(
+                f"--{flag_of}_steps={steps[name]}: {run_dir} is a run of {record.settings['total_steps']:,} steps: "
+                "give at least as many, or another --output"
+            )
     for name, env in _RUNS.items():
         print(f"\n== {env}, {steps[name]:,} steps", flush=True)
         log_interval = max(1, steps[name] // 40)
-        settings = make_settings(env=env, total_steps=steps[name], log_interval=log_interval)
-        run_dir = curves.run_folder(output / name, "ACER", settings.seed)
+        settings, run_dir = make_settings(env=env, total_steps=steps[name], log_interval=log_interval), run_dirs[name]
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
-        run_dirs.append(run_dir)
         with cli.begun():
             result = evaluate(load_policy(run_dir / "policy"), episodes=FLAGS.episodes)
             spread = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
@@ -62,6 +68,6 @@ def main(argv: list[str]) -> int:
         ]
     made.append(f"{write_page(output)}  all of it on one page, for a browser")
     print(f"\nmade in {(time.monotonic() - began) / 60:.1f} minutes:\n  " + "\n  ".join(made))
-    again = ["python", "-m", "acer_tf", "evaluate", f"--policy={run_dirs[0]}/policy"]
+    again = ["python", "-m", "acer_tf", "evaluate", f"--policy={run_dirs['minatar_breakout']}/policy"]
     print(f"evaluate again: {shlex.join(again)}")
     return 0

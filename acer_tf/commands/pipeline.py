@@ -27,7 +27,7 @@ from acer_tf.reproduction.evidence import (
 )
 from acer_tf.reproduction.figure import RESULTS, Figure, cells_of, figures, make_cells
 from acer_tf.reproduction.report.output import markdown, write_report
-from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.report.page import require_page, results_of, write_page
 from acer_tf.reproduction.scores import GAME_SETS, atari_games
 from acer_tf.settings import Settings, setting_types
 
@@ -80,7 +80,7 @@ def run(argv: list[str]) -> int:
                 "be read: leave the flag out to make them, or name the folders that have them"
             )
     joined(known.cells if known else (), asked, output)  # raises before anything runs
-    require_page(output.parent)
+    require_page(results_of(output))
     made = require_folder(output)
     nothing_to_run = values.report_only or not cells
     try:
@@ -107,13 +107,13 @@ def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | N
     commands = "\n".join(dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()]))
     labels, options = {key: method.label for key, method in figure.methods.items()}, dict(figure.options)
     for name, value in known.options.items() if known else ():
-        if isinstance(options.get(name), int):  # the number of draws: the fewest that a call had
+        if isinstance(options.get(name), int) and isinstance(value, int):  # draws: the fewest that a call had
             options[name] = min(value, options[name])
     evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels, options)
     assert figure.report is not None
     report = figure.report(RecordedRuns(figure.methods, found, output))
     write_report(evidence, report, output)
-    page = write_page(output.parent)
+    page = write_page(results_of(output))
     for table in report.tables.values():
         print(f"\n{markdown(table)}\n\n{table.caption}")
     finished = sum(cell.state == "finished" for cell in found)

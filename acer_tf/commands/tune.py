@@ -41,7 +41,7 @@ from acer_tf.reproduction.report.output import (
     number,
     write_report,
 )
-from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.report.page import require_page, results_of, write_page
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, run_sweep
 from acer_tf.reproduction.sweep.attempt import PROGRAM
 from acer_tf.reproduction.sweep.launcher import needs_of
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
     asked = cli.named_once("search", map(_search, FLAGS.search))
     output = Path(FLAGS.output or f"{RESULTS}/tune_{file_name(settings.env)}")
     known = own_evidence(output, "tune")
-    require_page(output.parent)
+    require_page(results_of(output))
     remove_empty(require_folder(output))
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, action_masks=settings.action_masks)
     space = search_space(resolve(settings, spec), spec, given, asked)
@@ -152,7 +152,7 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
         figures["importance"] = Drawing(note, drawn)
     tables = {"table": _comparison(runs, given, best), "trials": _trials(tuning)}
     write_report(evidence, Report(tables, figures), output)
-    print(f"\n{markdown(tables['table'])}\n\ntables and figures in {output}; page: {write_page(output.parent)}")
+    print(f"\n{markdown(tables['table'])}\n\ntables and figures in {output}; page: {write_page(results_of(output))}")
     return end.exit_code
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import math
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ def name_of(factory: EnvFactory | None) -> str | None:
     """ "module.function", for records."""
     if factory is None:
         return None
+    while isinstance(factory, functools.partial):
+        factory = factory.func
     named = factory if hasattr(factory, "__qualname__") else type(factory)
     return f"{named.__module__}.{named.__qualname__}"
 

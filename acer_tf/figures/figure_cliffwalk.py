@@ -28,7 +28,7 @@ from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, RUNS, SIZES
 from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
-from acer_tf.reproduction.report.page import require_page, write_page
+from acer_tf.reproduction.report.page import require_page, results_of, write_page
 from acer_tf.reproduction.statistics import Comparison, Estimate, compare, wins
 from acer_tf.runs.records import read_record, run_document, write_json
 from acer_tf.runs.signals import STOPPED, signal_of
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     output = Path(FLAGS.output)
     settings = {"sizes": _sizes(FLAGS.sizes), "runs": FLAGS.runs, "seed": FLAGS.seed, "limit": FLAGS.limit}
     own_evidence(output, FIGURE.name)
-    require_page(output.parent)
+    require_page(results_of(output))
     _known(output, settings)
     require_folder(output)
     with contextlib.nullcontext() if FLAGS.report_only else changing(output):
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
                     _run_rest(document or run_document(settings, {"seconds": 0}), results, output)
                 command, made = shlex.join(read_record(output).document["command"]), report(results)
                 write_report(Evidence(FIGURE.name, FIGURE.title, FIGURE.text, command), made, output)
-                page = write_page(output.parent)
+                page = write_page(results_of(output))
             print(f"{markdown(made.tables['table'])}\n\ntable and figure in {output}; page: {page}")
         except STOPPED as stop:
             return cli.fail(128 + signal_of(stop), "stopped; the same command continues")

@@ -168,7 +168,7 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str],
         same = {*_NOT_COMPARED, *idle(here)}
         names = [n for n, value in known.items() if n not in same and value not in ("auto", here.get(n))]
         differing = {name: here.get(name) for name in names}
-        if "preset" in differing:  # its name says what it changes
+        if isinstance(differing.get("preset"), str):  # its name says what it changes
             given = DEFAULTS | jsonable(PRESETS.get(here["preset"], {})) | {"preset": None}
             differing = {name: value for name, value in differing.items() if given.get(name) != value}
         found.update(f"{name}={value}" for name, value in differing.items())

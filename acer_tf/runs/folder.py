@@ -141,7 +141,7 @@ def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpe
         )
 
 
-def changes_in(record: RunRecord, settings: Settings) -> list[str]:
+def changes_in(record: RunRecord, settings: Settings, env_function: str | None = None) -> list[str]:
     """The allowed differences from the recorded run, in lines; call it after importing the modules that it names."""
     old, new = record.settings, settings_document(settings)
     changes = [
@@ -153,6 +153,8 @@ def changes_in(record: RunRecord, settings: Settings) -> list[str]:
         for name, sha256 in record.document["modules"].items()
         if modules.get(name, sha256) != sha256
     ]
+    if (made := record.document.get("env_function")) != env_function:
+        changes.append(f"the environment is made by {env_function} instead of {made}")
     if old["total_steps"] < new["total_steps"] and settings.replay_priority != "uniform":
         changes.append("the exponents of priorities now change until the new end")
     return changes

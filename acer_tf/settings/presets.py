@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from acer_tf.envs import family_of, spec
-from acer_tf.errors import SettingsError
+from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.settings.rules import RULES, rule_of, rules_for
 
 # fmt: off
@@ -127,5 +127,9 @@ def usual_preset(env: str, agent: str) -> str:
             raise SettingsError(f"--agent={agent}: {env} has {kind} actions, for which it must be of {fitting}")
         return discrete or continuous
     both = rule.discrete and rule.continuous
-    acts_continuously = spec(env, action_masks=False).continuous if both else bool(rule.continuous)
+    try:
+        acts_continuously = spec(env, action_masks=False).continuous if both else bool(rule.continuous)
+    except InvalidEnvironment as error:
+        remedy = f"if a function of yours makes it, give --preset={discrete} or --preset={continuous}"
+        raise InvalidEnvironment(f"{error}; {remedy}") from error
     return continuous if acts_continuously else discrete

@@ -31,7 +31,8 @@ class Settings:
 
     The names are those of the flags of `acer_tf train`. Steps are agent decisions, summed over all environments unless
     stated otherwise. A default never changes, so that records which lack a setting keep their meaning.
-    `make_settings` starts from a preset; `dataclasses.replace` changes single settings.
+    Make it by `make_settings`, which takes the values of a preset: here `preset` is a name in records, and changes
+    nothing. `dataclasses.replace` changes single settings.
     """
 
     # fmt: off
@@ -423,7 +424,8 @@ def _meant(unknown: str) -> str:
     if unknown in OTHER_NAMES:
         return f": use {OTHER_NAMES[unknown]}"
     near = difflib.get_close_matches(unknown, setting_types(), cutoff=0.7)
-    return f"; did you mean {' or '.join(near)}?" if near else "; python -m acer_tf train --help lists all"
+    more = "; docs/presets.md lists all, and other flags are arguments of train"
+    return f"; did you mean {' or '.join(near)}?" if near else more
 
 
 def _plain(value: Any, kind: type) -> Any:

@@ -47,7 +47,7 @@ def find_device(requested: str = "auto", drivers: Path = Path("/dev")) -> Device
 
     Raises SettingsError if TensorFlow cannot use it.
     """
-    if not re.fullmatch(r"auto|cpu|gpu:\d{1,3}", requested):
+    if not isinstance(requested, str) or not re.fullmatch(r"auto|cpu|gpu:\d{1,3}", requested):
         raise SettingsError(f"--device={requested}: must be auto, cpu or gpu:N")
     if requested == "cpu":
         return CPU

@@ -27,8 +27,9 @@ class Episode:
 
     Attributes:
         observations: [T + 1, *observation_shape], the last one being what the last step led to; or a dictionary of such
-            arrays by the names of the leaves. Any real dtype whose values fit the observations'; categories are
-            one-hot. Stacks of frames (Atari) begin with zeros before the first frame, so an episode with its reset.
+            arrays by the names of the leaves. Any real dtype whose values are those of the observations' dtype;
+            categories are one-hot. Stacks of frames (Atari) begin with zeros before the first frame, so an episode with
+            its reset.
         actions: [T, ...] the environment's own: numbers, arrays of numbers, or vectors [T, d] between its bounds (of
             those that were clipped, the vectors before that are better: they are what `behaviour` drew).
         rewards: [T] raw, as the environment returned them.
@@ -87,11 +88,15 @@ class Log:
     ) -> None:
         if settings.replay_ratio == 0:
             raise SettingsError("replay_from: has no effect with --replay_ratio=0.0")
+        if hasattr(behaviour, "answer"):
+            answer = "lambda x: policy.answer(x)['mean']" if spec.continuous else "policy.probabilities"
+            raise SettingsError(f"behaviour: must be a function of observations, got a policy: give {answer}")
         uniform = isinstance(behaviour, str) and behaviour == "uniform" and not spec.continuous
         if not (behaviour is None or uniform or callable(behaviour)):
             wanted = "a function of observations" if spec.continuous else "'uniform', or a function of observations"
             raise SettingsError(f"behaviour={behaviour!r}: must be {wanted}")
-        if settings.rule.transitions:  # DQN does not read it
+        needed = not settings.rule.transitions  # DQN does not read it
+        if not needed:
             behaviour = behaviour or "uniform"
         self.spec, self.num_envs = spec, settings.num_envs
         if isinstance(episodes, Episode):
@@ -99,7 +104,7 @@ class Log:
         self._episodes = []
         for number, episode in enumerate(episodes):
             try:
-                self._episodes.append(_rows(episode, behaviour, spec))
+                self._episodes.append(_rows(episode, behaviour, spec, needed))
             except (ValueError, TypeError, AttributeError) as error:
                 raise SettingsError(f"replay_from: episode {number}: {error}") from error
         ends = np.cumsum([len(rows.mask) for rows in self._episodes], dtype=np.int64)
@@ -169,8 +174,8 @@ class Log:
         return begins if place <= max(self._masked) else None
 
 
-def _rows(episode: Episode, estimate: Estimate | None, spec: EnvironmentSpec) -> _Rows:
-    """Raises ValueError or TypeError for what does not suit the environment."""
+def _rows(episode: Episode, estimate: Estimate | None, spec: EnvironmentSpec, needed: bool) -> _Rows:
+    """Raises ValueError or TypeError for what does not suit the environment; behaviour need suit only if `needed`."""
     reward = _array("rewards", episode.rewards, (np.size(episode.rewards),), "float32")
     length = len(reward)
     if not length:
@@ -192,11 +197,9 @@ def _rows(episode: Episode, estimate: Estimate | None, spec: EnvironmentSpec) ->
     legal = _legal(episode, spec, length, bool(ended[-1]))
     native = np.shape(spec.action_sizes) if spec.action_sizes else spec.action_shape
     action = _array("actions", episode.actions, (length, *native), "float32" if spec.continuous else "int64")
-    action, behaviour = (
-        spec.agent_action(action),
-        _behaviour(episode.behaviour, estimate, observation, legal, spec, length),
-    )
-    if not spec.continuous:
+    given = episode.behaviour if needed or np.shape(episode.behaviour) == (length, spec.statistics_size) else None
+    action, behaviour = spec.agent_action(action), _behaviour(given, estimate, observation, legal, spec, length)
+    if needed and not spec.continuous:
         taken = behaviour[np.arange(length), action]
         if (behaviour < 0).any() or np.abs(behaviour.sum(axis=1) - 1).max() > _INEXACT:
             raise ValueError("behaviour: each row must be probabilities, whose sum is 1")
@@ -256,4 +259,6 @@ def _array(name: str, given: Any, shape: tuple[int, ...], dtype: str) -> np.ndar
     values = np.asarray(given)
     if values.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {values.shape}")
+    if dtype != "float32" and values.dtype.kind == "f" and (np.abs(values) < 2**53).all() and not (values % 1).any():
+        values = values.astype(np.int64)
     return in_dtype(name, values, dtype)

@@ -159,7 +159,7 @@ def _restore(
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
     maker = records.maker_of(provenance() | computes)
-    notes = [*(changes_in(job.record, settings) if job.record else ()), *repaired]
+    notes = [*(changes_in(job.record, settings, envs.name_of(job.env)) if job.record else ()), *repaired]
     if snapshot is not None:
         if lacking := [name for name in _STATE if name not in state]:
             raise Mismatch(f"the checkpoint in {folder} has no {lacking[0]!r}: another version wrote it")

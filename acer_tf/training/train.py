@@ -14,7 +14,9 @@ This module imports no TensorFlow: bad input is refused, and what runs is said, 
 
 from __future__ import annotations
 
+import inspect
 import numbers
+import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +133,7 @@ def train(
         raise SettingsError(
             f"--acting_device={acting_device}: has an effect only with --acting_lag=1 or --actors, in this process"
         )
-    repair = {repair} if isinstance(repair, str) else set(repair)
+    repair = {repair} if isinstance(repair, str) else set(repair or ())
     if unknown := repair - set(REPAIRS):
         raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
     if ray_address is not None and not settings.actors:
@@ -142,6 +144,8 @@ def train(
         envs.require_workers(settings.env, settings.num_envs, env_workers, env)
     if actor_timeout is not None and ray_address is None:
         raise SettingsError(f"--actor_timeout={actor_timeout}: has no effect without --ray_address")
+    if not isinstance(run_dir, str | os.PathLike):
+        raise RunFolderError(f"run_dir must be a path, got {run_dir!r}")
     if not str(run_dir):
         raise RunFolderError("--run_dir= must name a folder")
     folder = Path(run_dir)
@@ -163,15 +167,25 @@ def train(
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     if record:
         require_same_run(record, settings, spec, folder)
-        if env is None and (made := record.document.get("env_function")):
+        made = record.document.get("env_function")
+        if made and env is None:
             raise RunFolderError(
                 f"--run_dir={folder} holds a run in an environment that a function made: continue it in Python, with "
                 f"env={made}"
+            )
+        if env is not None and not made:
+            raise RunFolderError(
+                f"--run_dir={folder} holds a run in {settings.env}, which no function made: continue it without env, "
+                "or choose another folder"
             )
     else:  # a run that began before a check was made may continue
         require_effect(settings, spec)
         if settings.initialize_from is not None:
             require_source(settings, spec)
+    if on_row is not None:
+        _require_call("on_row", on_row, "row", "policy")
+    if replay_from is not None and not isinstance(replay_from, Iterable | Episode):
+        raise SettingsError(f"replay_from: must be episodes, got {replay_from!r:.60}")
     if behaviour is not None and replay_from is None:
         raise SettingsError("behaviour: has no effect without replay_from")
     if replay_from is not None and record and "replay_from" not in record.document:
@@ -198,3 +212,13 @@ def train(
     return run(
         Job(settings, spec, folder, record, where, *computing, actor_timeout or 300.0, repair, quiet, env, on_row, log)
     )
+
+
+def _require_call(name: str, function: Any, *arguments: str) -> None:
+    """Raises SettingsError unless a function takes so many arguments, as far as that is known."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except ValueError:
+        return  # of Python's own functions
+    except TypeError as error:
+        raise SettingsError(f"{name}: must be a function of ({', '.join(arguments)}): {error}") from None

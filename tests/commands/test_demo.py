@@ -27,6 +27,11 @@ def test_the_demo_run_small_makes_what_it_says(tmp_path, capsys):
     records = progress.read_bytes()
     assert demo.main(["demo", *arguments]) == 0
     assert progress.read_bytes() == records
+    # A shorter run is refused before the first one is looked at again.
+    capsys.readouterr()
+    assert demo.main(["demo", *arguments, "--pong_steps=300"]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("error: --pong_steps=300: ") and "a run of 400 steps" in said.err and not said.out
     # A policy that cannot be read is a failure in a line.
     (tmp_path / "minatar_breakout/runs/acer-seed0/policy/metadata.json").write_text("{}")
     capsys.readouterr()

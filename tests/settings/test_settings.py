@@ -10,7 +10,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import acer_tf
-from acer_tf.errors import SettingsError
+from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import PRESETS
@@ -440,9 +440,16 @@ def test_replay_may_start_anywhere_where_nothing_is_replayed():
 def test_a_missing_environment_and_an_unknown_name_are_refused():
     with pytest.raises(SettingsError, match="^--env "):
         make_settings({})
-    for name, hint in (("learning_rat", "did you mean learning_rate"), ("n_envs", "use num_envs"), ("xyz", "--help")):
+    meant = ("learning_rat", "did you mean learning_rate"), ("n_envs", "use num_envs"), ("threads", "are arguments of")
+    for name, hint in meant:
         with pytest.raises(SettingsError, match=f"'{name}'.*{hint}"):
             pong(**{name: 1})
+
+
+def test_the_name_of_an_environment_that_a_function_makes_needs_a_preset_where_the_agent_takes_both_kinds_of_actions():
+    with pytest.raises(InvalidEnvironment, match="'corridor'.*give --preset=classic or --preset=classic_continuous"):
+        make_settings(env="corridor", agent="a3c")
+    assert make_settings(env="corridor", agent="a3c", preset="classic").preset == "classic"
 
 
 def test_numbers_of_numpy_and_whole_ones_of_any_type_are_taken_and_an_environment_alone():

@@ -308,8 +308,23 @@ def test_an_estimate_stands_for_the_behaviour_that_is_not_known():
     assert seen[-1] == (masks[:4] == 1).tolist()
 
 
-def test_dqn_needs_no_behaviour():
-    assert (log_of(SPEC, values={"agent": "dqn"})._episodes[0].behaviour == 0.5).all()
+def test_dqn_reads_no_behaviour():
+    for given in ({}, {"behaviour": np.full(4, 0.5)}, {"behaviour": np.tile([0.0, 1.0], (4, 1))}):
+        log = Log(counted(4, **given) * N, None, settings_of(agent="dqn"), SPEC)
+        wanted = given["behaviour"] if np.ndim(given.get("behaviour")) == 2 else np.full((4, 2), 0.5)
+        assert (log._episodes[0].behaviour[:4] == wanted).all()
+
+
+def test_whole_numbers_may_be_floats_as_in_other_libraries_logs():
+    log = log_of(SPEC, "uniform", actions=np.array([0.0, 1.0, 1.0, 0.0]), terminated=np.array([0.0, 0.0, 0.0, 1.0]))
+    assert log._episodes[0].action[:4].tolist() == [0, 1, 1, 0] and log._episodes[0].discount[3] == 0
+
+
+@pytest.mark.parametrize(("spec", "wanted"), [(SPEC, "policy.probabilities"), (VECTOR, "policy.answer")])
+def test_a_policy_is_no_estimate_of_behaviour(spec, wanted):
+    policy = SimpleNamespace(answer=None, __call__=None)
+    with pytest.raises(SettingsError, match=wanted):
+        Log([], policy, settings_of(**(CONTINUOUS if spec.continuous else CLASSIC)), spec)
 
 
 def test_continuous_actions_are_scaled_from_the_environment_s_bounds():
@@ -333,7 +348,7 @@ UNKNOWN, HALVES = {"estimate": "uniform"}, np.full((4, 2), 0.5)
         (SPEC, {"behaviour": np.nan * HALVES}, "finite"),
         (SPEC, {"behaviour": np.tile([0.0, 1.0], (4, 1))}, "above 0 for the action that was chosen"),
         (SPEC, UNKNOWN | {"actions": np.full(4, 2)}, "2 is no action"),
-        (SPEC, UNKNOWN | {"actions": np.zeros(4)}, "actions, got float64"),
+        (SPEC, UNKNOWN | {"actions": np.full(4, 0.5)}, "actions, got float64"),
         (SPEC, UNKNOWN | {"actions": np.zeros(5, int)}, r"actions: expected shape \(4,\), got \(5,\)"),
         (SPEC, UNKNOWN | {"rewards": [0, 0, np.inf, 0]}, "finite float32 rewards"),
         (SPEC, UNKNOWN | {"rewards": []}, "no steps"),
@@ -438,5 +453,7 @@ def test_bad_logs_are_refused_before_anything_is_written(tmp_path):
             acer_tf.train(small_settings(), tmp_path / "run", quiet=True, **given)
     with pytest.raises(SettingsError, match=r"replay_from: .*\[episode\]"):
         acer_tf.train(small_settings(), tmp_path / "run", quiet=True, replay_from=counted(3)[0])
+    with pytest.raises(SettingsError, match="replay_from: must be episodes, got 5"):
+        acer_tf.train(small_settings(), tmp_path / "run", quiet=True, replay_from=5)
     assert list(tmp_path.iterdir()) == []
     assert acer_tf.Episode is Episode

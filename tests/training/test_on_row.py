@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from acer_tf.errors import SettingsError
 from acer_tf.training import run
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
@@ -93,3 +94,10 @@ def test_rows_after_the_last_checkpoint_are_given_again(tmp_path, monkeypatch):
     assert lost > 0
     assert steps[lost : 2 * lost] == steps[:lost]
     assert steps[lost:] == [int(row["steps"]) for row in rows_of(tmp_path / "run")]
+
+
+@pytest.mark.parametrize(("function", "said"), [(lambda row: None, "too many positional"), (5, "not a callable")])
+def test_what_cannot_be_called_with_a_row_and_a_policy_is_refused_at_once(function, said, tmp_path):
+    with pytest.raises(SettingsError, match=rf"^on_row: must be a function of \(row, policy\): .*{said}"):
+        train(small_settings(), tmp_path / "run", quiet=True, on_row=function)
+    assert not (tmp_path / "run").exists()

@@ -510,6 +510,29 @@ def test_what_flags_refuse_is_refused_from_python_too(name, value, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def cartpole():
+    return CartPoleEnv()
+
+
+def test_a_run_without_a_function_is_not_continued_with_one(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    train(small_settings(total_steps=100), tmp_path / "run", quiet=True)
+    with pytest.raises(RunFolderError, match="CartPole-v1, which no function made: continue it without env"):
+        train(small_settings(total_steps=200), tmp_path / "run", env=cartpole, quiet=True)
+
+
+@pytest.mark.parametrize("name", ["device", "repair"])
+def test_none_is_the_usual_choice_or_refused_by_name(name, tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    if name == "repair":
+        train(small_settings(total_steps=100), tmp_path / "run", quiet=True, repair=None)
+        return
+    with pytest.raises(SettingsError, match="^--device=None: must be auto, cpu or gpu:N"):
+        train(small_settings(), tmp_path / "run", device=None)
+    with pytest.raises(RunFolderError, match="^run_dir must be a path, got None"):
+        train(small_settings(), None)
+
+
 @pytest.mark.training
 def test_what_was_learned_in_an_environment_that_a_function_made_is_not_taken_to_another(tmp_path):
     made, run_dir = "gymnasium.envs.classic_control.cartpole.CartPoleEnv", tmp_path / "run"
@@ -522,8 +545,11 @@ def test_what_was_learned_in_an_environment_that_a_function_made_is_not_taken_to
         assert evaluate(policy, episodes=1, env=env, max_episode_steps=9).episodes == 1
     with pytest.raises(RunFolderError, match=f"that a function made: continue it in Python, with env={made}"):
         train(small_settings(total_steps=200), run_dir, quiet=True)
-    train(small_settings(total_steps=200), run_dir, env=CartPoleEnv, quiet=True)
-    assert export_run(run_dir, tmp_path / "exported") >= 200
+    train(small_settings(total_steps=200), run_dir, env=functools.partial(CartPoleEnv), quiet=True)
+    assert "the environment is made by" not in (run_dir / "run.json").read_text()
+    train(small_settings(total_steps=300), run_dir, env=cartpole, quiet=True)
+    assert f"the environment is made by {__name__}.cartpole instead of {made}" in (run_dir / "run.json").read_text()
+    assert export_run(run_dir, tmp_path / "exported") >= 300
     assert load_policy(tmp_path / "exported").metadata["env_function"] == made
 
 

@@ -274,9 +274,10 @@ def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colo
 
 
 def _named(label: str, counts: Sequence[int], unit: str) -> str:
-    """The label with its numbers of runs; Matplotlib would take $ for a formula."""
+    """The label with its numbers of runs; Matplotlib would take $ for a formula, and leave out what begins with _."""
     count = " to ".join(dict.fromkeys([str(min(counts)), str(max(counts))]))
-    return (label if count == "1" else f"{label} ({count} {unit})").replace("$", r"\$")
+    named = (label if count == "1" else f"{label} ({count} {unit})").replace("$", r"\$")
+    return f" {named}" if named.startswith("_") else named
 
 
 def _x(run: RunCurve, axis: Axis) -> np.ndarray:

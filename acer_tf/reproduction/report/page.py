@@ -22,7 +22,7 @@ from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.reproduction.cells import Cell, State
 from acer_tf.reproduction.curves import RunCurve, read_run
-from acer_tf.reproduction.evidence import Evidence, read_evidence
+from acer_tf.reproduction.evidence import Evidence, changing, read_evidence
 from acer_tf.reproduction.figure import figures
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import number
@@ -58,6 +58,11 @@ def require_page(results: Path) -> None:
         raise EvidenceError(f"{page} is not a page of results, and would be replaced: choose another folder")
 
 
+def results_of(output: Path) -> Path:
+    """The folder whose page shows the evidence in `output`: that in which it lies, also for "." and ".."."""
+    return output.parent if output.name not in ("", "..") else Path(os.path.abspath(output)).parent
+
+
 def write_page(results: Path) -> Path:
     """Writes `results`/index.html, whole or not at all, and returns its path.
 
@@ -75,6 +80,11 @@ def write_page(results: Path) -> Path:
     )
     environment.filters["number"] = number
     require_page(results)
+    with changing(results):  # of two that end together, the second must see what the first has written
+        return _write_page(results, environment)
+
+
+def _write_page(results: Path, environment: jinja2.Environment) -> Path:
     shown = _Shown(results)
     folders = sorted(path.parent for depth in ("*", "*/*") for path in results.glob(f"{depth}/experiment.json"))
     sections = _in_order([_section(folder, shown) for folder in folders])
@@ -194,7 +204,7 @@ def _figure(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, A
     image, href, size = folder / f"{name}.png", None, None
     if shown.has(image):
         href = shown.href(image)
-        with contextlib.suppress(OSError), Image.open(image) as opened:
+        with contextlib.suppress(OSError, ValueError, Image.DecompressionBombError), Image.open(image) as opened:
             size = [round(_SCALE * pixels) for pixels in opened.size]
     figure = _files(folder, name, caption, (".png", ".svg"), shown)
     return figure | {"alt": caption or name, "image": href, "size": size}

@@ -36,6 +36,11 @@ def test_the_published_curve_lies_behind_a_game_that_has_one(steps, scale):
     assert lines[MARK].get_xdata() == [end] * 2
 
 
+def test_a_label_that_begins_with_an_underscore_is_in_the_legend():
+    figure = learning_curves({"CartPole-v1": {"_mine": [curve(1e5, 20, "CartPole-v1")]}}, lambda env: ())
+    assert [text.get_text() for legend in figure.legends for text in legend.texts] == [" _mine"]
+
+
 def test_the_band_of_a_published_curve_is_its_own():
     axes = learning_curves({"atari/Pong": {"ours": [curve(1e7, -20, "atari/Pong")]}}, published_curves).axes[0]
     for published, band in zip(published_curves("atari/Pong"), axes.collections, strict=True):

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urldefrag
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from acer_tf.errors import EvidenceError
 from acer_tf.figures import figure3_continuous, figure4_ablation
@@ -15,7 +16,7 @@ from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, write_evidence
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.published import published_ablations
-from acer_tf.reproduction.report.page import _ours, require_page, write_page
+from acer_tf.reproduction.report.page import _ours, require_page, results_of, write_page
 from tests.reproduction.report.example import CELLS, COMMIT, HOSTILE, WHOLE, build, cell, fill
 from tests.reproduction.report.synthetic import outcome
 
@@ -207,6 +208,19 @@ def test_figures_are_loaded_lazily_in_a_place_of_their_size(page):
     (image,) = (image for image in page.images if image["src"].endswith("/figure.png"))
     assert {each["loading"] for each in page.images} == {"lazy"}
     assert (image["width"], image["height"]) == ("506", "304")  # of 1125 by 675 pixels
+
+
+def test_the_folder_of_a_page_is_that_in_which_the_evidence_lies(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    assert results_of(Path("results/figure")) == Path("results")
+    assert results_of(Path(".")) == tmp_path / "a" and results_of(Path("..")) == tmp_path
+
+
+def test_a_figure_that_claims_to_be_huge_is_shown_without_a_size(results, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    images = [image for image in Page(write_page(results)).images if image["src"].endswith("/figure.png")]
+    assert images and not any("width" in image for image in images)
 
 
 def test_figures_have_a_caption_an_alternative_text_and_an_svg(page):
