@@ -197,8 +197,8 @@ def _rows(episode: Episode, estimate: Estimate | None, spec: EnvironmentSpec, ne
     legal = _legal(episode, spec, length, bool(ended[-1]))
     native = np.shape(spec.action_sizes) if spec.action_sizes else spec.action_shape
     action = _array("actions", episode.actions, (length, *native), "float32" if spec.continuous else "int64")
-    given = episode.behaviour if needed or np.shape(episode.behaviour) == (length, spec.statistics_size) else None
-    action, behaviour = spec.agent_action(action), _behaviour(given, estimate, observation, legal, spec, length)
+    known = episode.behaviour if needed or np.shape(episode.behaviour) == (length, spec.statistics_size) else None
+    action, behaviour = spec.agent_action(action), _behaviour(known, estimate, observation, legal, spec, length)
     if needed and not spec.continuous:
         taken = behaviour[np.arange(length), action]
         if (behaviour < 0).any() or np.abs(behaviour.sum(axis=1) - 1).max() > _INEXACT:
