@@ -23,7 +23,8 @@ flag.integer("minatar_steps", 400_000, "steps on MinAtar Breakout", 1, 10**12)
 flag.integer("pong_steps", 40_000, "steps on Atari Pong", 1, 10**12)
 flag.integer("episodes", 30, "episodes per evaluation", 1, 1_000_000)
 
-_RUNS = {"minatar_breakout": "minatar/breakout", "pong": "atari/Pong"}  # environments, by folder
+# Environments, and the flags of their steps, by folder.
+_RUNS = {"minatar_breakout": ("minatar/breakout", "minatar_steps"), "pong": ("atari/Pong", "pong_steps")}
 
 
 @cli.command
@@ -38,20 +39,20 @@ def main(argv: list[str]) -> int:
     require_page(output)
     require_folder(output)
     command = shlex.join(["python", "-m", "acer_tf", *argv])
-    steps = {"minatar_breakout": FLAGS.minatar_steps, "pong": FLAGS.pong_steps}
-    made, run_dirs = [], {name: curves.run_folder(output / name, "ACER", 0) for name in _RUNS}
-    for name, run_dir in run_dirs.items():
+    made, runs = [], {}
+    for name, (env, steps) in _RUNS.items():
         own_evidence(output / name, "demo")
-        if (record := record_in(run_dir)) and record.settings["total_steps"] > steps[name]:
-            flag_of = name.partition("_")[0]
+        total = getattr(FLAGS, steps)
+        settings = make_settings(env=env, total_steps=total, log_interval=max(1, total // 40))
+        run_dir = curves.run_folder(output / name, "ACER", settings.seed)
+        if (record := record_in(run_dir)) and record.settings["total_steps"] > total:
             raise RunFolderError(
-                f"--{flag_of}_steps={steps[name]}: {run_dir} is a run of {record.settings['total_steps']:,} steps: "
-                "give at least as many, or another --output"
+                f"--{steps}={total}: {run_dir} is a run of {record.settings['total_steps']:,} steps: give at least as "
+                "many, or another --output"
             )
-    for name, env in _RUNS.items():
-        print(f"\n== {env}, {steps[name]:,} steps", flush=True)
-        log_interval = max(1, steps[name] // 40)
-        settings, run_dir = make_settings(env=env, total_steps=steps[name], log_interval=log_interval), run_dirs[name]
+        runs[name] = settings, run_dir
+    for name, (settings, run_dir) in runs.items():
+        print(f"\n== {settings.env}, {settings.total_steps:,} steps", flush=True)
         if status := train.run(settings, run_dir, checkpoint_minutes=2.0):
             return status
         with cli.begun():
@@ -59,7 +60,7 @@ def main(argv: list[str]) -> int:
             spread = f" ± {result.standard_error:.2f}" if result.standard_error is not None else ""
             text = f"The exported policy scores {result.mean:.2f}{spread} over {result.episodes} episodes."
             print(text)
-            about = Evidence("demo", f"ACER on {env}, replay ratio 4", (text,), command)
+            about = Evidence("demo", f"ACER on {settings.env}, replay ratio 4", (text,), command)
             curves.show({"ACER": [run_dir]}, output / name, about)
         made += [
             f"{output / name}/figure.png  learning curve",
@@ -68,6 +69,6 @@ def main(argv: list[str]) -> int:
         ]
     made.append(f"{write_page(output)}  all of it on one page, for a browser")
     print(f"\nmade in {(time.monotonic() - began) / 60:.1f} minutes:\n  " + "\n  ".join(made))
-    again = ["python", "-m", "acer_tf", "evaluate", f"--policy={run_dirs['minatar_breakout']}/policy"]
+    again = ["python", "-m", "acer_tf", "evaluate", f"--policy={runs['minatar_breakout'][1]}/policy"]
     print(f"evaluate again: {shlex.join(again)}")
     return 0

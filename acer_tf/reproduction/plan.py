@@ -242,7 +242,7 @@ def timed(settings: Settings) -> Settings:
         replay_start=_ITERATIONS * settings.unroll_length,
         replay_capacity=2 * _ITERATIONS * settings.unroll_length + settings.burn_in,
         # A whole ratio needs no draws to average over; at 0 none are made, and the flag would be refused.
-        replay_poisson=settings.replay_poisson and not (settings.replay_ratio and settings.replay_ratio % 1 == 0),
+        replay_poisson=settings.replay_poisson and (settings.replay_ratio == 0 or settings.replay_ratio % 1 > 0),
         learning_rate=1e-9,  # nothing may diverge
     )
 

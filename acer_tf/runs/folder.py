@@ -141,7 +141,7 @@ def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpe
         )
 
 
-def changes_in(record: RunRecord, settings: Settings, env_function: str | None = None) -> list[str]:
+def changes_in(record: RunRecord, settings: Settings, env_function: str | None) -> list[str]:
     """The allowed differences from the recorded run, in lines; call it after importing the modules that it names."""
     old, new = record.settings, settings_document(settings)
     changes = [
