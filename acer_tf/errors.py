@@ -25,6 +25,8 @@ class InvalidEnvironment(BadInput, ValueError):
     """The environment does not exist, is not installed, or does not suit the agent."""
 class RunFolderError(BadInput, RuntimeError):
     """The run folder cannot be used: the message says why and what to do."""
+class FolderInUse(RunFolderError):
+    """Another process uses the folder; the message names it."""
 class PolicyError(BadInput, ValueError):
     """A directory holds no usable policy; the message says why."""
 class PolicyFolderError(BadInput, OSError):

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -62,6 +62,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Writes a file of JSON, whole or not at all (OSError)."""
+    write_whole(path, json.dumps(document, indent=2) + "\n")
 
 
 def remove_partial(folder: Path) -> None:

@@ -44,6 +44,11 @@ def leaves_of(observation: PerLeaf) -> list[Any]:
     return [observation[name] for name in sorted(observation)] if isinstance(observation, dict) else [observation]
 
 
+def tuples_of(value: Any) -> Any:
+    """Nested lists as nested tuples."""
+    return tuple(map(tuples_of, value)) if isinstance(value, list) else value
+
+
 def input_name(leaf: str) -> str:
     """The input of exported policies that takes the leaf."""
     return "observation_" + re.sub(r"[^0-9a-z]", "_", leaf.lower())  # TensorFlow's are in lower case
@@ -129,11 +134,7 @@ class EnvironmentSpec:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "EnvironmentSpec":
         """The spec that `dataclasses.asdict` made `document` from, also after JSON, which has lists for tuples."""
-
-        def tuples(value: Any) -> Any:
-            return tuple(map(tuples, value)) if isinstance(value, list) else value
-
-        return cls(**{name: map_leaves(tuples, value) for name, value in document.items()})
+        return cls(**{name: map_leaves(tuples_of, value) for name, value in document.items()})
 
     def differences(self, here: "EnvironmentSpec") -> list[str]:
         """A line "name: VALUE there, VALUE here" for each attribute that has another value in `here`."""

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,16 @@ flags.DEFINE_string(
 )  # fmt: skip
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    from acer_tf.errors import EvidenceError, SettingsError
+    from acer_tf.files import write_json
     from acer_tf.reproduction.evidence import require_folder
-    from acer_tf.runs.records import run_document, write_json
+    from acer_tf.runs.records import run_document
     from acer_tf.training.device import find_device
     from benchmarks import report
     from benchmarks.checkouts import require_checkout
-    from benchmarks.outputs import require_new
+    from benchmarks.outputs import require_new, require_no_loss
 
     output = Path(FLAGS.output or Path("runs/benchmark", "_".join(FLAGS.only or ())))
     path = Path(FLAGS.json) if FLAGS.json else output / "benchmark.json"
@@ -67,24 +67,16 @@ def main(argv: list[str]) -> int:
     if against is not None and (FLAGS.only or FLAGS.device != "auto"):
         given = f"--only={FLAGS.only[0]}" if FLAGS.only else f"--device={FLAGS.device}"
         return cli.fail(2, f"{given}: has no effect with --against, which measures each checkout's whole loops")
-    try:
-        if against is not None:
-            require_checkout(against)
-        for flag, folder in (("output", output), ("json", path.parent), ("scratch", Path(FLAGS.scratch))):
-            require_folder(folder, flag)
-        find_device(FLAGS.device)
-    except (EvidenceError, SettingsError, ValueError) as error:
-        return cli.fail(2, error)
-    names = FLAGS.only or _GROUPS
-    try:
-        if against is not None:
-            require_new(path)
-        else:
-            _require_no_loss(path, names)
-    except (EvidenceError, ValueError) as error:
-        return cli.fail(2, error)
     if against is not None:
+        require_checkout(against)
+    for flag, folder in (("output", output), ("json", path.parent), ("scratch", Path(FLAGS.scratch))):
+        require_folder(folder, flag)
+    find_device(FLAGS.device)
+    if against is not None:
+        require_new(path)
         return _compare(against, output, path)
+    names = FLAGS.only or _GROUPS
+    require_no_loss(path, lambda document: document["groups"], names)
     groups: dict[str, Any] = {}
     for name in names:
         print(f"{name} ...", end=" ", flush=True)
@@ -105,7 +97,8 @@ def main(argv: list[str]) -> int:
 
 
 def _compare(other: Path, output: Path, path: Path) -> int:
-    from acer_tf.runs.records import run_document, write_json
+    from acer_tf.files import write_json
+    from acer_tf.runs.records import run_document
     from benchmarks.checkouts import compare, table
 
     compared: dict[str, Any] = {}
@@ -120,27 +113,6 @@ def _compare(other: Path, output: Path, path: Path) -> int:
     (output / "benchmark.md").write_text(table(compared))
     print(f"\nJSON and table in {output}")
     return 0
-
-
-def _require_no_loss(path: Path, names: Sequence[str]) -> None:
-    """Refuses a file with measurements of other groups, which this call would lose.
-
-    Raises:
-        ValueError: names them, or the file if it is no benchmark's.
-    """
-    if not path.exists():
-        return
-    try:
-        known = set(json.loads(path.read_text(encoding="utf-8"))["groups"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is no benchmark's JSON ({error!r}): move it away, or give another --output"
-        ) from error
-    lost = [name for name in _GROUPS if name in known - set(names)]
-    if lost:
-        raise ValueError(
-            f"{path} has measurements of {', '.join(lost)} too: give another --output, or measure these again"
-        )
 
 
 def _measure(name: str) -> dict[str, Any]:

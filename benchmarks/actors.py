@@ -76,15 +76,12 @@ def rate(actors: int, rows: int) -> float:
     return (after - before) / (ended - began)
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    from acer_tf.errors import EvidenceError
     from benchmarks.outputs import require_new
 
-    try:
-        require_new(Path(FLAGS.output, "actors.json"))
-    except EvidenceError as error:
-        return cli.fail(2, error)
+    require_new(Path(FLAGS.output, "actors.json"))
     rates = {actors: rate(actors, FLAGS.rows) for actors in sorted(set(FLAGS.actors))}
     each = f"each with {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step"
     return report(rates, Path(FLAGS.output), "actors", f"actors, {each}")
@@ -92,8 +89,8 @@ def main(argv: list[str]) -> int:
 
 def report(rates: dict[int, float], output: Path, name: str, label: str) -> int:
     """Writes NAME.json, NAME.md and figure.png of the rates by numbers of `name`; returns 0."""
-    from acer_tf.files import write_whole
-    from acer_tf.runs.records import run_document, write_json
+    from acer_tf.files import write_json, write_whole
+    from acer_tf.runs.records import run_document
 
     first = min(rates)
     efficiency = {count: found * first / (count * rates[first]) for count, found in rates.items()}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from acer_tf.errors import SettingsError
 from benchmarks.peers import PROGRAMS, PeerError, speed
 
 HERE = Path(__file__).resolve().parents[1]
@@ -41,22 +42,22 @@ WORKLOADS = {
 
 
 def require_checkout(other: Path) -> None:
-    """Raises ValueError unless `other` is a checkout of this project."""
+    """Raises SettingsError unless `other` is a checkout of this project."""
     if not (other / "experiments" / "train.py").exists():
-        raise ValueError(f"--against={other}: must be the folder of a checkout of acer_tf")
+        raise SettingsError(f"--against={other}: must be the folder of a checkout of acer_tf")
 
 
 def compare(other: Path, repetitions: int) -> Iterator[tuple[str, list[dict[str, float]], list[dict[str, float]]]]:
     """By workload, as each is measured: its name, and steps/s by ratio of this checkout and of `other`.
 
     Args:
-        other: a checkout of this project, at any commit whose `experiments.train` takes the flags of WORKLOADS.
+        other: a checkout of this project (`require_checkout`), at any commit whose `experiments.train` takes the flags
+            of WORKLOADS.
         repetitions: runs of each; one of this checkout, one of the other, and so on.
 
     Raises:
-        ValueError: `other` is no such checkout, or cannot be measured.
+        ValueError: `other` cannot be measured.
     """
-    require_checkout(other)
     other = other.resolve()
     for name, loop in WORKLOADS.items():
         found = [(_rates(HERE, loop), _rates(other, loop)) for _ in range(repetitions)]

@@ -125,11 +125,11 @@ def table(loops: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    from acer_tf.errors import EvidenceError
-    from acer_tf.files import write_whole
-    from acer_tf.runs.records import run_document, write_json
+    from acer_tf.files import write_json, write_whole
+    from acer_tf.runs.records import run_document
     from benchmarks.outputs import require_new
 
     gpus = gpu_names() if FLAGS.machine == "gpu" else []
@@ -141,10 +141,7 @@ def main(argv: list[str]) -> int:
     first = next(iter(known))
     ways = {name: way for name, way in known.items() if not FLAGS.way or name in (first, *FLAGS.way)}
     output = Path(FLAGS.output)
-    try:
-        require_new(output / "ladder.json")
-    except EvidenceError as error:
-        return cli.fail(2, error)
+    require_new(output / "ladder.json")
     given = {"machine": FLAGS.machine, "precision": FLAGS.precision, "repetitions": FLAGS.repetitions, "gpus": gpus}
     failed: dict[str, str] = {}
     loops: dict[str, dict[str, list[dict[str, Any]]]] = {}

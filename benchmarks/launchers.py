@@ -50,8 +50,8 @@ def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     from ray.cluster_utils import Cluster
 
-    from acer_tf.files import write_whole
-    from acer_tf.runs.records import run_document, write_json
+    from acer_tf.files import write_json, write_whole
+    from acer_tf.runs.records import run_document
 
     output = Path(FLAGS.output).resolve()
     if output.exists():

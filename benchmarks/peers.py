@@ -24,8 +24,11 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from acer_tf.commands import cli
-from acer_tf.files import read_json
-from acer_tf.runs.records import run_document, write_json
+from acer_tf.errors import EvidenceError
+from acer_tf.files import write_json
+from acer_tf.reproduction.evidence import require_folder
+from acer_tf.runs.records import run_document
+from benchmarks.outputs import require_no_loss
 
 PROGRAMS = Path(__file__).with_name("peer_programs")
 OURS = "acer_tf"
@@ -123,17 +126,16 @@ class PeerError(RuntimeError):
     """A peer does not install or run: the message is the last line of what it said."""
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
     output, rows = Path(FLAGS.output), [row for row in ROWS if not FLAGS.only or row.peer in FLAGS.only]
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        Path(FLAGS.environments).mkdir(parents=True, exist_ok=True)
-        require_no_loss(output / "peers.json", rows)
-        for row in rows:
-            require_replaceable(Path(FLAGS.environments) / row.peer)
-    except (OSError, ValueError) as error:
-        return cli.fail(2, error)
+    for flag, folder in (("output", output), ("environments", Path(FLAGS.environments))):
+        require_folder(folder, flag)
+    peers = {row.peer for row in rows}
+    require_no_loss(output / "peers.json", lambda known: [row["peer"] for row in known["rows"] if row["runs"]], peers)
+    for peer in peers:
+        require_replaceable(Path(FLAGS.environments) / peer)
     interpreters, errors = prepare([*dict.fromkeys(row.peer for row in rows)], Path(FLAGS.environments).absolute())
     measured = measure(rows, interpreters, errors, FLAGS.repetitions, FLAGS.seconds)
     settings = {"env": "atari/Pong", "repetitions": FLAGS.repetitions, "seconds": FLAGS.seconds}
@@ -151,26 +153,11 @@ def main(argv: list[str]) -> int:
 
 
 def require_replaceable(environment: Path) -> None:
-    """Raises ValueError for a folder that is no virtual environment: it could not be replaced without loss."""
+    """Raises EvidenceError for a folder that is no virtual environment: it could not be replaced without loss."""
     if environment.exists() and not (environment / "pyvenv.cfg").exists():
-        raise ValueError(
+        raise EvidenceError(
             f"--environments={environment.parent}: its {environment.name} is no virtual environment: move it"
         )
-
-
-def require_no_loss(path: Path, rows: list[Row]) -> None:
-    """Refuses a file with measurements of other peers than those of `rows`, which this call would lose.
-
-    Raises:
-        OSError, ValueError: it has some, or cannot be read.
-    """
-    if path.exists():
-        try:
-            known = [row["peer"] for row in read_json(path)["rows"] if row["runs"]]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path} is no table of peers ({error!r}): give another --output") from error
-        if lost := sorted(set(known) - {row.peer for row in rows}):
-            raise ValueError(f"{path} has measurements of {', '.join(lost)} too: give another --output")
 
 
 def prepare(peers: list[str], environments: Path) -> tuple[dict[str, Path], dict[str, str]]:

@@ -90,9 +90,8 @@ def main(argv: list[str]) -> int:
     parts.time(Actor, "unroll", "environments")
     parts.time(Collector, "collect", "waiting for rows")
     parts.time(Agent, "learn", "updates")
-    for replay in (TrajectoryReplay, PrioritizedReplay):
-        if "batch" in vars(replay):
-            parts.time(replay, "batch", "drawing")
+    parts.time(TrajectoryReplay, "batch", "drawing")
+    parts.time(PrioritizedReplay, "draw", "drawing")
     parts.after(Loop, "iterate", lambda loop: parts.iterated())
     parts.after(Progress, "write", lambda progress, row: parts.row(row["steps"]))
     with contextlib.redirect_stdout(sys.stderr):

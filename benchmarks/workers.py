@@ -56,15 +56,12 @@ def rates_of(counts: Sequence[int], rounds: int) -> dict[int, float]:
     return fastest
 
 
+@cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__)
-    from acer_tf.errors import EvidenceError
     from benchmarks.outputs import require_new
 
-    try:
-        require_new(Path(FLAGS.output, "workers.json"))
-    except EvidenceError as error:
-        return cli.fail(2, error)
+    require_new(Path(FLAGS.output, "workers.json"))
     rates = rates_of(sorted(set(FLAGS.workers)), FLAGS.rounds)
     label = f"processes of {ENVIRONMENTS} environments of {1000 * WAIT_SECONDS:.0f} ms per step"
     return actors.report(rates, Path(FLAGS.output), "workers", label)

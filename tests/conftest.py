@@ -180,19 +180,6 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-@pytest.fixture
-def compiled_once(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes that the test starts keep what XLA has compiled, for the next ones that compile the same.
-
-    Not for tests that compare runs: what is read from the folder may round otherwise (an LSTM's acting did).
-    """
-    import tensorflow as tf
-
-    tf.function(lambda: tf.constant(0.0), jit_compile=True)()  # from here on this process reads its flags no more
-    (shared_folder / "xla").mkdir(exist_ok=True)
-    monkeypatch.setenv("TF_XLA_FLAGS", f"--tf_xla_persistent_cache_directory={shared_folder / 'xla'}")
-
-
 @pytest.fixture(scope="session")
 def trained(shared_folder: Path) -> Callable[[Settings], Path]:
     """`trained(settings)` is the folder of a finished run with these settings, trained once in a session, whatever the

@@ -83,7 +83,7 @@ def test_every_command_and_flag_that_is_named_exists():
     known |= {name for figure in figures().values() if figure.methods for name in pipeline.define(figure)}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
     others |= {"no", "algorithm"}  # pip's --no-deps, results/peers/sb3_learn.py's
-    others |= {"record"}  # --record-durations of tests/conftest.py
+    others |= {"record", "head", "address"}  # --record-durations of tests/conftest.py; ray start's
     flags = set(re.findall(r"--(\w+)", EVERYTHING))
     assert {n for n in flags if n not in known and n.removeprefix("no") not in known} <= others
 

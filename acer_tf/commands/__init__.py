@@ -1,4 +1,4 @@
 """What `python -m acer_tf COMMAND` does: absl flags, and what follows from them.
 
-`pipeline` is the page of all figures and tables that are made by sweeps.
+`pipeline` is the command of all figures and tables that are made by sweeps.
 """

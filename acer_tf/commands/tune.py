@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from acer_tf import envs
 from acer_tf.commands import cli, setting_flags, sweep_flags
-from acer_tf.errors import EvidenceError, RunFolderError, SettingsError
+from acer_tf.errors import EvidenceError, FolderInUse, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell, flags_of
 from acer_tf.reproduction.curves import RecordedRuns
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
     (needs,) = needs_of([CellFolder(tune_dir, cell)])
     launcher.check([needs.memory] * FLAGS.processes)
     tuning = Tuning(tune_dir, settings, space, FLAGS.trials)
-    options = RunOptions(PROGRAM, Path.cwd(), needs.memory, FLAGS.stall_minutes, FLAGS.checkpoint_minutes)
+    options = RunOptions(PROGRAM, Path.cwd(), FLAGS.stall_minutes, FLAGS.checkpoint_minutes)
     print(f"searching {', '.join(space)} in {tune_dir}", flush=True)
     with cli.begun():
         with StopRequest("asking the trials for a checkpoint, then stopping") as stop:
@@ -131,7 +131,7 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
     launcher = LocalLauncher(FLAGS.processes, FLAGS.threads)
     try:
         end = run_sweep("tune", cells, sweep_dir, launcher, program=PROGRAM, cwd=Path.cwd(), **times)
-    except RunFolderError as error:
+    except FolderInUse as error:
         print(f"another process evaluates the best: {error}")
         return 0
     require_folder(output)

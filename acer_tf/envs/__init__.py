@@ -3,7 +3,7 @@
     env = envs.make("atari/Pong", num_envs=16, seed=0)
     step = env.reset()
     while training:
-        step = env.step(agent.actions(step))  # in the agent's units: numbers from 0 on, or vectors in [-1, 1]^d
+        step = env.step(choose(step))  # in the agent's units: numbers from 0 on, or vectors in [-1, 1]^d
 
 Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf sees `VectorEnvironment` (vector.py) and
 `EnvironmentSpec`. Each family of environments has its module, named as its ids begin: atari.py, minatar.py, control.py,
@@ -179,7 +179,9 @@ def make(
     seeds = [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(first + num_envs)[first:]]
     prefix, name = ("gymnasium", env_id) if factory is not None else split_id(env_id)
     family = FAMILIES[prefix]
-    options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}
+    options: dict[str, Any] = {"render": render, "max_episode_steps": max_episode_steps}
+    if family.threads:
+        options["threads"] = threads
     if factory is not None:
         if not callable(factory):
             raise InvalidEnvironment(

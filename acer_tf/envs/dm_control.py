@@ -18,19 +18,16 @@ with contextlib.redirect_stdout(io.StringIO()):
     import shimmy  # noqa: F401 (its import registers the ids)
 
 
-def make_dm_control(
-    name: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int, workers: int = 1
-) -> VectorEnvironment:
+def make_dm_control(name: str, num_envs: int, seeds: list[int], **options: Any) -> VectorEnvironment:
     """`num_envs` copies of an environment ("cheetah-run-v0"), with dm_control's rewards, starts and time limits.
 
-    Observations are flattened in the order of their names. A time limit is a truncation. For errors see `make`.
+    Observations are flattened in the order of their names. A time limit is a truncation. For `options` see
+    `make_gymnasium`, for errors `make`.
     """
     env_id = f"dm_control/{name}"
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
     if name not in suite and env_id in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
-    options: dict[str, Any] = {"threads": threads, "render": render, "max_episode_steps": max_episode_steps}
-    options["workers"] = workers
     return make_gymnasium(env_id, num_envs, seeds, has_time_limit=True, wrap=_wrapped, view=_view, **options)
 
 

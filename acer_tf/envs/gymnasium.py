@@ -43,7 +43,6 @@ def make_gymnasium(
     num_envs: int,
     seeds: list[int],
     *,
-    threads: int = 1,  # no effect; the makers of all families are called with it
     render: bool,
     max_episode_steps: int,
     factory: EnvFactory | None = None,

@@ -20,7 +20,7 @@ _STICKY_PROBABILITY = 0.1  # MinAtar's default
 
 
 def make_minatar(
-    game: str, num_envs: int, seeds: list[int], *, threads: int, render: bool, max_episode_steps: int, workers: int = 1
+    game: str, num_envs: int, seeds: list[int], *, render: bool, max_episode_steps: int, workers: int = 1
 ) -> VectorEnvironment:
     """`num_envs` copies of a MinAtar game ("space_invaders"); episodes are cut at 10,000 steps, or before.
 
@@ -31,7 +31,6 @@ def make_minatar(
         f"minatar/{game}",
         num_envs,
         seeds,
-        threads=threads,
         workers=workers,
         render=render,
         max_episode_steps=min(max_episode_steps, MINATAR_MAX_STEPS),

@@ -18,7 +18,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten_space
 
 from acer_tf.errors import InvalidEnvironment
-from acer_tf.types import EnvironmentSpec, PerLeaf, input_name, map_leaves
+from acer_tf.types import EnvironmentSpec, PerLeaf, input_name, map_leaves, tuples_of
 
 MOST_LEVELS = 65_535  # of a pixel; a larger bound, such as the largest number of a dtype, stands for none
 MOST_CATEGORIES = 65_535  # of one leaf
@@ -102,7 +102,7 @@ def spec_of(
         return EnvironmentSpec(**about, num_actions=int(actions.n), action_start=int(actions.start))
     if 0 < (count := math.prod(_sizes(actions).ravel().tolist())) <= MOST_COMBINATIONS:
         start = getattr(actions, "start", np.zeros(()))
-        sizes, first = _nested(_sizes(actions).tolist()), _nested(start.tolist()) if start.any() else 0
+        sizes, first = tuples_of(_sizes(actions).tolist()), tuples_of(start.tolist()) if start.any() else 0
         return EnvironmentSpec(**about, num_actions=count, action_start=first, action_sizes=sizes)
     if not (isinstance(actions, Box) and _is_bounded_vector(actions)):
         raise _refusal(env_id, "action", actions, _actions_way(actions))
@@ -154,10 +154,6 @@ def _sizes(space: Any) -> np.ndarray:
     if isinstance(space, MultiBinary):
         return np.full(space.shape, 2)
     return space.nvec if isinstance(space, MultiDiscrete) else np.zeros(1, np.int64)
-
-
-def _nested(value: Any) -> Any:
-    return tuple(map(_nested, value)) if isinstance(value, list) else value
 
 
 def _refusal(env_id: str, kind: str, space: Any, way: str) -> InvalidEnvironment:

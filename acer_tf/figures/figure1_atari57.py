@@ -96,7 +96,7 @@ def _draw_medians(axes: Axes, recorded: RecordedRuns, axis: Axis, *, largest: bo
 def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether every step of the replay ratio is an improvement at equal frames, with trust region."""
     keys = [key for key in atari.WITH_TRUST if recorded.by_env(key)]
-    games = [env for env in recorded.envs if all(recorded.runs(key, env) for key in keys)]
+    games = recorded.shared(keys)
     if len(keys) < 2 or not games:
         return Finding(())
     score = atari.training_score_at_end

@@ -75,7 +75,7 @@ def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether every step of the replay ratio is an improvement, with trust region."""
     keys = [key for key in WITH_TRUST if minatar.finals(recorded, key).size]
     end = min((minatar.compared_steps(recorded, key) for key in keys), default=0.0)
-    finals = {key: minatar.finals(recorded, key, end) for key in keys}
+    finals = {key: found for key in keys if (found := minatar.finals(recorded, key, end)).size}
     gains = [recorded.improvement(more, less, minatar.score) for less, more in itertools.pairwise(finals)]
     ours = numbers([interquartile_mean(scores).value for scores in finals.values()])
     theirs = numbers([published_median(key, 100e6) for key in finals])

@@ -30,7 +30,7 @@ from acer_tf.reproduction.curves import RecordedRuns, RunCurve, final_return, re
 from acer_tf.reproduction.evidence import own_evidence
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method, cells_of
 from acer_tf.reproduction.published import published_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number, span
 from acer_tf.reproduction.statistics import Comparison, compare, wins
 from acer_tf.reproduction.verdicts import begun, coverage, own_design
 
@@ -175,7 +175,7 @@ def draws_report(recorded: RecordedRuns, methods: Mapping[str, Method], best: in
 def better_in(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> Finding:
     """Whether the first method of each pair is better than the second, in the tasks that all of them have begun."""
     keys = list(dict.fromkeys(key for pair in pairs for key in pair))
-    envs = [env for env in recorded.envs if all(recorded.runs(key, env) for key in keys)]
+    envs = recorded.shared(keys)
     if not envs:
         return Finding(())
     ours, theirs = 0, 0
@@ -194,9 +194,8 @@ def better_in(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> Findi
 
 
 def _millions(lengths: Mapping[str, int], envs: Sequence[str]) -> str:
-    """The range of the lengths of some tasks: "9M–124M"."""
-    steps = sorted(lengths[env] for env in envs)
-    return "–".join(dict.fromkeys(f"{value / 1e6:.0f}M" for value in (steps[0], steps[-1])))
+    """The range of the lengths of some tasks: "9–124M"."""
+    return f"{span([lengths[env] / 1e6 for env in envs], '.0f')}M"
 
 
 @functools.cache

@@ -23,6 +23,7 @@ import pandas as pd
 
 from acer_tf.commands import cli
 from acer_tf.errors import RecordError, ResultsError, SettingsError
+from acer_tf.files import write_json
 from acer_tf.reproduction import cliffwalk
 from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, RUNS, SIZES, Result, transitions
 from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
@@ -30,7 +31,7 @@ from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
 from acer_tf.reproduction.report.page import require_page, results_of, write_page
 from acer_tf.reproduction.statistics import Comparison, Estimate, compare, wins
-from acer_tf.runs.records import read_record, run_document, write_json
+from acer_tf.runs.records import read_record, run_document
 from acer_tf.runs.signals import STOPPED, signal_of
 
 # What the paper's Figure 2 shows beside uniform replay and the oracle.

@@ -15,7 +15,7 @@ from acer_tf.reproduction.curves import RecordedRuns, RunCurve, last_return, rea
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.published import PublishedCurve, published_curves
-from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
+from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number, span
 from acer_tf.reproduction.scores import GAME_SETS
 from acer_tf.reproduction.statistics import Comparison, Estimate, compare
 from acer_tf.reproduction.verdicts import altered
@@ -63,9 +63,8 @@ def read_seeds(figure: Figure, folder: Path, preset: str) -> Judged | None:
     if not longest:
         return None
     runs = [read_run(folder / "runs" / cell.name) for cell in longest]
-    ends = sorted(float(run.steps[-1]) for run in runs)
-    steps = "–".join(dict.fromkeys(f"{end / 1e6:.1f}M" for end in (ends[0], ends[-1])))
-    length = f"{len(runs)}/{figure.seeds} seeds, {steps} of {_STEPS / 1e6:.0f}M steps"
+    steps = span([run.steps[-1] / 1e6 for run in runs], ".1f")
+    length = f"{len(runs)}/{figure.seeds} seeds, {steps}M of {_STEPS / 1e6:.0f}M steps"
     usual = {cell.place[:3]: Cell.asked(cell.method, make_settings(env=cell.env, **wanted)) for cell in longest}
     hours = sum(float(run.seconds[-1]) for run in runs) / 3600
     return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours)

@@ -86,7 +86,7 @@ def _summary(key: str, normalized: Mapping[str, Mapping[str, float]]) -> list[st
 def priorities(recorded: RecordedRuns) -> Finding:
     """Whether both kinds of priorities are an improvement of Double DQN."""
     keys = [key for key in ("ddqn_tuned", "ddqn_rank", "ddqn_proportional") if recorded.by_env(key)]
-    games = [env for env in recorded.envs if all(recorded.runs(key, env) for key in keys)]
+    games = recorded.shared(keys)
     score = atari.training_score_at_end
     gains = [recorded.improvement(key, "ddqn_tuned", score) for key in ("ddqn_rank", "ddqn_proportional")]
     scores = {env: row for env in games if (row := recorded.compared(env, keys, score))}

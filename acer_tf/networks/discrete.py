@@ -1,6 +1,5 @@
 """The network of discrete actions: policy and Q(x, ·) on one torso, with or without an LSTM."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -34,11 +33,11 @@ class Network(PolicyNetwork):
         precision: dtype of the torso's matrix products; heads and softmax are float32 ("tf32": all products on a GPU).
         policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`exploration` holds ε).
         evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
-        dense: the dense layers of the torso "mlp".
+        dense: the dense layers of the torsos "mlp" and "combined".
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: seed of the initial weights.
-        normalization: the layer with the statistics of what "mlp" reads, if another network already has it and `dense`
-            asks for one; None makes one.
+        normalization: the layer with the statistics of what these torsos read, if another network already has it and
+            `dense` asks for one; None makes one.
 
     Raises:
         ValueError: the architecture cannot read these observations, or a user's torso cannot be imported.
@@ -51,7 +50,7 @@ class Network(PolicyNetwork):
         architecture: str,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
-        dense: Sequence[Any] = USUAL_DENSE,
+        dense: Dense = USUAL_DENSE,
         lstm_units: int = 0,
         policy: Policy = "softmax",
         evaluation_epsilon: float = 0.0,
@@ -59,18 +58,17 @@ class Network(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        sizes, *others = dense
-        dense = (tuple(sizes), *others)  # a list, if Keras has read it from a file
+        dense = Dense(*dense)._replace(units=tuple(dense[0]))  # lists, if Keras has read it from a file
         heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
         options = dict(
-            architecture=architecture, initialization=initialization, precision=precision, dense=dense, seed=seed
-        ) | ({"lstm_units": lstm_units} if lstm_units else {})
-        if not (Dense(*dense).normalize_inputs and architecture_of(architecture).torso in ("mlp", "combined")):
+            initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units, dense=tuple(dense)
+        ) | {"architecture": architecture}
+        if not (dense.normalize_inputs and architecture_of(architecture).torso in ("mlp", "combined")):
             normalization = None
         elif normalization is None:
             normalization = RunningNormalization(dtype="float32", name="normalization")
         images = image_leaves(architecture, spec)
-        layers = Layers(initialization, precision, seed, spec.observation_scale, Dense(*dense), normalization, images)
+        layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
         # Normalization needs all digits of the numbers.
         plane_dtype = layers.dtype_policy if normalization is None else "float32"
         super().__init__(spec, architecture, options | heads, layers, lstm_units=lstm_units, plane_dtype=plane_dtype)

@@ -35,7 +35,7 @@ SCHEDULED = "exploration"
 
 
 class Dense(NamedTuple):
-    """The dense layers of the torso "mlp"."""
+    """The dense layers of the torsos "mlp" and "combined"."""
 
     units: tuple[int, ...] = (64, 64)  # of each layer
     activation: str = "tanh"  # a name of Keras
@@ -192,16 +192,11 @@ class Architecture(NamedTuple):
     """The meaning of a value of `--network`."""
 
     torso: str  # of `TORSOS`, or "module:NAME" of a user's torso
-    recurrent: bool = False  # whether an LSTM of 256 units follows the torso
-
-    @property
-    def lstm_units(self) -> int:
-        """The usual units of the LSTM; 0 without one."""
-        return LSTM_UNITS if self.recurrent else 0
+    lstm_units: int = 0  # of the LSTM that follows the torso; 0 without one
 
 
 ARCHITECTURES: dict[str, Architecture] = {name: Architecture(name) for name in TORSOS} | {
-    f"{name}_lstm": Architecture(name, recurrent=True) for name in TORSOS
+    f"{name}_lstm": Architecture(name, LSTM_UNITS) for name in TORSOS
 }
 
 
@@ -229,8 +224,8 @@ def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
     """The torso of `architecture`; ValueError if it does not exist or cannot read the observations."""
     torso = torso_of(architecture)
     if not torso.reads(spec):
-        recurrent = architecture_of(architecture).recurrent
-        alike = [name for name in ARCHITECTURES if architecture_of(name).recurrent == recurrent]
+        units = architecture_of(architecture).lstm_units
+        alike = [name for name in ARCHITECTURES if architecture_of(name).lstm_units == units]
         able = [name for name in alike if torso_of(name).reads(spec)]
         raise ValueError(
             f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "

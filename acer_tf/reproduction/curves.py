@@ -195,6 +195,10 @@ class RecordedRuns:
         """The runs of a method, by the tasks in which it has begun."""
         return {env: runs for env in self.envs if (runs := self.runs(method, env))}
 
+    def shared(self, methods: Sequence[str], envs: Sequence[str] | None = None) -> list[str]:
+        """Those of `envs`, by default of all tasks, in which all of these methods have begun."""
+        return [env for env in envs or self.envs if all(self.runs(method, env) for method in methods)]
+
     def by_method(self, env: str) -> dict[str, list[RunCurve]]:
         """The runs in a task, by the methods that have begun there."""
         return {key: runs for key in self.methods if (runs := self.runs(key, env))}
@@ -227,7 +231,7 @@ class RecordedRuns:
         The tasks are those of `envs`, by default all, where each method has a score; the seeds those that have begun
         in each of them.
         """
-        shared = [env for env in envs or self.envs if all(self.runs(method, env) for method in methods)]
+        shared = self.shared(methods, envs)
         runs = [whole_matrix({env: self.runs(method, env) for env in shared}) for method in methods]
         if not all(runs):
             return []

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from acer_tf.errors import CurveError, EvidenceError, RecordError
-from acer_tf.files import read_json, write_whole
+from acer_tf.files import read_json, write_json, write_whole
 from acer_tf.reproduction.cells import Cell, State, require_valid
 from acer_tf.reproduction.curves import NoRowsYet, read_run
 from acer_tf.reproduction.sweep.folder import CellFolder
-from acer_tf.runs.records import RECORDS, read_record, write_json
+from acer_tf.runs.records import RECORDS, read_record
 from acer_tf.settings.record import differences, idle
 from acer_tf.training.resolve import DECIDED_BY_RUN
 
@@ -263,7 +263,7 @@ def describe(
     Raises:
         EvidenceError: a record cannot be read.
     """
-    path, damaged = run / "run.json", run / "progress.csv"
+    path, curve_file = run / "run.json", run / "progress.csv"
     try:
         record = read_record(run)
     except RecordError as error:
@@ -278,7 +278,7 @@ def describe(
     except NoRowsYet:
         state = "interrupted"  # without a curve there is nothing to show, even if run.json says that it finished
     except (CurveError, OverflowError) as error:
-        raise EvidenceError(f"{damaged} cannot be read ({error}){_REMEDY}") from error
+        raise EvidenceError(f"{curve_file} cannot be read ({error}){_REMEDY}") from error
     place = str(policy) if policy is not None and policy.is_dir() else None
     try:
         return Cell(name, method, record.settings, draw, state, *progress, record.commit, policy=place)

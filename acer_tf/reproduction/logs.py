@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from acer_tf.errors import CurveError, RecordError
-from acer_tf.runs.records import FORMAT, read_record, write_json
+from acer_tf.files import write_json
+from acer_tf.runs.records import FORMAT, read_record
 
 WINDOW = 100  # episodes in a mean, as in progress.csv
 _HEAD = ("steps", "seconds", "episodes", "mean_return", "interval_return")

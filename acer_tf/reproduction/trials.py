@@ -33,7 +33,6 @@ class RunOptions(NamedTuple):
 
     program: tuple[str, ...]
     cwd: Path
-    memory: int  # bytes that one needs
     stall_minutes: float
     checkpoint_minutes: float
 
@@ -128,8 +127,9 @@ def search(
             for name, run in list(running.items()):
                 run.report()
                 if run.place.over or (run.pruned and not run.place.attempt):
-                    say(run.tell(tuning.study))
-                    del running[name]
+                    said = run.tell(tuning.study)
+                    del running[name]  # before what may fail: its lock is released
+                    say(said)
                     tuning.require_some_success()
             time.sleep(_POLL_SECONDS)
     finally:
@@ -161,7 +161,7 @@ def _fill(tuning: Tuning, launcher: LocalLauncher, options: RunOptions, running:
         folder = CellFolder(tuning.folder.absolute(), cell)
         place = Place(
             folder,
-            options.memory,
+            0,  # of memory: launchers on this machine do not read it
             launcher,
             (*command, "--repair=restart"),
             options.cwd,

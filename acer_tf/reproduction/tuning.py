@@ -24,10 +24,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from acer_tf.errors import RunFolderError, SettingsError, SweepError, first_line
-from acer_tf.files import read_json
+from acer_tf.errors import FolderInUse, SettingsError, SweepError, first_line
+from acer_tf.files import read_json, write_json
 from acer_tf.runs.folder import Lock
-from acer_tf.runs.records import write_json
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
 from acer_tf.settings.record import settings_document
@@ -195,14 +194,12 @@ class Tuning:
     def _lock(self, number: int) -> Lock | None:
         try:
             return Lock(self.folder / "cells" / name_of(number), "tune_dir")
-        except RunFolderError as error:
-            if isinstance(error.__cause__, BlockingIOError | FileNotFoundError):
-                return None
-            raise
+        except FolderInUse:
+            return None
 
-    def settings_of(self, trial: Trial | FrozenTrial, **more: Any) -> Settings:
+    def settings_of(self, trial: Trial | FrozenTrial) -> Settings:
         """The settings of a trial; SettingsError if its values do not go together."""
-        return dataclasses.replace(self.settings, **trial.params, **more)
+        return dataclasses.replace(self.settings, **trial.params)
 
     def ranked(self) -> list[FrozenTrial]:
         """The trials: complete ones, the best first, then others."""

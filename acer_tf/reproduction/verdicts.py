@@ -15,7 +15,7 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.evidence import Evidence, read_evidence
 from acer_tf.reproduction.figure import Figure, Finding, Judged, Method, cells_of, figures
-from acer_tf.reproduction.report.output import Table, number
+from acer_tf.reproduction.report.output import Table, number, span
 from acer_tf.reproduction.statistics import Comparison
 from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, idle, jsonable
@@ -150,8 +150,8 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     parts = (
         f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",
         f"{len({cell.method for cell in begun})}/{len({method for method, *_ in whole})} methods",
-        f"{_span(counts.values())}/{max(of.values())} {unit}",
-        f"{_span(shown, 'g')} % of steps",
+        f"{span(counts.values())}/{max(of.values())} {unit}",
+        f"{span(shown, 'g')} % of steps",
     )
     return "; ".join([", ".join(parts), *altered(begun, whole)])
 
@@ -176,8 +176,3 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str],
     for setting, count in sorted(found.items()):
         groups.setdefault("" if count == len(cells) else f"{count} of them ", []).append(setting)
     return tuple(f"{runs}with {', '.join(group)}" for runs, group in groups.items())
-
-
-def _span(values: Collection[float], form: str = "") -> str:
-    """ "3", or "1–3"."""
-    return "–".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from acer_tf.errors import RecordError, RunFolderError
+from acer_tf.errors import FolderInUse, RecordError, RunFolderError
 from acer_tf.files import POLICY_METADATA, is_taken, remove_empty, remove_partial, set_aside
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
@@ -50,7 +50,8 @@ class Lock:
         flag: the flag that named it, for messages.
 
     Raises:
-        RunFolderError: another process holds it (names its host and pid), or it cannot be created.
+        FolderInUse: another process holds it (names its host and pid).
+        RunFolderError: it cannot be created or locked.
     """
 
     def __init__(self, folder: Path, flag: str = "run_dir") -> None:
@@ -73,8 +74,9 @@ class Lock:
             holder = self._file.read().strip() or "an unknown process"
             self._file.close()
             held = isinstance(error, BlockingIOError | FileNotFoundError)
-            reason = f"is in use by {holder}" if held else f"cannot be locked: {error}"
-            raise RunFolderError(f"--{flag}={folder} {reason}") from error
+            if held:
+                raise FolderInUse(f"--{flag}={folder} is in use by {holder}") from error
+            raise RunFolderError(f"--{flag}={folder} cannot be locked: {error}") from error
         _HELD.add(self._file)
         self._file.truncate(0)
         self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")

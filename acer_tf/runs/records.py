@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import hashlib
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.errors import RecordError
-from acer_tf.files import read_json, write_whole
+from acer_tf.files import read_json, write_json
 from acer_tf.runs.provenance import command_line, now, packages, provenance
 from acer_tf.settings.record import jsonable
 from acer_tf.types import EnvironmentSpec
@@ -141,8 +140,3 @@ def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
         pairs = ((name, old[part].get(name), new[part].get(name)) for name in names)
         lines += [f"{part}: {name} {here} instead of {there}" for name, there, here in pairs if here != there]
     return lines
-
-
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Writes `path` atomically."""
-    write_whole(path, json.dumps(document, indent=2) + "\n")

@@ -253,8 +253,9 @@ def require_memory(
     length, none = settings.window_length, replay_bytes(settings, spec, 0)
     fits = (available - process - none) * length // (replay_bytes(settings, spec, length) - none)
     raise SettingsError(
-        f"--replay_capacity={settings.replay_capacity}: {num_envs} environments need {needed / 1e9:.1f} GB of replay "
-        f"and about {process / 1e9:.1f} GB besides, but {available / 1e9:.1f} GB are available; "
+        f"--replay_capacity={settings.replay_capacity}: {num_envs} environments need "
+        f"{resources.in_bytes(needed)} of replay and about {resources.in_bytes(process)} besides, but "
+        f"{resources.in_bytes(available)} are available; "
         + (f"at most --replay_capacity={fits} fits" if fits >= _least_rows(settings, spec) else "no capacity fits")
         + ", or keep it on disk with --replay_file"
     )

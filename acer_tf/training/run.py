@@ -16,6 +16,7 @@ from acer_tf import envs
 from acer_tf.agents.agent import Agent
 from acer_tf.envs.vector import closing
 from acer_tf.errors import (
+    AcerError,
     ClusterLost,
     EnvironmentFailure,
     Interrupted,
@@ -24,6 +25,7 @@ from acer_tf.errors import (
     RunFolderError,
     SettingsError,
 )
+from acer_tf.files import write_json
 from acer_tf.importing import without_collections
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.export import exporting
@@ -34,7 +36,7 @@ from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.runs.folder import Lock, changes_in, known_run, resume
 from acer_tf.runs.progress import Progress, progress_line, require_diagnostics
 from acer_tf.runs.provenance import provenance, user_modules
-from acer_tf.runs.records import Row, RunRecord, write_json
+from acer_tf.runs.records import Row, RunRecord
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings
 from acer_tf.settings.record import settings_document
@@ -261,12 +263,10 @@ class _Run:
             interval = self.steps // settings.log_interval
             try:
                 self.loop.iterate()
-            except ClusterLost:
-                self.save()
-                raise
-            except (Stopped, EnvironmentFailure):
+            except (ClusterLost, EnvironmentFailure, Stopped) as error:
                 # A signal to all processes of a terminal or job may have ended one that an environment talks to.
-                if stop.signal_number is None:
+                if isinstance(error, ClusterLost) or stop.signal_number is None:
+                    self.save()
                     raise
             finally:
                 if notes := self.actors.notes:
@@ -322,6 +322,8 @@ class _Run:
             self.save()
             if isinstance(error, Stopped | EnvironmentFailure) and stop.signal_number is not None:
                 raise Interrupted(stop.signal_number) from None
+            if isinstance(error, AcerError):
+                error.status = 1  # bad input of an evaluation alone, which in a run that has begun is a failure
             raise
 
     def _call(self, on_row: Callable[[Row, Policy], None], row: Row, stop: StopRequest) -> None:

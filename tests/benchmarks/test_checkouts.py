@@ -89,7 +89,7 @@ def test_the_table_has_medians_and_the_median_of_ratios():
 
 def test_what_is_no_checkout_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must be the folder of a checkout"):
-        next(checkouts.compare(tmp_path, 1))
+        checkouts.require_checkout(tmp_path)
 
 
 @pytest.mark.parametrize("name", checkouts.WORKLOADS)

@@ -117,7 +117,7 @@ def test_a_file_that_is_no_benchmarks_is_not_replaced(tmp_path, text, capsys):
     path = tmp_path / "x.json"
     path.write_text(text)
     assert main(tmp_path, f"--json={path}") == 2
-    assert "x.json is no benchmark's JSON" in capsys.readouterr().err
+    assert "x.json has no measurements" in capsys.readouterr().err
     assert path.read_text() == text
 
 

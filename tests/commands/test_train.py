@@ -12,6 +12,7 @@ from absl.testing import flagsaver
 from acer_tf import load_policy
 from acer_tf.commands import train
 from acer_tf.settings import Settings, make_settings
+from tests.processes import answers_of
 from tests.training.scripted import timeless
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -405,20 +406,24 @@ def test_an_environment_that_cannot_be_made_is_named_after_its_traceback(tmp_pat
     assert shown[0].startswith("Traceback") and shown[-1] == "RuntimeError: boom"
 
 
-# bfloat16 takes minutes with Nature's network on processors that do not have it.
 @pytest.mark.xla
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("env", "precision"), [("atari/Pong", "auto"), ("minatar/breakout", "float32"), ("minatar/breakout", "bfloat16")]
-)
-def test_one_seed_on_one_thread_gives_one_progress_file(env, precision, tmp_path):
-    flags = [f"--env={env}", f"--precision={precision}", "--seed=5", "--threads=1", "--num_envs=2", "--total_steps=240"]
-    flags += ["--trajectories_per_update=0", "--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
-    # A replay in a file changes nothing either.
-    for name, place in (("one", []), ("two", [f"--replay_file={tmp_path}/replay"])):
-        command = [sys.executable, "-m", "acer_tf", "train", *flags, *place, f"--run_dir={tmp_path}/{name}"]
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    one, two = timeless(tmp_path / "one"), timeless(tmp_path / "two")
-    assert one == two
-    assert int(one[-1]["replay_updates"]) > 10
-    assert float(one[-1]["replay/gradient_norm"]) > 0
+def test_one_seed_on_one_thread_gives_one_progress_file(tmp_path):
+    """In two processes, of which one has the replay in a file."""
+    flags = ["--seed=5", "--threads=1", "--num_envs=2", "--total_steps=240", "--trajectories_per_update=0"]
+    flags += ["--log_interval=50", "--replay_start=20", "--replay_capacity=100"]
+    # bfloat16 takes minutes with Nature's network on processors that do not have it.
+    runs = [("atari/Pong", "auto"), ("minatar/breakout", "float32"), ("minatar/breakout", "bfloat16")]
+    found = []
+    for name in ("one", "two"):
+        commands = []
+        for number, (env, precision) in enumerate(runs):
+            place = [f"--run_dir={tmp_path}/{name}{number}"]
+            place += [f"--replay_file={tmp_path}/replay{number}"] if name == "two" else []
+            commands.append(["train", f"--env={env}", f"--precision={precision}", *flags, *place])
+        assert [done.status for done in answers_of(commands, ROOT)] == [0] * len(runs)
+        found.append([timeless(tmp_path / f"{name}{number}") for number in range(len(runs))])
+    assert found[0] == found[1]
+    for rows in found[0]:
+        assert int(rows[-1]["replay_updates"]) > 10
+        assert float(rows[-1]["replay/gradient_norm"]) > 0

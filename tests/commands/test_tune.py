@@ -16,7 +16,7 @@ import optuna
 import pytest
 
 from acer_tf.commands import tune
-from acer_tf.errors import SweepError
+from acer_tf.errors import RunFolderError, SweepError
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.tuning import Tuning, search_space
 from acer_tf.settings import make_settings
@@ -53,7 +53,7 @@ def journal():
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_see(searched, capsys):
+def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_see(searched, monkeypatch, capsys):
     assert searched("--trials=12", "--processes=2", "--evaluation_seeds=2", "--learning_rate_final=0") == 0
     trials = journal()
     assert len(trials) == 12
@@ -80,6 +80,13 @@ def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_s
     said = capsys.readouterr().err
     assert said == "error: --output=my_results/tune_CartPole_v1 holds the evidence of another search: choose another\n"
     assert tree(output) == before and not Path("other").exists()
+
+    def full(*_, **__):
+        raise RunFolderError("--run_dir=search/evaluation cannot be used: No space left on device")
+
+    monkeypatch.setattr(tune, "run_sweep", full)
+    assert searched("--trials=12", "--evaluation_seeds=2", "--learning_rate_final=0") == 1
+    assert "cannot be used" in capsys.readouterr().err
 
 
 @pytest.mark.process

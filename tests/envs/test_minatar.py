@@ -76,7 +76,7 @@ def test_no_package_of_pictures_is_imported_before_a_picture(monkeypatch):
 
 def test_pictures_are_those_of_minatar():
     theirs = BaseEnv("freeway", render_mode="rgb_array", use_minimal_action_set=True)
-    ours = make_minatar("freeway", 1, [5], threads=1, render=True, max_episode_steps=100)
+    ours = make_minatar("freeway", 1, [5], render=True, max_episode_steps=100)
     ours.reset()
     theirs.reset(seed=5)
     for action in np.random.default_rng(0).integers(0, 3, 50):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from acer_tf.errors import RecordError
-from acer_tf.runs.records import FORMAT, begin_record, read_progress, read_record, run_document, write_json
+from acer_tf.files import write_json
+from acer_tf.runs.records import FORMAT, begin_record, read_progress, read_record, run_document
 from acer_tf.settings import Settings
 
 SETTINGS = {field.name for field in dataclasses.fields(Settings)}

@@ -10,6 +10,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from acer_tf.errors import EnvironmentFailure
+from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.training import acting_threads
 from acer_tf.training.acting_threads import ActingThreads
 from acer_tf.training.actor import Actor, Request, Stopped
@@ -215,5 +216,6 @@ def test_a_failing_environment_leaves_the_last_checkpoint_and_no_thread(tmp_path
     with pytest.raises(EnvironmentFailure, match="the motor is hot"):
         train(settings, tmp_path / "run", threads=2, quiet=True, checkpoint_minutes=0, env=Breaking)
     assert not any(thread.name == "acting" for thread in threading.enumerate())
+    assert Checkpoints(tmp_path / "run" / "checkpoints").restore(None).state["actor"]["steps"] > 400
     train(settings, tmp_path / "run", threads=2, quiet=True, env=CartPoleEnv)
     check_progress(tmp_path / "run", settings)

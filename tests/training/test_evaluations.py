@@ -209,6 +209,13 @@ def test_a_policy_that_is_not_finite_has_diverged(scores, tmp_path):
         train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
 
 
+def test_bad_input_of_an_evaluation_alone_is_a_failure_of_a_run_that_has_begun(scores, tmp_path):
+    scores[:] = [SettingsError("--num_envs=16: they need about 3.0 GB of memory, but 1.0 GB are available")]
+    with pytest.raises(SettingsError) as refused:
+        train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
+    assert refused.value.status == 1
+
+
 def test_what_a_resumed_run_may_change(scores, tmp_path):
     scores[:] = [1.0] * 3
     train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)

@@ -35,7 +35,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "actors": {"actors": 2},
     "evaluated": {"evaluate_every": 200, "evaluate_episodes": 4},
 }
-INTERRUPTED = ("acer", "recurrent", "dqn", "prioritized")  # those that store rows, or draw them, in ways of their own
+INTERRUPTED = ("recurrent", "dqn")  # rows with a recurrent state, and rows drawn by priority
+COMPILED = ("acer", *INTERRUPTED)
 
 
 def truncated() -> Masked:
@@ -71,9 +72,10 @@ def test_what_acting_recorded_is_what_the_update_computes(network: str, tmp_path
     assert all(same(sample(restored), sample(replay)) for _ in range(5))
 
 
-@pytest.mark.xla
 @pytest.mark.training
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.xla if kind in COMPILED else ()) for kind in KINDS]
+)
 def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path: Path) -> None:
     settings = make_settings({**SHORT, **KINDS[kind]})
     env = truncated if kind == "acer" else Masked
@@ -85,8 +87,10 @@ def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path:
     if kind in INTERRUPTED:
         with pytest.raises(InterruptedError):
             train(settings, tmp_path / "run", quiet=True, env=env, on_row=stop)
+    before = rows_of(tmp_path / "run") if kind in INTERRUPTED else []
     policy = load_policy(train(settings, tmp_path / "run", quiet=True, env=env))
     rows = rows_of(tmp_path / "run")
+    assert rows[: len(before)] == before
     assert int(rows[-1]["steps"]) >= 400 and policy.spec.action_masks
     assert kind != "evaluated" or float(rows[-1]["evaluation_return"]) == 3.0
     assert kind.endswith("a3c") or int(rows[-1]["replay_updates"]) > 0

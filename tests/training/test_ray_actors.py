@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_replay
 from acer_tf.training.train import train
-from tests.training.scripted import check_progress, small_settings, timeless
+from tests.training.scripted import check_progress, rows_of, small_settings, timeless
+from tests.training.test_runs_of_spaces import parted_cart_pole
 
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ def cluster() -> Iterator[Cluster]:
     signal.signal(signal.SIGTERM, handler)  # every node puts its own there
 
 
-def both(values: dict, folder: Path, address: str, interrupt: int = 0) -> list[list[dict[str, str]]]:
+def both(values: dict, folder: Path, address: str, interrupt: int = 0, **given) -> list[list[dict[str, str]]]:
     """progress.csv, times aside, of a run whose two actors are in one process, and of the same on Ray."""
     found = []
     for where in (None, address):
@@ -67,8 +68,10 @@ def both(values: dict, folder: Path, address: str, interrupt: int = 0) -> list[l
                     raise InterruptedError
 
             with pytest.raises(InterruptedError):
-                train(settings, run_dir, threads=1, ray_address=where, quiet=True, on_row=stop)
-        train(settings, run_dir, threads=1, ray_address=where, quiet=True)
+                train(settings, run_dir, threads=1, ray_address=where, quiet=True, on_row=stop, **given)
+            before = rows_of(run_dir)
+        train(settings, run_dir, threads=1, ray_address=where, quiet=True, **given)
+        assert not interrupt or rows_of(run_dir)[: len(before)] == before, "it began anew"
         check_progress(run_dir, settings)
         found.append(timeless(run_dir))
     return found
@@ -82,16 +85,16 @@ def test_actors_on_ray_collect_what_they_would_in_one_process(task: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "env"),
     [
-        {"agent": "dqn", "preset": "ddqn_proportional"},
-        {"network": "small_lstm", "burn_in": 5},
-        {"env": "Taxi-v4", "preset": "classic"},
+        ({"agent": "dqn", "preset": "ddqn_proportional"}, None),
+        ({"env": "Taxi-v4", "preset": "classic", "network": "mlp_lstm", "burn_in": 5}, None),
+        ({"env": "Parted", "preset": "classic"}, parted_cart_pole),
     ],
-    ids=["by priority", "recurrent", "action masks"],
+    ids=["by priority", "recurrent with action masks", "several arrays"],
 )
-def test_other_agents_act_on_ray(values: dict, tmp_path: Path, cluster: Cluster):
-    here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address)
+def test_other_agents_and_spaces_on_ray(values: dict, env: Callable | None, tmp_path: Path, cluster: Cluster):
+    here, there = both({**TASKS["minatar"], "total_steps": 300, **values}, tmp_path, cluster.address, env=env)
     assert here == there
 
 
@@ -135,7 +138,9 @@ def test_a_run_that_waits_for_an_actor_can_be_stopped(tmp_path: Path, cluster: C
     with pytest.raises(Interrupted):
         train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True, on_row=row)
     assert history(tmp_path / "run") == []
-    train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True)
+    before = rows_of(tmp_path / "run")
+    train(settings, tmp_path / "run", quiet=True)  # without Ray, whose rows are the same
+    assert rows_of(tmp_path / "run")[: len(before)] == before
     check_progress(tmp_path / "run", settings)
 
 
@@ -169,7 +174,9 @@ def test_a_node_dies_and_its_environments_are_truncated_once(tmp_path: Path, clu
     discount, mask = (replay._gather(name, np.arange(replay.rows)) for name in ("discount", "mask"))
     assert (~mask).sum(axis=1).tolist() == [int(env // 2 == lost) for env in range(4)]
     assert (discount[:, :-1][~mask[:, 1:]] == 1).all()
-    train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True, env=Endless)
+    before = rows_of(tmp_path / "run")
+    train(settings, tmp_path / "run", quiet=True, env=Endless)
+    assert rows_of(tmp_path / "run")[: len(before)] == before
     check_progress(tmp_path / "run", settings)
     assert history(tmp_path / "run") == notes
 
@@ -192,7 +199,7 @@ def program_of(process: psutil.Process) -> str:
 
 @pytest.mark.parametrize(
     ("local", "lost"),
-    [(True, "raylet"), (True, "ray::DashboardAgent"), (False, "raylet"), (False, "gcs_server")],
+    [(True, "ray::DashboardAgent"), (False, "raylet"), (False, "gcs_server")],
 )
 def test_whatever_part_of_a_cluster_is_killed_the_run_ends_after_a_checkpoint(local: bool, lost: str, tmp_path: Path):
     """Ray ends the processes that are connected to a raylet that dies."""
@@ -267,8 +274,11 @@ def test_an_error_in_an_actor_ends_the_run_as_it_would_here(on_ray: bool, tmp_pa
     with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed .*: ValueError: no more steps$") as error:
         train(settings, tmp_path / "run", ray_address=where, quiet=True, env=Fails)
     assert "no more steps" in str(error.value.__cause__)
+
+
+def test_an_environment_in_an_actor_that_diverges_ends_the_run(tmp_path: Path):
     with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed in step\(\): .*reward of nan"):
-        train(settings, tmp_path / "other", ray_address=where, quiet=True, env=Diverges)
+        train(small_settings(actors=1), tmp_path / "run", quiet=True, env=Diverges)
 
 
 def test_ray_without_actors_or_without_a_cluster_is_refused_before_anything_is_written(tmp_path: Path):

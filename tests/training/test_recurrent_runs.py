@@ -177,9 +177,11 @@ def test_an_interrupted_run_continues(given: dict[str, Any], tmp_path: Path, mon
     with pytest.raises(KeyboardInterrupt):
         train(settings, tmp_path / "run", checkpoint_minutes=0.0, quiet=True)
     export_run(tmp_path / "run", tmp_path / "halfway")
+    (first, *_) = rows_of(tmp_path / "run")
     policy = load_policy(train(settings, tmp_path / "run", quiet=True))
     assert policy.state_size == load_policy(tmp_path / "halfway").state_size == SIZE
     rows = rows_of(tmp_path / "run")
+    assert rows[0] == first, "its seconds too: it did not begin anew"
     assert int(rows[-1]["steps"]) >= 300
     assert int(rows[-1]["replay_updates"]) > 0
     assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["burn_in"] == 3

@@ -102,9 +102,11 @@ NORMALIZED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.mark.training
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaves_and_numbered_actions_are_learned_from_as_one_vector_is(kind: str, tmp_path: Path) -> None:
+    """Also where the leaves lie in a file."""
     whole, parted, values = KINDS[kind]
     interrupt = 300 if kind in ("acer", "recurrent") else 0  # others store leaves in the same way
-    assert rows(whole, tmp_path, values, interrupt) == rows(parted, tmp_path, values, interrupt)
+    options = {"replay_file": tmp_path / "ring"} if kind == "acer" else {}
+    assert rows(whole, tmp_path, values, interrupt) == rows(parted, tmp_path, values, interrupt, **options)
     policies = [acer_tf.load_policy(tmp_path / make.__name__ / "policy") for make in (whole, parted)]
     results = [
         acer_tf.evaluate(policy, episodes=3, greedy=True, env=make)
@@ -121,19 +123,6 @@ def test_normalized_leaves_are_learned_from_as_one_vector_is(kind: str, tmp_path
         assert {name for name in one if one[name]} == {name for name in other if other[name]}
         numbers = [[float(row[name]) for name in one if row[name]] for row in (one, other)]
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=1e-5)
-
-
-@pytest.mark.training
-def test_leaves_may_lie_in_a_file(tmp_path: Path) -> None:
-    in_memory = rows(parted_cart_pole, tmp_path / "in memory", DISCRETE)
-    assert in_memory == rows(parted_cart_pole, tmp_path / "in a file", DISCRETE, replay_file=tmp_path / "ring")
-
-
-@pytest.mark.cluster
-def test_leaves_are_collected_on_ray_as_in_one_process(tmp_path: Path) -> None:
-    values = {**DISCRETE, "actors": 2}
-    here = rows(parted_cart_pole, tmp_path / "here", values, interrupt=300)
-    assert here == rows(parted_cart_pole, tmp_path / "there", values, interrupt=300, ray_address="local")
 
 
 class Labelled(Parted):
@@ -165,14 +154,16 @@ def test_a_mask_among_the_leaves_is_taken_out_of_them(tmp_path: Path) -> None:
     seen = {name: np.zeros((3, *shape), np.float32) for name, shape in policy.spec.observation_shape.items()}
     mask = np.array([[1, 0], [0, 1], [1, 1]], bool)
     assert (policy.answer(seen, action_mask=mask)["probabilities"][:2].argmax(axis=1) == [0, 1]).all()
-    assert acer_tf.evaluate(policy, episodes=2, env=make).episodes == 2
+    result = acer_tf.evaluate(policy, episodes=2, env=make)
+    assert result.returns == result.steps  # a pole's reward is 1 in each step
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("env", ["FrozenLake-v1", TAXI, "Blackjack-v1"])
+@pytest.mark.parametrize("env", [TAXI, "Blackjack-v1"])
 def test_gymnasium_s_tasks_of_categories_need_no_flag(env: str, tmp_path: Path) -> None:
     evaluated = {"evaluate_every": 200, "evaluate_episodes": 2}
     settings = acer_tf.make_settings(env=env, total_steps=300, log_interval=100, **evaluated)
     policy = acer_tf.load_policy(acer_tf.train(settings, tmp_path, quiet=True))
     assert policy.metadata["network"] == "mlp"
-    assert acer_tf.evaluate(policy, episodes=3, max_episode_steps=100).episodes == 3
+    result = acer_tf.evaluate(policy, episodes=3, max_episode_steps=100)
+    assert all(-1000 <= value <= 20 for value in result.returns) if env == TAXI else {-1, 0, 1} >= {*result.returns}

@@ -5,7 +5,7 @@ import dataclasses
 import io
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -98,6 +98,11 @@ def number(value: float | None, digits: int = 2) -> str:
 def numbers(values: Sequence[float]) -> str:
     """A list of numbers, with a dash for NaN."""
     return ", ".join(number(value) or "–" for value in values)
+
+
+def span(values: Collection[float], form: str = "") -> str:
+    """The least and the largest of some values, once where they are written alike: "3", or "1–3"."""
+    return "–".join(dict.fromkeys(f"{value:{form}}" for value in (min(values), max(values))))
 
 
 def mean_with_error(mean: float, error: float) -> str:

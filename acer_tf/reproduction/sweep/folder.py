@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from acer_tf.errors import CheckpointError, RecordError, RunFolderError, SweepError
-from acer_tf.files import is_damage, missing_parts, read_json, remove_partial, set_aside
+from acer_tf.files import is_damage, missing_parts, read_json, remove_partial, set_aside, write_json
 from acer_tf.reproduction.cells import Cell
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
-from acer_tf.runs.records import read_progress, read_record, write_json
+from acer_tf.runs.records import read_progress, read_record
 from acer_tf.settings import Settings
 from acer_tf.settings.record import differences, settings_from
 from acer_tf.training.resolve import DECIDED_BY_RUN

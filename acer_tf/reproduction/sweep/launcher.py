@@ -71,9 +71,9 @@ class LocalLauncher(Launcher):
         available = resources.available_memory()
         if (fits := sum(total <= available for total in itertools.accumulate(largest))) < len(largest):
             raise SweepError(
-                f"--processes={self._processes}: {len(largest)} cells at a time need up to {sum(largest) / 1e9:.1f} GB "
-                f"of memory, but {available / 1e9:.1f} GB are available; "
-                + (f"at most --processes={fits} fits" if fits else f"one alone needs {largest[0] / 1e9:.1f} GB")
+                f"--processes={self._processes}: {len(largest)} cells at a time need up to "
+                f"{resources.in_bytes(sum(largest))} of memory, but {resources.in_bytes(available)} are available; "
+                + (f"at most --processes={fits} fits" if fits else f"one alone needs {resources.in_bytes(largest[0])}")
             )
 
     def room(self, actors: int) -> int:

@@ -150,6 +150,7 @@ class Place:
             log = folder.path / "logs" / f"attempt-{len(self.entries)}"
             attempt = Attempt(folder.cell, command, self.cwd, folder.run_dir, log, self.memory, self.stall_seconds)
             self.launcher.start(attempt)
+            self.entries[-1]["command"] = attempt.command  # a launcher may have added a GPU
             self.attempt = attempt
 
     def end(self, end: AttemptEnd, stopping: bool) -> None:

@@ -2,9 +2,9 @@
 
 import csv
 
+from acer_tf.files import write_json
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.evidence import describe
-from acer_tf.runs.records import write_json
 
 COLUMNS = ("steps", "seconds", "episodes", "mean_return", "interval_return")
 

@@ -1,11 +1,14 @@
 """Tables and figures of MinAtar runs, against numbers worked by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from acer_tf import envs
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.figure import figures, make_cells
+from acer_tf.reproduction.statistics import Comparison
 from tests.reproduction.report.synthetic import outcome, row_of
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
@@ -179,3 +182,17 @@ def test_the_reference_of_random_play_is_that_of_random_play(monkeypatch):
     assert all(reference > random for random, reference in references.values())
     assert np.mean(scores) == pytest.approx(references["breakout"].random, abs=4 * error)
     assert minatar.normalize("minatar/breakout", references["breakout"].reference) == 1.0
+
+
+def test_a_ratio_without_a_score_where_the_shortest_runs_end_is_not_compared(monkeypatch):
+    def finals(recorded, key, end=None):
+        return np.empty((0, 0)) if end is not None and key == "replay1_trust" else np.full((3, 5), 0.5)
+
+    monkeypatch.setattr(minatar, "finals", finals)
+    monkeypatch.setattr(minatar, "compared_steps", lambda *_: 100.0)
+    compared = []
+    recorded = SimpleNamespace(improvement=lambda more, less, *_: compared.append((more, less)) or Comparison())
+    (claim, *_) = figures()["figure1_minatar"].claims
+    finding = claim.judge(recorded)
+    assert compared == [("replay4_trust", "replay0_trust"), ("replay8_trust", "replay4_trust")]
+    assert finding.ours == "0.50, 0.50, 0.50 (interquartile means, ratios 0, 4, 8)"

@@ -164,7 +164,7 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str) -> No
     found = row(tmp_path, "ACER, Figure 3", "leads")
     assert found["verdict"].partition(":")[0] == word
     assert found["ours"].startswith(f"{4 * leads} of 8 pairs of means (reacher3, cheetah")
-    assert found["the paper's"] == "7 of 8 at 9M–79M steps (A3C's 19M–159M)"
+    assert found["the paper's"] == "7 of 8 at 9–79M steps (A3C's 19–159M)"
 
 
 def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ def test_of_each_seed_the_longest_run_counts(tmp_path: Path) -> None:
         cells.append(describe(run, name, "ACER"))
     write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "command", tuple(cells)))
     found = row(tmp_path, "OpenAI baselines, Pong", "faster")
-    assert found["share"] == "2/6 seeds, 2.0M–4.0M of 10M steps"
+    assert found["share"] == "2/6 seeds, 2.0–4.0M of 10M steps"
     # That of seed 1 ends before the published mean has made a third of its rise.
     assert found["ours"] == "1.0, 1.0 (means over steps 2.73–4.00M, 2.63–4.00M)"
     assert found["hours"] == f"{6_000 / 3600:.1f}"

@@ -266,5 +266,8 @@ def test_cells_share_the_gpus_of_this_machine_evenly(monkeypatch, tmp_path):
     for each in attempts:
         launcher.start(each)
     assert [each.command[-1] for each in attempts] == ["--device=gpu:0", "--device=gpu:1"] * 2
+    place = Place(CellFolder(tmp_path, CELLS[0]), 0, LocalLauncher(1, gpus_per_cell=0.5), (), tmp_path, {}, 1.0)
+    place.start()
+    assert place.entries[-1]["command"][-1] == "--device=gpu:0", "attempts.json has what is run"
     with pytest.raises(SweepError, match="--gpus_per_cell=0.5"):
         LocalLauncher(5, gpus_per_cell=0.5).check([10**9] * 9)

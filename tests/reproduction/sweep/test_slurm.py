@@ -25,7 +25,7 @@ from tests.reproduction.sweep.test_interruption import under_way, wait_until
 from tests.reproduction.sweep.tiny_sweep import main
 from tests.training.scripted import check_progress, small_settings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("compiled_once")]
+pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[3]
 
 
