@@ -176,6 +176,8 @@ class Tuning:
                     lock.release()  # its process has just finished it
                 elif trial.params.keys() != self.space.keys():  # it died before it had all values
                     self.study.tell(trial.number, state=TrialState.FAIL)
+                    if given := trial.system_attrs.get("fixed_params"):  # the first trial's, to be tried all the same
+                        self.study.enqueue_trial(given)
                     lock.release()
                 else:
                     return Trial(self.study, trial._trial_id), lock

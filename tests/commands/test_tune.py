@@ -11,16 +11,19 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import optuna
 import pytest
 
 from acer_tf.commands import tune
-from acer_tf.errors import RunFolderError, SweepError
+from acer_tf.errors import RunFolderError, SettingsError, SweepError
+from acer_tf.reproduction import trials
 from acer_tf.reproduction.evidence import read_evidence
 from acer_tf.reproduction.tuning import Tuning, search_space
 from acer_tf.settings import make_settings
 from acer_tf.settings.declaration import Search, declarations
+from acer_tf.settings.record import settings_document
 from acer_tf.settings.settings import Settings
 from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
@@ -150,6 +153,30 @@ def test_trials_that_fail_are_recorded_and_a_search_without_any_success_stops(se
     assert [t.state.name for t in journal()] == ["FAIL"] * 3
 
 
+def test_values_that_do_not_go_together_are_a_failed_trial(searched, monkeypatch, capsys):
+    def refuse(self, trial):
+        raise SettingsError(f"no {trial.number}")
+
+    monkeypatch.setattr(Tuning, "settings_of", refuse)
+    assert searched("--trials=9") == 1
+    assert "the first 3 trials failed, the last so: no 2\n" in capsys.readouterr().err
+    assert [(t.state.name, t.user_attrs["reason"]) for t in journal()] == [("FAIL", f"no {n}") for n in range(3)]
+
+
+def test_a_run_in_which_no_episode_has_ended_is_a_failed_trial(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=100)
+    tuning = Tuning(tmp_path / "search", settings, RATE, 2)
+    trial, lock = tuning.take({})
+    record = {"format": 1, "settings": settings_document(settings) | {"network": "mlp", "precision": "float32"}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "progress.csv").write_text("steps,seconds,episodes,mean_return,interval_return\n100,1,0,,\n")
+    place = SimpleNamespace(over="finished", reason="", folder=SimpleNamespace(run_dir=tmp_path))
+    said = trials._Run(trial, lock, place).tell(tuning.study)
+    assert said.startswith("trial 0: failed: no episode has ended  (learning_rate ")
+    (told,) = tuning.study.trials
+    assert (told.state.name, told.user_attrs["reason"]) == ("FAIL", "no episode has ended")
+
+
 def test_what_is_searched_has_an_effect_and_is_not_given():
     settings = make_settings(env="CartPole-v1")
     space = search_space(resolve(settings, CARTPOLE), CARTPOLE, {"gamma": 0.9}, {})
@@ -277,6 +304,17 @@ def test_the_first_trial_is_what_was_given_as_far_as_it_is_searched(tmp_path):
     first = trial.params
     assert (first["unroll_length"], first["replay_ratio"], first["learning_rate"]) == (20, 4.0, settings.learning_rate)
     assert first["gamma"] in (0.5, 0.6) and 1 <= first["max_gradient_norm"] <= 5, "which were given otherwise"
+
+
+def test_a_trial_that_died_before_it_had_its_values_has_failed_and_what_was_given_is_tried_all_the_same(tmp_path):
+    settings = make_settings(env="CartPole-v1", total_steps=100)
+    here = Tuning(tmp_path / "search", settings, RATE, 2)
+    here.study.ask()
+    trial, _ = here.take({})
+    assert (trial.number, trial.params) == (1, {"learning_rate": settings.learning_rate})
+    assert [t.state.name for t in here.study.trials] == ["FAIL", "RUNNING"]
+    other, _ = here.take({"trial-0001": None})
+    assert other.params != trial.params and here.take({"trial-0001": None, "trial-0002": None}) is None
 
 
 def test_a_trial_that_another_process_holds_is_not_taken(tmp_path):
