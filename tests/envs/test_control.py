@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
-from acer_tf.envs.mujoco_rendering import require_gl
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 pytest.importorskip("dm_control")
@@ -156,14 +155,6 @@ def test_clock():
     rates = {task: envs.make(f"control/{task}", 1, 0).steps_per_second for task in envs.CONTROL_TASKS}
     want = dict(cartpole_swingup=50, reacher3=50, cheetah=100, fish=25, walker2d=40, humanoid=40)
     assert rates == pytest.approx(want)
-
-
-@pytest.fixture
-def gl():
-    try:
-        require_gl("this test")
-    except InvalidEnvironment as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.process

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
-from acer_tf.envs.mujoco_rendering import require_gl, without_gl
+from acer_tf.envs.mujoco_rendering import without_gl
 from acer_tf.errors import InvalidEnvironment
 
 with without_gl():  # as other tests of this process load TensorFlow
@@ -89,11 +89,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
 
 
 @pytest.mark.process
-def test_pictures():
-    try:
-        require_gl("this test")
-    except InvalidEnvironment as error:
-        pytest.skip(str(error))
+def test_pictures(gl):
     env = envs.make("dm_control/cheetah-run-v0", 2, 0, render=True)
     env.reset()
     picture = env.render()

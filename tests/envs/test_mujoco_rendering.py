@@ -71,14 +71,6 @@ def test_a_backend_that_does_not_exist_does_not_work():
     assert not mujoco_rendering._works("no_such_thing")
 
 
-@pytest.fixture
-def gl():
-    try:
-        mujoco_rendering.require_gl("this test")
-    except InvalidEnvironment as error:
-        pytest.skip(str(error))
-
-
 def run(code, *arguments, cwd=None, **settings):
     names = ("MUJOCO_GL", "PYOPENGL_PLATFORM")
     environment = {name: value for name, value in os.environ.items() if name not in names} | settings
