@@ -1,8 +1,11 @@
 """The documentation is correct: examples run, links resolve, and tables and messages are those of the code."""
 
+import collections
 import csv
 import importlib
 import re
+import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -18,17 +21,30 @@ TEXT = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path i
 EVERYTHING = "\n".join(TEXT.values())
 # Programs that are not commands of acer_tf.
 OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.ladder", "benchmarks.peers")
+COMMENTED_PRINT = re.compile(r"\bprint\(.*\)  # (.*)")
 
 
 # The examples of docs/extending.md are files, which test_extending.py runs.
 @pytest.mark.training
 @pytest.mark.parametrize("page", [p for p, text in TEXT.items() if "```python" in text and p != "docs/extending.md"])
 def test_python_examples_run_in_order_with_the_results_at_hand(page, tmp_path, monkeypatch):
+    """And print the numbers that comments beside their prints have, rounded as there."""
     (tmp_path / "results").symlink_to(ROOT / "results")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", TEXT[page], flags=re.DOTALL):
+        printed: collections.defaultdict[int, str] = collections.defaultdict(str)
+
+        def note(*values, printed=printed):
+            printed[sys._getframe(1).f_lineno] += " ".join(map(str, values)) + "\n"
+
+        namespace["print"] = note
         exec(block, namespace)
+        for number, line in enumerate(block.splitlines(), start=1):
+            if said := COMMENTED_PRINT.search(line):
+                shown = iter(_numbers_in(printed[number]))
+                for wanted, digits in _numbers_in(said[1]):
+                    assert any(round(value, digits) == wanted for value, _ in shown), (line, printed[number])
 
 
 def test_there_are_examples_of_training_policies_and_published_data():
@@ -37,6 +53,8 @@ def test_there_are_examples_of_training_policies_and_published_data():
         "docs/policies.md",
         "docs/published-data.md",
     }
+    comments = COMMENTED_PRINT.findall(TEXT["docs/published-data.md"])
+    assert sum(map(bool, map(_numbers_in, comments))) >= 3
 
 
 def test_the_table_of_presets_is_what_the_code_makes():
@@ -162,3 +180,11 @@ def _anchors(page: Path) -> set[str]:
     """The headings of a page as GitHub names them in links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _numbers_in(text):
+    """The numbers in a text, and how many digits each has after the point; "M" stands for millions."""
+    found = re.findall(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?!\w)( M\b)?", text)
+    digits = [-int(Decimal(number).as_tuple().exponent) - 6 * bool(millions) for number, millions in found]
+    values = [float(number) * (1e6 if millions else 1) for number, millions in found]
+    return list(zip(values, digits, strict=True))

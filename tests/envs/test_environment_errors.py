@@ -418,7 +418,7 @@ def test_a_negative_seed():
 
 
 def test_spec_refuses_as_make_does():
-    with pytest.raises(InvalidEnvironment):
+    with pytest.raises(InvalidEnvironment, match="atari/Pong"):
         envs.spec("atari/pong")
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -397,7 +398,7 @@ def test_what_is_not_a_policy_is_not_replaced(tmp_path: Path, kind: str) -> None
     thesis = tmp_path / "policy" if kind == "file" else tmp_path / "policy" / "thesis.tex"
     thesis.parent.mkdir(exist_ok=True)
     thesis.write_text("five years")
-    with pytest.raises(PolicyFolderError):
+    with pytest.raises(PolicyFolderError, match=f"^{re.escape(str(tmp_path / 'policy'))} exists and is not a policy"):
         export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
     assert thesis.read_text() == "five years"
 

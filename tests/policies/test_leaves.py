@@ -131,7 +131,7 @@ def test_other_leaves_are_refused(changes: dict[str, Any], message: str, exporte
         policy(given)
     with pytest.raises(ValueError, match="expected observation/VALUE, .*, got observation$"):
         policy(np.zeros((2, 4), np.float32))
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Dimension 0 in both shapes must be equal"):
         policy.signature(
             **{INPUTS[name]: tf.constant(leaf[: 2 - (name == "image")]) for name, leaf in drawn(policy.spec, 2).items()}
         )

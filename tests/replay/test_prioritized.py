@@ -233,8 +233,10 @@ def test_a_state_of_other_sizes_or_priorities_is_refused_and_nothing_changes(tmp
     _, replay = started(spec, 2, 40, 1, 57)
     state = replay.save(tmp_path)
     for change in ({"num_envs": 1, "capacity": 40}, {"num_envs": 2, "capacity": 44}):
+        other = replay_of(spec, length=1, **change)
         with pytest.raises(Mismatch, match="other sizes"):  # a ValueError would count as damage
-            replay_of(spec, length=1, **change).restore(tmp_path, state)
+            other.restore(tmp_path, state)
+        assert other.rows == 0
     other = replay_of(spec, 2, 40, 1, priority="rank")
     with pytest.raises(Mismatch, match="RankHeap"):
         other.restore(tmp_path, state)

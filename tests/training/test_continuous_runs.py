@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from acer_tf import envs
+from acer_tf.agents.acer_continuous import AcerContinuous
 from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.policies.evaluation import evaluate
@@ -109,10 +110,23 @@ def test_a_policy_of_other_actions_than_the_environment_s_is_refused(policy, cha
         evaluate(Policy(altered, policy._saved_model), episodes=1)
 
 
+def greedy_of(mean):
+    """The environment's action at the policy's mean."""
+    return 2 * np.clip(mean, -1, 1)
+
+
 @pytest.mark.training
 @pytest.mark.parametrize("agent", rules_for(continuous=True))
 def test_every_agent_trains_evaluates_and_exports(agent, tmp_path):
-    policy = load_policy(train(settings_of(agent), tmp_path / "run", quiet=True))
+    observation, means = np.random.default_rng(0).normal(size=[32, 3]).astype(np.float32), []
+
+    def on_row(row, policy):
+        means.append(policy.network(observation)[0].numpy())
+        np.testing.assert_allclose(policy(observation, greedy=True), greedy_of(means[-1]), rtol=1e-4, atol=1e-6)
+
+    policy = load_policy(train(settings_of(agent), tmp_path / "run", quiet=True, on_row=on_row))
+    np.testing.assert_allclose(policy(observation, greedy=True), greedy_of(means[-1]), rtol=1e-4, atol=1e-6)
+    assert means[-1].std() > 1e-3 and (means[-1] != means[0]).any()
     result = evaluate(policy, episodes=3, num_envs=3)
     assert all(-2000 < value < 0 for value in result.returns) and result.steps == (200, 200, 200)
     row = rows_of(tmp_path / "run")[-1]
@@ -124,12 +138,28 @@ def test_every_agent_trains_evaluates_and_exports(agent, tmp_path):
     assert policy.metadata["agent"] == agent
 
 
+@pytest.mark.parametrize(("dueling", "critic"), [(True, "dueling"), (False, "separate")])
+def test_the_critic_is_the_one_that_is_asked_for(dueling, critic):
+    assert AcerContinuous.network_options(settings_of(dueling=dueling)) == {"critic": critic}
+
+
 @pytest.mark.training
 @pytest.mark.parametrize(
-    "flags", [{"dueling": False}, {"retrace": False}, {"importance_truncation": np.inf}, {"trust_region_delta": np.inf}]
+    "flags",
+    [
+        {"dueling": False, "importance_truncation": np.inf},
+        {"retrace": False, "trust_region_delta": np.inf},
+    ],
 )
 def test_every_ablation_trains(flags, tmp_path):
-    load_policy(train(settings_of(**flags), tmp_path / "run", quiet=True))
+    paths = set()
+
+    def on_row(row, policy):
+        paths.update(variable.path for variable in policy.network.variables)
+
+    load_policy(train(settings_of(**flags), tmp_path / "run", quiet=True, on_row=on_row))
+    own_layers = {"critic_torso/kernel", "critic_torso/bias"} & paths
+    assert len(own_layers) == (2 if "dueling" in flags else 0) and "critic_action/kernel" in paths
 
 
 @pytest.mark.parametrize(

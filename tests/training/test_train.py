@@ -267,7 +267,7 @@ def test_the_lock_is_free_after_every_refusal(light, tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     (run_dir / "run.json").write_text("{")
-    with pytest.raises(RunFolderError):
+    with pytest.raises(RunFolderError, match="run.json"):
         train(small_settings(), run_dir)
     Lock(run_dir).release()
 
@@ -886,7 +886,7 @@ def test_an_empty_run_dir_is_refused(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["train", "--run_dir=", *SMALL_FLAGS])
     assert "error: --run_dir=:" in capsys.readouterr().err
-    with pytest.raises(RunFolderError):
+    with pytest.raises(RunFolderError, match="^--run_dir= must name a folder"):
         train(small_settings(), "", quiet=True)
     assert tree(tmp_path) == {}
 
@@ -969,7 +969,7 @@ def test_a_checkpoint_of_an_agent_with_other_variables_is_refused(stopped, capsy
     monkeypatch.setattr("acer_tf.training.export_run.make_agent", other)
     assert script(small_settings(), run_dir) == 1
     assert "another version" in capsys.readouterr().err
-    with pytest.raises(Mismatch):
+    with pytest.raises(Mismatch, match="another version"):
         export_run(run_dir, run_dir / "policy")
 
 
