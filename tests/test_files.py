@@ -1,6 +1,9 @@
+import errno
+import os
+
 import pytest
 
-from acer_tf.files import write_whole
+from acer_tf.files import sync, write_whole
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_and_the_earlier_one_as_it_was(tmp_path, monkeypatch):
@@ -13,3 +16,23 @@ def test_a_file_that_cannot_be_written_leaves_nothing_and_the_earlier_one_as_it_
     with pytest.raises(OSError, match="No space"):
         write_whole(tmp_path / "file", "later")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "earlier")]
+
+
+@pytest.mark.parametrize(
+    ("number", "tolerated"), [(errno.EINVAL, True), (errno.ENOTSUP, True), (errno.EIO, False), (errno.ENOSPC, False)]
+)
+def test_a_file_system_that_cannot_sync_folders_is_no_error_but_one_that_fails_is(
+    number, tolerated, tmp_path, monkeypatch
+):
+    def fail(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        sync(tmp_path / "file")
+    if tolerated:
+        sync(tmp_path)
+    else:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            sync(tmp_path)

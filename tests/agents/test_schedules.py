@@ -1,6 +1,7 @@
 """Optimizers by name, their schedules, and rewards that are scaled or normalized in learning."""
 
 import dataclasses
+import warnings
 
 import keras
 import numpy as np
@@ -142,6 +143,20 @@ def test_rewards_are_divided_by_the_spread_of_returns():
     agent.observe_rewards(unroll_of(rewards, masks, lasts))
     expected = 2.0 / np.std(returns)
     np.testing.assert_allclose(agent.learning_reward(tf.constant([1.0, -3.0])), [expected, -3 * expected], rtol=1e-5)
+
+
+def test_a_row_that_was_given_up_begins_a_new_return_and_masked_rows_are_not_counted():
+    """A given-up episode ends in a masked row of discount 0."""
+    normalization, no = RewardNormalization(0.9), [[False] * 3]
+    rows = unroll_of([[1.0, 0.0, 2.0]], [[True, False, True]], no)
+    normalization.update(rows._replace(discount=np.float32([[1, 0, 1]])))
+    np.testing.assert_allclose(normalization.statistics, [2, 1.5, 0.25], rtol=1e-6)  # of the returns 1 and 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        normalization.update(unroll_of([[0.0] * 3], no, no))
+    np.testing.assert_allclose(normalization.statistics, [2, 1.5, 0.25], rtol=1e-6)
+    normalization.update(unroll_of([[1.0]], [[True]], [[False]]))
+    np.testing.assert_allclose(normalization.statistics[:2], [3, (1 + 2 + 2.8) / 3], rtol=1e-6)
 
 
 def test_equal_returns_have_no_spread_to_divide_by_and_one_reward_does_not_end_learning():

@@ -13,10 +13,13 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from acer_tf import envs, evaluate, load_policy
 from acer_tf.envs.own_vectors import PAUSED, OwnVector
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, SettingsError
+from acer_tf.networks.discrete import Network
+from acer_tf.policies.current import CurrentPolicy
 from acer_tf.training.train import train
 from tests.envs.test_masks import CODES, A, ByMethod, Masked, Shown
 from tests.envs.test_masks import rows_of as masked_rows
 from tests.envs.test_workers import Nested
+from tests.policies.test_export import make_metadata
 from tests.training.scripted import rows_of, small_settings, timeless
 
 BOX = spaces.Box(0, 100, (1,), np.float32)
@@ -227,17 +230,6 @@ def test_old_envpool_is_trained_in(tmp_path):
     assert len({pool.seed for pool in made}) > 1 and all(pool._envs.closed for pool in made)
 
 
-@pytest.mark.training
-def test_envpool_is_trained_in(tmp_path):
-    envpool = pytest.importorskip("envpool")
-
-    def make(num_envs, seed):
-        return envpool.make_gymnasium("CartPole-v1", num_envs=num_envs, seed=seed)
-
-    train(small_settings(total_steps=200), tmp_path / "run", env=make, quiet=True)
-    assert evaluate(tmp_path / "run" / "policy", episodes=2, env=make).mean > 0
-
-
 class Scripted(VectorEnv):
     """Two environments that give the answers that they are made with, in SAME_STEP mode."""
 
@@ -391,6 +383,13 @@ def test_it_must_suit_the_settings(given, mode, flag, tmp_path):
     with pytest.raises(SettingsError, match=flag):
         train(small_settings(**given), tmp_path / "run", quiet=True, env=lambda: gymnasium_pair(mode))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_recurrent_policy_is_not_evaluated_where_all_copies_pause():
+    network = Network(envs.spec("CartPole-v1"), architecture="mlp", lstm_units=4)
+    policy = CurrentPolicy(network, lambda: 0, lambda: make_metadata("CartPole-v1"))
+    with pytest.raises(InvalidEnvironment, match="NEXT_STEP mode, not SAME_STEP"):
+        evaluate(policy, episodes=2, env=lambda: gymnasium_pair(AutoresetMode.SAME_STEP))
 
 
 def gymnasium_pair(mode):

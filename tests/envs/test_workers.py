@@ -18,6 +18,7 @@ import pytest
 from gymnasium import spaces
 
 from acer_tf import envs
+from acer_tf.envs import workers
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, SettingsError
 from acer_tf.settings import make_settings
 from acer_tf.training.train import train
@@ -124,6 +125,31 @@ def test_a_failure_is_that_of_the_environment(how, message):
     assert "in step\n    raise KeyError" in str(cause) if how == "raises" else cause is None
     env.close()
     assert not [process for process in psutil.Process().children() if "spawn_main" in " ".join(process.cmdline())]
+
+
+class Endless(Nested):
+    """Does not close within a minute, but in the process that `maker` is, which makes one to look at it."""
+
+    def __init__(self, maker):
+        self.maker = maker
+
+    def close(self):
+        if os.getpid() != self.maker:
+            time.sleep(60)
+
+
+@pytest.mark.process
+def test_a_process_whose_environments_do_not_close_is_killed(monkeypatch):
+    monkeypatch.setattr(workers, "_CLOSE_SECONDS", 0.3)
+    maker = os.getpid()
+    env = envs.make("mine", 4, 0, factory=lambda: Endless(maker), workers=2)
+    env.reset()
+    processes = workers_of(maker)
+    assert len(processes) == 2
+    begun = time.monotonic()
+    env.close()
+    assert 0.3 <= time.monotonic() - begun < 5
+    assert not any(process.is_running() for process in processes)
 
 
 SCRIPT = """

@@ -8,6 +8,7 @@ import pytest
 
 from acer_tf import resources
 from acer_tf.errors import InvalidEnvironment, SettingsError
+from acer_tf.networks.torsos import Torso
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
 from acer_tf.settings import make_settings
 from acer_tf.settings.presets import fitting_presets
@@ -22,6 +23,12 @@ PONG = EnvironmentSpec((4, 84, 84), "uint8", stack=4, num_actions=6, frames_per_
 BREAKOUT = EnvironmentSpec((10, 10, 4), "bool", stack=1, num_actions=3)
 CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
 PENDULUM = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
+
+
+NAMED_POLICY, NAMED_Q = (
+    Torso(lambda layers, x, name=name: layers.hidden(4, "relu", name, layers.flat(x)), lambda spec: True)
+    for name in ("policy", "q")
+)
 
 
 def settings_of(env="CartPole-v1", **given):
@@ -260,6 +267,13 @@ def test_a_rule_for_actions_of_the_other_kind_is_refused(agent, spec, said):
 def test_a_users_torso_that_is_not_one_is_refused(network):
     with pytest.raises(SettingsError, match=f"^--network={network}"):
         resolve(settings_of(network=network), CARTPOLE)
+
+
+@pytest.mark.parametrize("named", ["POLICY", "Q"])
+def test_a_torso_with_a_layer_that_is_named_as_a_head_is_refused(named):
+    settings = settings_of(network=f"tests.training.test_build:NAMED_{named}", precision="float32")
+    with pytest.raises(SettingsError, match=f"^--network=.*: two layers are named {named.lower()}, so checkpoints"):
+        build.make_network(settings, CARTPOLE)
 
 
 def test_a_network_that_cannot_read_the_observations_is_refused_by_its_flag():

@@ -119,6 +119,20 @@ def test_a_gpu_is_divided_for_acting_on_a_second_logical_device(gpus, monkeypatc
     assert gpus == [("visible", "first"), ("tf32", False), ("limit", "first", *map(round, limits))]
 
 
+def test_where_tensorflow_has_started_the_devices_stay_and_nothing_acts_elsewhere(gpus, monkeypatch, capsys):
+    def too_late(devices, kind):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", too_late)
+    kept = "TensorFlow has already started: it keeps its devices and what it takes of their memory\n"
+    assert use_device(H200) is None
+    assert capsys.readouterr().err == kept
+    assert use_device(H200, memory_gb=7.0, acting="second") is None
+    one = "--acting_device=second: TensorFlow keeps its one device; actors compute where updates do\n"
+    assert capsys.readouterr().err == kept + one
+    assert gpus == []
+
+
 @pytest.mark.process
 def test_no_gpu_is_asked_for_where_there_is_no_driver(tmp_path):
     program = (

@@ -3,11 +3,13 @@
 import csv
 import errno
 import io
+import json
 import signal
 
 import pytest
 
 from acer_tf.errors import SettingsError
+from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.training import run
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
@@ -56,6 +58,38 @@ def test_what_it_raises_stops_the_run_and_no_step_is_lost(tmp_path, monkeypatch)
     train(small_settings(), tmp_path / "run", quiet=True, on_row=stop_at_the_third)
     assert steps == [int(row["steps"]) for row in rows_of(tmp_path / "run")]
     check_progress(tmp_path / "run", small_settings())
+
+
+def test_a_second_ctrl_c_in_it_leaves_no_checkpoint_and_no_policy(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+
+    def impatient(row, policy):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        train(small_settings(), tmp_path / "run", quiet=True, on_row=impatient, checkpoint_minutes=1000)
+    assert stopped.type is KeyboardInterrupt  # and not Interrupted
+    assert Checkpoints(tmp_path / "run/checkpoints").saved() == {f"{0:012}"}  # with which it begins
+    assert not (tmp_path / "run/policy").exists() and len(rows_of(tmp_path / "run")) == 1
+
+
+def test_an_error_of_the_system_in_it_after_a_signal_stops_the_run_with_a_checkpoint_and_its_policy(
+    tmp_path, monkeypatch
+):
+    """Ctrl-C may also end what it writes to."""
+    use_light_agents(monkeypatch)
+
+    def write(row, policy):
+        signal.raise_signal(signal.SIGINT)
+        raise OSError(errno.EPIPE, "Broken pipe")
+
+    with pytest.raises(run.Interrupted) as stopped:
+        train(small_settings(), tmp_path / "run", quiet=True, on_row=write, checkpoint_minutes=1000)
+    assert stopped.value.signal_number == signal.SIGINT
+    (row,) = rows_of(tmp_path / "run")
+    assert f"{int(row['steps']):012}" in Checkpoints(tmp_path / "run/checkpoints").saved()
+    assert json.loads((tmp_path / "run/policy/metadata.json").read_text())["steps"] == int(row["steps"])
 
 
 @pytest.mark.parametrize(("stopping", "expected"), [(False, BrokenPipeError), (True, run.Interrupted)])

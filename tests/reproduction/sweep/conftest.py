@@ -30,8 +30,8 @@ def sweep(tmp_path, monkeypatch):
     def run(cells, *behaviour, experiment="tiny", processes=4, launcher=None, **options):
         launcher = launcher or LocalLauncher(processes)
         options = {"cwd": tmp_path, "retries": 0, "stall_minutes": 1.0, "say": lines.append} | options
-        program = [sys.executable, STAND_IN, *behaviour]
-        return run_sweep(experiment, cells, tmp_path / "sweep", launcher, program=program, **options)
+        options = {"program": [sys.executable, STAND_IN, *behaviour]} | options
+        return run_sweep(experiment, cells, tmp_path / "sweep", launcher, **options)
 
     run.lines, run.folder = lines, tmp_path / "sweep"
     return run

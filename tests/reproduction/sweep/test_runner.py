@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_a_crash_a_hang_and_a_kill_stop_no_other_cell_and_the_same_command_compl
     assert sweep(CELLS, launcher=LocalLauncher(1)).exit_code == 0  # nothing left that needs memory
     assert sweep.lines[-1] == "all 4 cells are finished"
     assert sweep.lines[-2].startswith("4/4 done, 0 running, 0 failed, 0 waiting  100.0 %  400/400 steps  ")
+
+
+@pytest.mark.process
+def test_a_program_that_ends_without_an_error_and_without_the_run_has_failed(sweep):
+    report = sweep([cell(0)], program=[sys.executable, "-c", "pass"])
+    assert report.states == {cell(0).name: "failed"}
+    assert report.reasons == {cell(0).name: "ended without an error, but not finished"}
+    (end,) = attempts(sweep, cell(0))
+    assert (end["kind"], end["status"]) == ("failed", 0)
 
 
 @pytest.mark.process

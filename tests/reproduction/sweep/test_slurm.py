@@ -250,8 +250,56 @@ def test_what_a_limit_on_submitted_tasks_refuses_waits(monkeypatch, tmp_path, ca
     )
 
 
-@pytest.mark.parametrize("saves", [True, False])
-def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, monkeypatch, tmp_path):
+def test_no_task_is_lost_because_squeue_does_not_answer(monkeypatch):
+    """Two answers in a row must lack a task; failures count for neither side."""
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    launcher = launcher_of()
+    launcher._tasks = {"7_0": ("0", None)}
+    answers = iter([(1, ""), (1, ""), (0, ""), (1, ""), (0, "")])
+    monkeypatch.setattr(
+        slurm_cluster, "_slurm", lambda *command: subprocess.CompletedProcess(command, *next(answers), "")
+    )
+    assert [launcher._gone(float(t)) for t in range(0, 155, 31)] == [set()] * 4 + [{"7_0"}]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it died"), OSError("stale"), EOFError()])
+def test_a_task_whose_result_is_an_error_is_lost(error, monkeypatch, tmp_path):
+    def result():
+        raise error
+
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(slurm_cluster, "_slurm", lambda *command: subprocess.CompletedProcess(command, 1, "", ""))
+    launcher = launcher_of()
+    launcher._executor = SimpleNamespace(folder=tmp_path)
+    paths = SimpleNamespace(result_pickle=tmp_path / "7_0_result.pkl", stderr=tmp_path / "7_0.err")
+    launcher._tasks = {"7_0": ("0", SimpleNamespace(paths=paths, result=result))}
+    assert launcher.poll() == []
+    paths.result_pickle.touch()
+    launcher._looked -= slurm_cluster._LOOK_SECONDS
+    assert launcher.poll() == [("0", AttemptEnd("lost", f"Slurm's task 7_0 failed: see {paths.stderr}"))]
+    assert not launcher._tasks
+
+
+@pytest.fixture
+def run_as_task(monkeypatch, tmp_path):
+    """Runs an attempt as a task of Slurm does, with the test's `run_task`."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    probe = tmp_path / "probe-1"
+    probe.touch()
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGUSR2, signal.SIGTERM)]
+
+    def run(run_task):
+        monkeypatch.setattr(slurm_cluster, "run_task", run_task)
+        return slurm_cluster._run(attempt_in(tmp_path), probe, ("", ""))
+
+    yield run
+    for number, handler in handlers:
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("saves", "status"), [(True, 0), (True, 1), (False, 0)])
+def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, status, run_as_task, monkeypatch, tmp_path):
     """A run that has only begun ends with SIGTERM's status too, and would begin again in each requeue."""
     called = []
 
@@ -268,27 +316,32 @@ def test_a_task_is_requeued_only_with_a_new_checkpoint(saves, monkeypatch, tmp_p
 
     def slurm(*command):
         called.append(command)
-        return subprocess.CompletedProcess(command, 0)
+        return subprocess.CompletedProcess(command, status, "", "Invalid job\n" if status else "")
 
     leave_checkpoint("000000000100")  # of an earlier start
-    monkeypatch.setattr(slurm_cluster, "run_task", run_task)
     monkeypatch.setattr(slurm_cluster, "_slurm", slurm)
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
-    probe = tmp_path / "probe-1"
-    probe.touch()
-    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGUSR2, signal.SIGTERM)]
-    try:
-        if saves:
-            with pytest.raises(SystemExit, match="requeued"):
-                slurm_cluster._run(attempt_in(tmp_path), probe, ("", ""))
-        else:
-            end = slurm_cluster._run(attempt_in(tmp_path), probe, ("", ""))
-            assert (end.kind, end.reason) == ("failed", "its time was over before it could write a checkpoint")
-    finally:
-        for number, handler in handlers:
-            signal.signal(number, handler)
+    if saves and not status:
+        with pytest.raises(SystemExit, match="^requeued$"):
+            run_as_task(run_task)
+    else:
+        lost = ("lost", "its time was over; not requeued: Invalid job")
+        failed = ("failed", "its time was over before it could write a checkpoint")
+        end = run_as_task(run_task)
+        assert (end.kind, end.reason) == (lost if saves else failed)
     assert called == [("scontrol", "requeue", "7")] * saves
+
+
+@pytest.mark.parametrize("kind", ["stopped", "ended"])
+def test_a_task_that_slurm_stops_leaves_no_result_unless_its_run_has_ended(kind, run_as_task):
+    def run_task(attempt, probe, needs, asked):
+        signal.raise_signal(signal.SIGTERM)
+        return AttemptEnd(kind)
+
+    if kind == "stopped":
+        with pytest.raises(SystemExit, match="^stopped by Slurm$"):
+            run_as_task(run_task)
+    else:
+        assert run_as_task(run_task) == AttemptEnd("ended")
 
 
 def test_a_cell_that_is_refused_by_itself_is_lost(monkeypatch, tmp_path):
