@@ -10,8 +10,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from acer_tf.networks import continuous
-from acer_tf.networks.torsos import Dense
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import make_settings
 from acer_tf.settings.rules import rules_for
@@ -36,12 +34,6 @@ def registered() -> Iterator[None]:
     yield
     for env_id in ("LinearQuadratic-v0", "Endless-v0"):
         del gymnasium.registry[env_id]
-
-
-@pytest.fixture(autouse=True)
-def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torsos of 64 units are enough for one or two dimensions; the usual 256 take four times as long."""
-    monkeypatch.setattr(continuous, "USUAL_DENSE", Dense((64, 64)))
 
 
 def learn(env_id: str, agent: str, folder: Path, **given: Any) -> Policy:

@@ -102,7 +102,7 @@ def test_a_real_run_that_diverges_and_one_that_is_killed(tmp_path, capsys):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    options = {"program": sweep_flags.PROGRAM, "cwd": ROOT, "checkpoint_minutes": 0.002, "retries": 0}
+    options = {"program": sweep_flags.PROGRAM, "cwd": ROOT, "checkpoint_minutes": 0.002, "retries": 1}
     report = run_sweep("tiny", [diverges, killed], folder, LocalLauncher(2, threads=1), **options)
     killer.join()
     assert report.states == {diverges.name: "failed", killed.name: "finished"}
