@@ -340,7 +340,7 @@ def test_a_replay_that_does_not_fit_is_refused_with_the_largest_that_does(env, s
         build.require_memory(settings, spec, available)
     message = str(refused.value)
     needed = 16 * 50_000_001 * TrajectoryReplay.required_bytes(spec, 1, 0)
-    assert f"need {needed / 1e9:.1f} GB" in message
+    assert f"need {needed / 1e9:,.1f} GB" in message
     assert f"{gigabytes:.1f} GB are available" in message
     fits = int(re.search(r"at most --replay_capacity=(\d+) fits", message)[1])
     build.require_memory(dataclasses.replace(settings, replay_capacity=fits), spec, available)
