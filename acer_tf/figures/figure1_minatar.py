@@ -13,11 +13,11 @@ from pathlib import Path
 from absl import flags
 
 from acer_tf.reproduction import minatar
-from acer_tf.reproduction.atari import WITH_TRUST, WITHOUT, published_median, ratios_of
+from acer_tf.reproduction.atari import WITH_TRUST, WITHOUT, published_gain, published_median, ratios_of
 from acer_tf.reproduction.curves import RecordedRuns
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.report.output import numbers
-from acer_tf.reproduction.statistics import Comparison, compare, interquartile_mean, wins
+from acer_tf.reproduction.statistics import interquartile_mean
 from acer_tf.reproduction.verdicts import own_design
 
 # With trust region against without; without, against the ratio below.
@@ -88,14 +88,10 @@ def trust_region_gains(recorded: RecordedRuns) -> Finding:
     pairs = [pair for pair in zip(WITH_TRUST, WITHOUT, strict=True) if recorded.scores(pair, minatar.score)]
     if len(pairs) < 2:
         return Finding(())
-    # At one ratio the pair may have come further than at another, and later the trust region may help more or less.
-    groups = recorded.scores([*pairs[-1], *pairs[0]], minatar.score)
     what = f"ratio {ratios_of([pairs[-1][0]])} less {ratios_of([pairs[0][0]])}"
-    gain = Comparison()
-    if groups:
-        gain = compare(lambda a, b, c, d: wins(a, b) - wins(c, d), *groups, even=0.0, what=what)
+    gain = minatar.larger_gain(recorded, pairs[-1], pairs[0], what)
     each = numbers([recorded.improvement(*pair, minatar.score).estimate.value for pair in pairs])
-    theirs = [published_median(with_it, 150e6) / published_median(without, 150e6) for with_it, without in pairs]
+    theirs = [published_gain(with_it, without) for with_it, without in pairs]
     return Finding(
         [gain],
         f"{each} (a run with it beats one without, ratios {ratios_of(key for key, _ in pairs)})",

@@ -17,6 +17,7 @@ from acer_tf.reproduction.figure import Method
 from acer_tf.reproduction.published import read_table
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
+from acer_tf.reproduction.statistics import Comparison, wins
 from acer_tf.settings.presets import PRESETS
 
 MINATAR = tuple(f"minatar/{game}" for game in MINATAR_GAMES)
@@ -68,6 +69,23 @@ def normalize(env: str, score: float) -> float:
 
 def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     """Tables and figures of any methods on MinAtar; `against` gives the method that each one is compared with."""
+    figure, axes = output.panels(2, columns=2, width=6.0, height=4.5)
+    _draw_means(axes[0], recorded, "steps")
+    _draw_means(axes[1], recorded, "seconds")
+    output.shared_legend(figure, axes)
+    drawn = (
+        "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
+        "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
+        "region."
+    )
+    styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
+    games = output.learning_curves(recorded.by_label(), lambda env: [], styles=styles)
+    games_drawn = Drawing("Training curves by game, means over seeds with standard errors.", games)
+    return Report(tables(recorded, against), {"figure": Drawing(drawn, figure), "games": games_drawn})
+
+
+def tables(recorded: RecordedRuns, against: Mapping[str, str]) -> dict[str, Table]:
+    """The table of normalised scores, and that of raw scores by game."""
     labels = {key: method.label for key, method in recorded.methods.items()}
     rows = []
     for key in recorded.methods:
@@ -95,21 +113,8 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
         f"bootstrap's interval: {statistics.RANGES}."
     )
     game_rows = [_game_row(recorded, env) for env in recorded.envs]
-    figure, axes = output.panels(2, columns=2, width=6.0, height=4.5)
-    _draw_means(axes[0], recorded, "steps")
-    _draw_means(axes[1], recorded, "seconds")
-    output.shared_legend(figure, axes)
-    drawn = (
-        "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
-        "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
-        "region."
-    )
-    styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
-    games = output.learning_curves(recorded.by_label(), lambda env: [], styles=styles)
-    games_drawn = Drawing("Training curves by game, means over seeds with standard errors.", games)
     games_table = Table(by_game, ["game", "random", *labels.values()], game_rows)
-    tables = {"table": Table(caption, head.split("; "), rows), "games": games_table}
-    return Report(tables, {"figure": Drawing(drawn, figure), "games": games_drawn})
+    return {"table": Table(caption, head.split("; "), rows), "games": games_table}
 
 
 def finals(recorded: RecordedRuns, method: str, until: float = math.inf) -> np.ndarray:
@@ -124,6 +129,14 @@ def finals(recorded: RecordedRuns, method: str, until: float = math.inf) -> np.n
 def score(run: RunCurve) -> float:
     """The training score at the end of a run, of the last 100,000 steps."""
     return curves.final_score(run, WINDOW_STEPS)
+
+
+def larger_gain(recorded: RecordedRuns, more: tuple[str, str], less: tuple[str, str], what: str = "") -> Comparison:
+    """Whether the first method of `more` beats its second more often than the first of `less` beats its second."""
+    # Of one pair the runs may be longer than of the other, and later the gain may be another.
+    if not (groups := recorded.scores([*more, *less], score)):
+        return Comparison()
+    return statistics.compare(lambda a, b, c, d: wins(a, b) - wins(c, d), *groups, even=0.0, what=what)
 
 
 def compared_steps(recorded: RecordedRuns, method: str) -> float:

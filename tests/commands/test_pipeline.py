@@ -38,6 +38,7 @@ PARTS = {
     "table1_prioritized": ["--games=Pong", "--agents=ddqn_tuned,ddqn_rank", *DQN],
     "openai_baselines": ["--games=Pong,Breakout", "--agents=baselines,paper", "--seeds=2"],
     "figure1_minatar": ["--games=breakout,freeway", "--agents=replay4,replay4_trust", "--seeds=2"],
+    "figure_trust_region": ["--games=breakout", "--agents=replay4,replay4_trust", "--seeds=2"],
     "table_minatar_priorities": ["--games=breakout", "--agents=acer,acer_rank", "--seeds=1"],
     "figure3_continuous": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=2"],
     "table_control": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=1"],
