@@ -175,9 +175,7 @@ class Tuning:
                 if self.study.get_trials(deepcopy=False)[trial.number].state != TrialState.RUNNING:
                     lock.release()  # its process has just finished it
                 elif trial.params.keys() != self.space.keys():  # it died before it had all values
-                    self.study.tell(trial.number, state=TrialState.FAIL)
-                    if given := trial.system_attrs.get("fixed_params"):  # the first trial's, to be tried all the same
-                        self.study.enqueue_trial(given)
+                    self._renew(trial)
                     lock.release()
                 else:
                     return Trial(self.study, trial._trial_id), lock
@@ -192,6 +190,15 @@ class Tuning:
             lock = self._lock(asked.number)
             assert lock is not None  # it is this process's turn
             return asked, lock
+
+    def _renew(self, trial: FrozenTrial) -> None:
+        """Ends a trial that has not all its values; what was given for it, the first trial's, is tried all the same."""
+        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        given = trial.system_attrs.get("fixed_params")
+        # Before its end is told: a process that dies in between leaves the trial to the next one.
+        if given and given not in [other.system_attrs.get("fixed_params") for other in waiting]:
+            self.study.enqueue_trial(given)
+        self.study.tell(trial.number, state=TrialState.FAIL)
 
     def _lock(self, number: int) -> Lock | None:
         try:

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import optuna
 import pytest
@@ -306,10 +307,22 @@ def test_the_first_trial_is_what_was_given_as_far_as_it_is_searched(tmp_path):
     assert first["gamma"] in (0.5, 0.6) and 1 <= first["max_gradient_norm"] <= 5, "which were given otherwise"
 
 
-def test_a_trial_that_died_before_it_had_its_values_has_failed_and_what_was_given_is_tried_all_the_same(tmp_path):
+@pytest.mark.parametrize("dies", [None, "tell", "enqueue_trial"])
+def test_a_trial_that_died_before_it_had_its_values_has_failed_and_what_was_given_is_tried_all_the_same(
+    tmp_path, dies, monkeypatch
+):
+    """Also if the process dies that finds it, before it `dies`."""
     settings = make_settings(env="CartPole-v1", total_steps=100)
     here = Tuning(tmp_path / "search", settings, RATE, 2)
     here.study.ask()
+    if dies:
+        there = Tuning(tmp_path / "search", settings, RATE, 2)
+        monkeypatch.setattr(there.study, dies, Mock(side_effect=SystemExit))
+        lock = there._lock(0)
+        monkeypatch.setattr(there, "_lock", lambda number: lock)
+        with pytest.raises(SystemExit):
+            there.take({})
+        lock.release()  # as the kernel does
     trial, _ = here.take({})
     assert (trial.number, trial.params) == (1, {"learning_rate": settings.learning_rate})
     assert [t.state.name for t in here.study.trials] == ["FAIL", "RUNNING"]
