@@ -131,8 +131,11 @@ def score(run: RunCurve) -> float:
     return curves.final_score(run, WINDOW_STEPS)
 
 
-def larger_gain(recorded: RecordedRuns, more: tuple[str, str], less: tuple[str, str], what: str = "") -> Comparison:
-    """Whether the first method of `more` beats its second more often than the first of `less` beats its second."""
+def larger_gain(recorded: RecordedRuns, more: tuple[str, str], less: tuple[str, str], what: str) -> Comparison:
+    """Whether the first method of `more` beats its second more often than the first of `less` beats its second.
+
+    `what` names the difference.
+    """
     # Of one pair the runs may be longer than of the other, and later the gain may be another.
     if not (groups := recorded.scores([*more, *less], score)):
         return Comparison()

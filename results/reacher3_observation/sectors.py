@@ -9,7 +9,7 @@ import numpy as np
 
 import acer_tf
 from acer_tf.envs.control import EPISODE_STEPS, ControlVector
-from acer_tf.envs.control_tasks import Reacher3
+from acer_tf.envs.control_tasks import Reacher3, wrapped
 
 EPISODES, FAILED, SECTOR = 1_000, 100, 40  # episodes, return below which one fails, degrees
 
@@ -24,7 +24,7 @@ for _ in range(EPISODE_STEPS):
     observation, reward, *_ = env.step(np.clip(action, -1, 1).astype(np.float32))
     returns += reward
 turns = np.abs(env._task.qpos[:, 0] - begin) / (2 * np.pi)
-shoulder = np.degrees((env._task.qpos[:, 0] + np.pi) % (2 * np.pi) - np.pi)
+shoulder = np.degrees(wrapped(env._task.qpos[:, 0]))
 direction, distance = np.degrees(np.arctan2(target[:, 1], target[:, 0])), np.linalg.norm(target, axis=1)
 failed = returns < FAILED
 print(f"mean {returns.mean():.0f}; {failed.mean():.1%} fail; the others {returns[~failed].mean():.0f}")

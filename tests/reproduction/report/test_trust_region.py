@@ -4,6 +4,7 @@ import pytest
 
 from acer_tf.figures.figure_trust_region import FIGURE
 from acer_tf.reproduction.figure import make_cells
+from acer_tf.reproduction.verdicts import decide
 from acer_tf.settings import make_settings
 from tests.reproduction.report.synthetic import outcome, row_of
 
@@ -20,7 +21,7 @@ def recorded(folder, gain, seeds=5):
             return [10.0 + cell.seed] * 10
         return [9.5 + seeds * gain(settings.preset, settings.replay_ratio)] * 10
 
-    keys = [key for key in FIGURE.methods if "lag" not in key]
+    keys = [key for key in FIGURE.methods if "lag" not in key or key == "delta0.1_lag400"]
     cells = make_cells({key: FIGURE.methods[key] for key in keys}, FIGURE.envs[:2], seeds)
     return outcome(folder, FIGURE.methods, cells, returns)
 
@@ -46,24 +47,26 @@ def test_with_and_without_differ_in_the_trust_region_alone(preset):
         assert with_it == without == {"preset": preset, "replay_ratio": float(ratio)}
 
 
-def test_a_gain_at_one_ratio_of_one_preset_is_the_weakest(tmp_path):
+def test_the_claims_are_of_both_ratios_and_both_presets(tmp_path):
     found = recorded(tmp_path, lambda preset, ratio: 0.4 if (preset, ratio) == ("paper", 4) else 0.8)
     finding = HELPS(found)
     assert [comparison.estimate.value for comparison in finding.comparisons] == pytest.approx([0.8, 0.8, 0.4, 0.8])
     assert finding.ours.startswith("0.80, 0.80, 0.40, 0.80 (")
     more = GAINS_MORE(found)
     assert [comparison.estimate.value for comparison in more.comparisons] == pytest.approx([0.0, 0.4])
+    assert str(more.comparisons[1]).startswith("preset paper, ratio 8 less 4 0.40")
     assert more.theirs.startswith("order only: 1.30, 1.49 (")
 
 
-def test_a_preset_without_runs_is_not_compared(tmp_path):
+def test_a_preset_without_runs_leaves_the_claims_undecided(tmp_path):
     keys = ("replay4_trust", "replay4", "replay8_trust", "replay8")
     cells = make_cells({key: FIGURE.methods[key] for key in keys}, FIGURE.envs[:2], 4)
     found = outcome(tmp_path, FIGURE.methods, cells, lambda cell: [1.0 + cell.method.endswith("_trust")] * 10)
-    assert [comparison.estimate.low for comparison in HELPS(found).comparisons] == [1.0, 1.0]
-    finding = GAINS_MORE(found)
-    assert [comparison.estimate.value for comparison in finding.comparisons] == [0.0]
-    assert "presets minatar)" in finding.ours
+    helps, more = HELPS(found), GAINS_MORE(found)
+    assert [comparison.estimate.low for comparison in helps.comparisons[:2]] == [1.0, 1.0]
+    assert decide(helps.comparisons)[0] == decide(more.comparisons)[0] == "undecided: needs runs of it"
+    assert helps.ours.endswith("preset minatar, replay 4; preset minatar, replay 8)")
+    assert more.ours.startswith("0.00 (") and more.ours.endswith("preset minatar)")
 
 
 def test_the_figure_has_a_row_for_each_method_that_is_compared(tmp_path):
@@ -74,8 +77,10 @@ def test_the_figure_has_a_row_for_each_method_that_is_compared(tmp_path):
         "preset minatar, replay 8",
         "preset paper, replay 4",
         "preset paper, replay 8",
+        "δ 0.1, lag 400",
     ]
-    assert next(line for line in axes.lines if len(line.get_xdata()) == 4).get_xdata() == pytest.approx([0.8] * 4)
-    row = row_of(report.tables["table"], "preset paper, replay 8")
-    assert row["compared with"] == "preset paper, replay 8, without trust region"
-    assert row["probability of improvement [95 %]"].startswith("0.80")
+    assert next(line for line in axes.lines if len(line.get_xdata()) == 5).get_xdata() == pytest.approx([0.8] * 5)
+    for label, preset in (("preset paper, replay 8", "paper"), ("δ 0.1, lag 400", "minatar")):
+        row = row_of(report.tables["table"], label)
+        assert row["compared with"] == f"preset {preset}, replay 8, without trust region"
+        assert row["probability of improvement [95 %]"].startswith("0.80")
