@@ -23,8 +23,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from acer_tf.commands import cli
 
 _GROUPS = (
@@ -33,20 +31,19 @@ _GROUPS = (
 )
 
 FLAGS = cli.new_flags()
-flags.DEFINE_multi_enum("only", None, _GROUPS, "measure only this group; may be repeated", flag_values=FLAGS)
-flags.DEFINE_integer("repetitions", 7, "times that each figure is measured", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_string(
+flag = cli.definers(FLAGS)
+flag.multi_enum("only", None, _GROUPS, "measure only this group; may be repeated")
+flag.integer("repetitions", 7, "times that each figure is measured", lower_bound=1)
+flag.string(
     "output", None, "folder for tables, JSON and figures; by default runs/benchmark, or in it one named after --only",
-    flag_values=FLAGS,
 )  # fmt: skip
 cli.define_device(FLAGS)
-flags.DEFINE_string(
+flag.string(
     "against", None, "folder of another checkout: the loops of both, and nothing else; over an hour", flag_values=FLAGS
 )
-flags.DEFINE_string("json", None, "write the JSON here, not into --output", flag_values=FLAGS)
-flags.DEFINE_string(
+flag.string("json", None, "write the JSON here, not into --output")
+flag.string(
     "scratch", "runs", "folder on the disk whose speed is to be measured; 12 GB there are used and freed again",
-    flag_values=FLAGS,
 )  # fmt: skip
 
 

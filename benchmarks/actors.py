@@ -15,16 +15,16 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from absl import flags
 
 from acer_tf.commands import cli
 
 ENVIRONMENTS = 4  # per actor
 WAIT_SECONDS = 0.02
 FLAGS = cli.new_flags()
-flags.DEFINE_multi_integer("actors", [1, 2, 4, 8, 16], "numbers of actors", flag_values=FLAGS)
-flags.DEFINE_integer("rows", 8, "rows of progress that count, after two that do not", 1, flag_values=FLAGS)
-cli.definers(FLAGS).path("output", "my_results/benchmark/actors", "folder")
+flag = cli.definers(FLAGS)
+flag.multi_integer("actors", [1, 2, 4, 8, 16], "numbers of actors")
+flag.integer("rows", 8, "rows of progress that count, after two that do not", 1)
+flag.path("output", "my_results/benchmark/actors", "folder")
 
 
 class Waits(gymnasium.Env[np.ndarray, np.int64]):

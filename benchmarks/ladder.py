@@ -22,8 +22,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from absl import flags
-
 from acer_tf.commands import cli
 from benchmarks.timed_run import COUNTED_FROM
 
@@ -76,13 +74,14 @@ USUAL_LOOPS = {"cpu": [*LOOPS], "gpu": [*LOOPS][:2]}
 ROWS = COUNTED_FROM + 3
 
 FLAGS = cli.new_flags()
-flags.DEFINE_enum("machine", "cpu", [*WAYS], "whose ways are measured", flag_values=FLAGS)
-flags.DEFINE_multi_enum("loop", None, [*LOOPS], "measure only this; may be repeated", flag_values=FLAGS)
-flags.DEFINE_multi_string("way", None, "measure only this, and the first; may be repeated", flag_values=FLAGS)
-flags.DEFINE_integer("repetitions", 3, "runs of each kind", 1, flag_values=FLAGS)
-flags.DEFINE_string("precision", "auto", "of the runs", flag_values=FLAGS)
-flags.DEFINE_integer("limit_seconds", 600, "longest time of one run", 1, flag_values=FLAGS)
-cli.definers(FLAGS).path("output", "my_results/benchmark/ladder", "folder")
+flag = cli.definers(FLAGS)
+flag.enum("machine", "cpu", [*WAYS], "whose ways are measured")
+flag.multi_enum("loop", None, [*LOOPS], "measure only this; may be repeated")
+flag.multi_string("way", None, "measure only this, and the first; may be repeated")
+flag.integer("repetitions", 3, "runs of each kind", 1)
+flag.string("precision", "auto", "of the runs")
+flag.integer("limit_seconds", 600, "longest time of one run", 1)
+flag.path("output", "my_results/benchmark/ladder", "folder")
 
 
 def measured(loop: Loop, way: Way) -> dict[str, Any]:

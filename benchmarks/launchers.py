@@ -15,18 +15,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from absl import flags
-
 from acer_tf.commands import cli
 from benchmarks.timing import Measurement
 
 NODES = 2
 FLAGS = cli.new_flags()
-flags.DEFINE_string("games", "asterix,breakout,freeway", "MinAtar games", flag_values=FLAGS)
-flags.DEFINE_integer("seeds", 2, "cells per game", 1, flag_values=FLAGS)
-flags.DEFINE_integer("total_steps", 100_000, "of each cell", 1, flag_values=FLAGS)
-flags.DEFINE_integer("repetitions", 2, "sweeps by each launcher", 1, flag_values=FLAGS)
-cli.definers(FLAGS).path("output", "my_results/benchmark/launchers", "folder")
+flag = cli.definers(FLAGS)
+flag.string("games", "asterix,breakout,freeway", "MinAtar games")
+flag.integer("seeds", 2, "cells per game", 1)
+flag.integer("total_steps", 100_000, "of each cell", 1)
+flag.integer("repetitions", 2, "sweeps by each launcher", 1)
+flag.path("output", "my_results/benchmark/launchers", "folder")
 
 
 def seconds(output: Path, *launcher: str) -> float:

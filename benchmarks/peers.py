@@ -21,8 +21,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from absl import flags
-
 from acer_tf.commands import cli
 from acer_tf.errors import EvidenceError
 from acer_tf.files import write_json
@@ -115,11 +113,12 @@ ROWS = (
 )
 
 FLAGS = cli.new_flags()
-flags.DEFINE_string("output", "runs/benchmark", "folder for peers.json and peers.md", flag_values=FLAGS)
-flags.DEFINE_string("environments", "runs/peers", "folder of the peers' virtual environments", flag_values=FLAGS)
-flags.DEFINE_integer("repetitions", 5, "runs of each program", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_float("seconds", 20.0, "seconds that each run measures for", lower_bound=1.0, flag_values=FLAGS)
-flags.DEFINE_multi_enum("only", [], [*REQUIREMENTS], "only this peer; may be repeated", flag_values=FLAGS)
+flag = cli.definers(FLAGS)
+flag.string("output", "runs/benchmark", "folder for peers.json and peers.md")
+flag.string("environments", "runs/peers", "folder of the peers' virtual environments")
+flag.integer("repetitions", 5, "runs of each program", lower_bound=1)
+flag.float("seconds", 20.0, "seconds that each run measures for", lower_bound=1.0)
+flag.multi_enum("only", [], [*REQUIREMENTS], "only this peer; may be repeated")
 
 
 class PeerError(RuntimeError):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from absl import flags
 
 from acer_tf.commands import cli
 from benchmarks import actors
@@ -23,9 +22,10 @@ ENVIRONMENTS = 16
 WAIT_SECONDS = 0.005
 STEPS = 10  # of each environment in a round
 FLAGS = cli.new_flags()
-flags.DEFINE_multi_integer("workers", [1, 2, 4, 8], "numbers of processes", flag_values=FLAGS)
-flags.DEFINE_integer("rounds", 20, "rounds, of which the fastest counts", 1, flag_values=FLAGS)
-cli.definers(FLAGS).path("output", "my_results/benchmark/workers", "folder")
+flag = cli.definers(FLAGS)
+flag.multi_integer("workers", [1, 2, 4, 8], "numbers of processes")
+flag.integer("rounds", 20, "rounds, of which the fastest counts", 1)
+flag.path("output", "my_results/benchmark/workers", "folder")
 
 
 class Waits(actors.Waits):

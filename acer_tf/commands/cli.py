@@ -15,9 +15,12 @@ from absl import flags, logging
 from acer_tf.errors import AcerError, EnvironmentFailure, SettingsError
 from acer_tf.settings.settings import OTHER_NAMES
 
+_KINDS = {"int": "INTEGER", "float": "NUMBER", "comma separated list of strings": "A,B,..."}
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FLAGS = "Flags"  # the only section of --help, unless a command names others
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
 # Python's messages for text that is no number, and ours, which say what would be right.
@@ -30,7 +33,7 @@ _NUMBERS = {
 def new_flags() -> flags.FlagValues:
     """An empty set with --help. absl's global set takes each name once, but tests import all commands at once."""
     values: Any = flags.FlagValues()
-    flags.DEFINE_bool("help", False, "print this and exit", flag_values=values)
+    flags.DEFINE_bool("help", False, "print this and exit", flag_values=values, module_name=_FLAGS)
     return values
 
 
@@ -60,6 +63,13 @@ def value_of(kind: type, text: str) -> Any:
     return text.lower() == "true"
 
 
+def shown(value: Any) -> str:
+    """A default as --help has it."""
+    if isinstance(value, list):
+        return ",".join(value)
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
 def _integer(define: Callable[..., Any]) -> Callable[..., Any]:
     def define_integer(
         name: str, default: Any, text: str, lower_bound: Any = None, upper_bound: Any = None, **given: Any
@@ -69,16 +79,20 @@ def _integer(define: Callable[..., Any]) -> Callable[..., Any]:
     return functools.partial(define_integer, serializer=flags.ArgumentSerializer())
 
 
-def definers(values: flags.FlagValues) -> Any:
-    """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on, and `path`."""
+def definers(values: flags.FlagValues, section: str = _FLAGS) -> Any:
+    """absl's functions DEFINE_string and so on for the set `values`, named `string` and so on, and `path`.
+
+    --help shows their flags under the heading `section`, where absl has the module.
+    """
     made = {name[7:]: getattr(flags, name) for name in vars(flags) if name.startswith("DEFINE_")}
     made["integer"], made["multi_integer"] = _integer(flags.DEFINE), _integer(flags.DEFINE_multi)
     made["path"] = functools.partial(flags.DEFINE, _Path(), serializer=flags.ArgumentSerializer())
-    return SimpleNamespace(**{name: functools.partial(define, flag_values=values) for name, define in made.items()})
+    where = {"flag_values": values, "module_name": section}
+    return SimpleNamespace(**{name: functools.partial(define, **where) for name, define in made.items()})
 
 
-def define_device(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("device", "auto", "auto: the first GPU, or else the CPU; cpu; or gpu:N", flag_values=values)
+def define_device(values: flags.FlagValues, section: str = _FLAGS) -> None:
+    definers(values, section).string("device", "auto", "auto: the first GPU, or else the CPU; cpu; or gpu:N")
 
 
 def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, required: tuple[str, ...] = ()) -> None:
@@ -95,7 +109,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
     try:
         rest = values(["--help" if word == "-h" else word for word in argv])[1:]
         if values.help:
-            print(f"{doc}{values.get_help()}")
+            print(f"{doc}{_help(values)}")
             sys.exit(0)
         if rest:
             raise flags.Error(f"not a flag: {rest[0]}")
@@ -116,6 +130,39 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         for pythons, ours in _NUMBERS.items():
             said = re.sub(pythons, ours, said)
         sys.exit(fail(2, said))
+
+
+def _help(values: flags.FlagValues) -> str:
+    """The flags in the order in which they were defined, by section."""
+    sections = []
+    for section, members in values.flags_by_module_dict().items():
+        lines = [f"\n{section}:"] if any(flag.name != "help" for flag in members) else []
+        for flag in members:
+            if flag.name != "help":
+                lines.append(flags.text_wrap(_usage(flag), indent=" " * 6, firstline_indent="  "))
+        sections += lines
+    sections.append("\n  --flagfile=PATH: also take the flags in this file, one per line")
+    return "\n".join(sections)
+
+
+def _usage(flag: flags.Flag[Any]) -> str:
+    """What --help says of a flag: the kind of its value, what it is, the bounds and the default."""
+    parser, notes = flag.parser, []
+    kind = "PATH" if isinstance(parser, _Path) else _KINDS.get(parser.flag_type(), "TEXT")
+    if isinstance(parser, flags.EnumParser):
+        kind = "|".join(parser.enum_values)
+    text = flag.help.removeprefix(f"<{kind}>: ")  # which absl adds
+    if isinstance(flag, flags.MultiFlag):
+        text = text.partition(";\n")[0]  # likewise
+        if "may be repeated" not in text:
+            notes.append("may be repeated")
+    low, high = (getattr(parser, name, None) for name in ("lower_bound", "upper_bound"))
+    if low is not None:
+        notes.append(f"at least {low:g}" if high is None else f"{shown(low)} to {shown(high)}")
+    if flag.default or flag.default == 0 and not flag.boolean:
+        notes.append(f"default: {shown(flag.default)}")
+    name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}={kind}"
+    return f"{name}: {text}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _unusable(path: str | None) -> str | None:

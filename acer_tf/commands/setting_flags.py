@@ -13,9 +13,10 @@ from acer_tf.settings.rules import RULES
 
 def define(values: flags.FlagValues) -> None:
     """Adds a flag for each setting, without a default."""
-    flag = cli.definers(values)
-    kinds = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.string}
     for name, declared in declarations(Settings).items():
+        if declared.section is not None:
+            flag = cli.definers(values, declared.section)
+            kinds = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.string}
         kinds[setting_types()[name]](name, None, _help(name, declared))
 
 
@@ -39,6 +40,7 @@ def _help(name: str, declared: Declaration) -> str:
     for preset, values in PRESETS.items():
         if name in values and values[name] != default:
             presets.setdefault(values[name], []).append(preset)
-    others = "".join(f"; preset {' or '.join(which)}: {value}" for value, which in presets.items())
-    shown = "auto" if name == "preset" else default
-    return declared.help + only + ("" if shown is None else f" (default: {shown}{others})")
+    others = "".join(f"; preset {' or '.join(which)}: {cli.shown(value)}" for value, which in presets.items())
+    usual = "auto" if name == "preset" else cli.shown(default)
+    return declared.help + only + ("" if default is None else f" (default: {usual}{others})")
+

@@ -21,14 +21,14 @@ _LAUNCHERS = {"local": ("processes",), "ray": ("ray_address",), "slurm": ("slurm
 
 def define(values: flags.FlagValues, sweep: str) -> None:
     """Adds --sweep_dir, --launcher and the flags that belong to them."""
-    flag = cli.definers(values)
+    flag = cli.definers(values, "How it is run")
     flag.path("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
     flag.enum("launcher", "local", list(_LAUNCHERS), "processes on this machine, Ray tasks, or tasks of Slurm arrays")
-    flag.integer("processes", None, "local: cells that run at the same time (default: 1)", lower_bound=1)
-    where = "ray: local for this machine alone, auto for the cluster that it belongs to, or host:port (default: auto)"
+    flag.integer("processes", None, "local: cells that run at the same time; by default 1", lower_bound=1)
+    where = "ray: auto (the default), the cluster that this machine belongs to; local, this machine alone; or host:port"
     flag.string("ray_address", None, where)
-    flag.string("slurm_partition", None, "slurm: partition for the cells (default: the cluster's)")
-    limit = "slurm: minutes after which a cell is requeued from a checkpoint (default: the partition's)"
+    flag.string("slurm_partition", None, "slurm: partition for the cells; by default the cluster's")
+    limit = "slurm: minutes after which a cell is requeued from a checkpoint; by default the partition's"
     flag.integer("slurm_time", None, limit, lower_bound=1)
     gpu = (
         "share of a GPU for each cell (slurm: 0 or 1); 0: none (ray, slurm), or what train --device=auto takes (local)"

@@ -19,15 +19,24 @@ from acer_tf.training.device import ACTING_DEVICES
 from acer_tf.training.train import train
 
 FLAGS = cli.new_flags()
-flag = cli.definers(FLAGS)
+_run = cli.definers(FLAGS, "Run")
+_run.path("run_dir", None, "folder of this run; the same command continues it")
 setting_flags.define(FLAGS)
-flag.path("run_dir", None, "folder of this run; the same command continues it")
-flag.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
+_run.float("checkpoint_minutes", 10.0, "minutes between checkpoints", lower_bound=0.0)
+_run.multi_enum(
+    "repair",
+    [],
+    list(REPAIRS),
+    "how a damaged run may continue: with the part of the replay that can be read; with a new progress.csv; or, if "
+    "no checkpoint has weights that can be read, from step 0. A replaced progress.csv or run is kept beside it",
+)
+_MACHINE = "Machine"
+flag = cli.definers(FLAGS, _MACHINE)
+cli.define_device(FLAGS, _MACHINE)
 _threads = "threads of TensorFlow, ALE and control/; 0 for the number that fits the machine"
 flag.integer("threads", 0, _threads, 0, cli.MOST_THREADS)
 _workers = "processes that step gymnasium's, MinAtar's and dm_control's environments; must divide --num_envs"
 flag.integer("env_workers", 1, _workers, 1, cli.MOST_THREADS)
-cli.define_device(FLAGS)
 flag.float("gpu_memory_gb", 0.0, "most GPU memory to take, for runs that share a GPU; 0 for as much as it needs", 0.0)
 flag.enum(
     "acting_device",
@@ -48,13 +57,6 @@ flag.float(
     None,
     "seconds without an unroll after which an actor on Ray is replaced by another; if not given, 300",
     1.0,
-)
-flag.multi_enum(
-    "repair",
-    [],
-    list(REPAIRS),
-    "how a damaged run may continue: with the part of the replay that can be read; with a new progress.csv; or, if "
-    "no checkpoint has weights that can be read, from step 0. A replaced progress.csv or run is kept beside it",
 )
 
 

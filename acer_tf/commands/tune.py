@@ -53,8 +53,7 @@ from acer_tf.settings.declaration import Search, declarations
 from acer_tf.training.resolve import resolve
 
 FLAGS = cli.new_flags()
-flag = cli.definers(FLAGS)
-setting_flags.define(FLAGS)
+flag = cli.definers(FLAGS, "Search")
 flag.path("tune_dir", None, "folder of the search; the same command continues it")
 flag.path("output", None, f"folder of the evidence; by default {RESULTS}/tune_ENVIRONMENT")
 flag.integer("trials", 50, "runs with other settings, those of other processes included", 1, 100_000)
@@ -66,6 +65,7 @@ flag.multi_string("search", [], f"NAME, NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME
 flag.integer("evaluation_seeds", 5, "seeds on which the best settings and the given ones are run at last", 1, 1000)
 flag.float("stall_minutes", 30.0, "minutes without progress after which a run is stopped and counts as failed", 0.01)
 flag.float("checkpoint_minutes", 10.0, "minutes between a run's checkpoints", lower_bound=0.0)
+setting_flags.define(FLAGS)
 
 _ROWS = 50  # of progress.csv in a run, if --log_interval is not given
 

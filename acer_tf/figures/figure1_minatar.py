@@ -12,6 +12,7 @@ from pathlib import Path
 
 from absl import flags
 
+from acer_tf.commands import cli
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.atari import WITH_TRUST, WITHOUT, published_gain, published_median, ratios_of
 from acer_tf.reproduction.curves import RecordedRuns
@@ -54,7 +55,7 @@ def text(preset: str) -> tuple[str, ...]:
 
 def define_flags(values: flags.FlagValues) -> None:
     """Adds --preset."""
-    flags.DEFINE_enum("preset", "baselines", list(_SETTINGS), "the settings of ACER", flag_values=values)
+    cli.definers(values).enum("preset", "baselines", list(_SETTINGS), "the settings of ACER")
 
 
 def chosen(figure: Figure, values: flags.FlagValues) -> Figure:

@@ -53,6 +53,7 @@ class Declaration(NamedTuple):
     classes: tuple[str, ...]  # names of the agent classes that read it; () for all
     conditions: tuple[Condition, ...]  # all must hold for the setting to have an effect
     search: Search | None  # what `tune` tries, if it searches the setting unless told otherwise
+    section: str | None  # the heading, if a section of --help begins with it
 
 
 def setting(
@@ -62,9 +63,10 @@ def setting(
     *conditions: Condition,
     classes: tuple[str, ...] = (),
     search: Search | None = None,
+    section: str | None = None,
 ) -> Any:
     """A dataclass field that declares a setting; see `Declaration`."""
-    declaration = Declaration(range_, help_, classes, conditions, search)
+    declaration = Declaration(range_, help_, classes, conditions, search, section)
     return dataclasses.field(default=default, metadata={"declaration": declaration})
 
 

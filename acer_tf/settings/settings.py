@@ -38,7 +38,7 @@ class Settings:
     # fmt: off
     env: str = setting(
         dataclasses.MISSING, d.ANY, "environment: atari/<Game>, minatar/<game>, control/<task>, "
-        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0")
+        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0", section="Run")
     agent: str = setting(
         "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
         f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
@@ -57,7 +57,8 @@ class Settings:
 
     evaluate_every: int = setting(
         0, d.at_least(0), "steps between evaluations of whole episodes, each made where the next row of progress.csv "
-        "is written; best_policy/ keeps the policy with the highest mean return; 0: none")
+        "is written; best_policy/ keeps the policy with the highest mean return; 0: none",
+        section="Evaluation while training")
     evaluate_episodes: int = setting(30, d.between(1, 1_000_000), "episodes of one evaluation", d.EVALUATED)
     evaluate_greedy: bool = setting(
         False, d.TRUTH, "evaluate by the most probable actions instead of sampled ones", d.EVALUATED)
@@ -69,7 +70,8 @@ class Settings:
         "end the run after an evaluation of at least this mean return", d.EVALUATED)
 
     atari_preset: str = setting(
-        "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI)
+        "acer2016", d.one_of(*ATARI_PRESETS), "preprocessing of games: acer2016 or machado2018", d.ATARI,
+        section="Environments and actors")
     action_masks: bool = setting(
         True, d.TRUTH, "whether the masks of valid actions that an environment gives are used; without masks it has no "
         "effect")
@@ -88,7 +90,8 @@ class Settings:
         0, d.at_least(0), "trajectories of k steps per update; a divisor of num_envs, or 0 for all environments")
 
     on_policy_updates: bool = setting(
-        True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay")
+        True, d.TRUTH, "whether there is an update on the steps just collected, besides storing them in the replay",
+        section="Replay")
     replay_ratio: float = setting(
         4.0, d.between(0, 1000), "mean number of replayed updates that follow an unroll, for each group of "
         "environments that share an update", search=d.values(1.0, 2.0, 4.0, 8.0))
@@ -107,7 +110,7 @@ class Settings:
 
     replay_priority: str = setting(
         "uniform", d.one_of("uniform", "proportional", "rank"), "how replayed trajectories are drawn: uniformly, in "
-        "proportion to their priority, or by its rank", d.REPLAY)
+        "proportion to their priority, or by its rank", d.REPLAY, section="Prioritized replay")
     replay_batch: int = setting(
         0, d.between(0, 100_000), "trajectories (DQN: transitions) per draw by priority; 0: as many as share an update",
         d.BATCHES)
@@ -132,7 +135,7 @@ class Settings:
             f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
         ),
         f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, not for DQN), "
-        "module:NAME of your own torso, or auto, which depends on the observations")
+        "module:NAME of your own torso, or auto, which depends on the observations", section="Network")
     lstm_units: int = setting(
         0, d.between(0, 4096), "units of an LSTM after the torso, also after your own, not for DQN; 0: 256 if "
         "--network has an LSTM (_lstm), else none")
@@ -160,7 +163,7 @@ class Settings:
     initialize_from: str | None = setting(
         None, d.Range(lambda x: x != "", "the folder of a run or of an exported policy"),
         "folder of a run (its newest checkpoint) or of an exported policy, with whose weights a new run begins; spaces "
-        "and torso must be those of this run; by default weights are drawn")
+        "and torso must be those of this run; by default weights are drawn", section="Weights to begin with")
     reset_heads: str | None = setting(
         None, d.Range(
             lambda x: x is None or x == "all" or set(x.split(",")) <= HEADS.keys(),
@@ -174,7 +177,7 @@ class Settings:
         "rmsprop", d.Range(
             lambda x: x in OPTIMIZERS or is_reference(x), f"one of {', '.join(OPTIMIZERS)}, or module:NAME"),
         "rmsprop; adam (of Keras, with its own decays); or module:NAME of a class or function of your own, which is "
-        "called with the learning rate and gives a Keras optimizer")
+        "called with the learning rate and gives a Keras optimizer", section="Optimizer")
     learning_rate: float = setting(
         7e-4, d.POSITIVE, "the optimizer's step size at the run's start", search=d.log_uniform(1e-5, 1e-2))
     learning_rate_final: float | None = setting(
@@ -190,7 +193,8 @@ class Settings:
         search=d.log_uniform(0.3, 50.0))
 
     gamma: float = setting(
-        0.99, d.UNIT_INTERVAL, "discount factor", search=d.values(0.9, 0.95, 0.98, 0.99, 0.995, 0.999))
+        0.99, d.UNIT_INTERVAL, "discount factor", search=d.values(0.9, 0.95, 0.98, 0.99, 0.995, 0.999),
+        section="Learning")
     retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace, a factor on every trace", classes=_ACER)
     importance_truncation: float = setting(
         10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"),
@@ -226,7 +230,7 @@ class Settings:
 
     policy_std: float = setting(
         0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS,
-        search=d.log_uniform(0.1, 0.6))
+        search=d.log_uniform(0.1, 0.6), section="Continuous actions")
     shared_torso: bool = setting(
         True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS)
     advantage_samples: int = setting(
@@ -240,7 +244,8 @@ class Settings:
         True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", classes=_CONTINUOUS)
 
     double_q: bool = setting(
-        True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN)
+        True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN,
+        section="DQN")
     shared_bias: bool = setting(True, d.TRUTH, "one bias for all actions in the top layer", classes=_DQN)
     error_clip: float = setting(
         1.0, d.POSITIVE_OR_INFINITE, "clip of the error in the critic's gradient; inf for none", classes=_DQN)

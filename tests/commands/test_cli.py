@@ -1,4 +1,4 @@
-"""What all commands do with errors: one line on standard error, and the exit status that the error carries."""
+"""What all commands do: errors as one line on standard error and an exit status; --help."""
 
 from __future__ import annotations
 
@@ -76,3 +76,38 @@ def test_an_interruption_is_no_failure():
     assert (stop.status, signal_of(stop), str(stop)) == (143, 15, "SIGTERM")
     with pytest.raises(errors.Interrupted):
         ending(stop)
+
+
+HELP = """What it does.
+
+First:
+  --size=INTEGER: how large (at least 1; default: 20_000)
+  --[no]loud: whether it is heard (default: True)
+  --weight=NUMBER: 0: none (0.0 to 1.0; default: 0.0)
+
+Second:
+  --kind=one|two: which (default: one)
+  --name=TEXT: of the owner (may be repeated)
+  --part=left|right: which; may be repeated
+  --sizes=A,B,...: some (default: 1,2)
+  --folder=PATH: where it lies
+
+  --flagfile=PATH: also take the flags in this file, one per line
+"""
+
+
+def test_help_has_the_flags_in_the_order_of_their_definition_with_kind_bounds_and_default(capsys):
+    values = cli.new_flags()
+    first, second = cli.definers(values, "First"), cli.definers(values, "Second")
+    first.integer("size", 20_000, "how large", lower_bound=1)
+    second.enum("kind", "one", ["one", "two"], "which")
+    second.multi_string("name", [], "of the owner")
+    second.multi_enum("part", [], ["left", "right"], "which; may be repeated")
+    first.bool("loud", True, "whether it is heard")
+    first.float("weight", 0.0, "0: none", 0.0, 1.0)
+    second.list("sizes", ["1", "2"], "some")
+    second.path("folder", None, "where it lies")
+    with pytest.raises(SystemExit) as ended:
+        cli.parse(values, ["", "--help"], "What it does.\n")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == HELP

@@ -87,7 +87,11 @@ def test_help_is_answered_at_once_and_without_tensorflow():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Trains one agent in one environment")
     for name in train.FLAGS:
-        assert f"--{name}" in done.stdout or f"--[no]{name}" in done.stdout, name
+        assert f"  --{name}=" in done.stdout or f"  --[no]{name}: " in done.stdout or name == "help", name
+    headings = [line for line in done.stdout.splitlines()[3:] if line.endswith(":") and not line.startswith(" ")]
+    assert headings[0] == "Run:" and headings[-2:] == ["DQN:", "Machine:"], "in the order of `Settings`"
+    first = [line.split("=")[0] for line in done.stdout.splitlines() if line.startswith("  --")][:2]
+    assert first == ["  --run_dir", "  --env"], "what must be given comes first"
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "numpy" in imported
     assert "tensorflow" not in imported

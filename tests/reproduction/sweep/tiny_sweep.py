@@ -5,16 +5,15 @@ python -m tests.reproduction.sweep.tiny_sweep --sweep_dir=... --seeds=2 --total_
 
 import sys
 
-from absl import flags
-
 from acer_tf.commands import cli, sweep_flags
 from acer_tf.reproduction.cells import Cell
 from tests.training.scripted import small_settings
 
 FLAGS = cli.new_flags()
+flag = cli.definers(FLAGS)
 sweep_flags.define(FLAGS, "tiny")
-flags.DEFINE_integer("seeds", 2, "runs", flag_values=FLAGS)
-flags.DEFINE_integer("total_steps", 2000, "steps of each", flag_values=FLAGS)
+flag.integer("seeds", 2, "runs")
+flag.integer("total_steps", 2000, "steps of each")
 
 
 @cli.command
