@@ -52,13 +52,17 @@ class Acer(Agent[Network]):
         rho_all = equations.importance_weight(policy.statistics, trajectory.behaviour)
         rho = tf.gather(rho_all, trajectory.action, batch_dims=2)
         row = (self.learning_reward(trajectory.reward), trajectory.discount, mask)
-        trace = equations.retrace_coefficient(rho)
-        q_ret = equations.off_policy_return(
-            *row, q_taken, value, values[:, -1], trace, gamma=h.gamma, lambda_=h.retrace_lambda
-        )
+        if h.retrace:
+            trace = equations.retrace_coefficient(rho)
+            q_ret = equations.off_policy_return(
+                *row, q_taken, value, values[:, -1], trace, gamma=h.gamma, lambda_=h.retrace_lambda
+            )
+        else:
+            q_ret = equations.importance_sampled_return(*row, value, values[:, -1], rho, gamma=h.gamma)
 
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_ret - value, c=c)
-        g += equations.bias_correction(rho_all, q_all - value[..., None], c=c)
+        if h.bias_correction:
+            g += equations.bias_correction(rho_all, q_all - value[..., None], c=c)
         entropy_gradient = self.annealed(h.entropy_weight, h.entropy_weight_final) * policy.entropy_gradient()
         if h.entropy_in_trust_region:
             g += entropy_gradient

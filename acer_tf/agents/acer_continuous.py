@@ -86,7 +86,8 @@ class AcerContinuous(Agent[ContinuousNetwork]):
             q_ret = q_opc = equations.importance_sampled_return(*row, value, bootstrap, rho, gamma=h.gamma)
 
         g = equations.truncated_policy_gradient(rho, policy.score(trajectory.action), q_opc - value, c=c)
-        g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
+        if h.bias_correction:
+            g += equations.sampled_bias_correction(rho_drawn, policy.score(drawn), q_drawn - value, c=c)
         average_policy = None if average is None else Gaussian(average, std)
         z = self.project(g, policy, average_policy)
 

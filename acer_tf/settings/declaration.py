@@ -131,6 +131,8 @@ RECURRENT = Condition("a recurrent --network or --lstm_units", lambda s, spec: s
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
 INITIALIZED = Condition("--initialize_from", lambda s, spec: s.initialize_from is not None)
 RMSPROP = Condition("--optimizer=rmsprop", lambda s, spec: s.optimizer == "rmsprop")
+RETRACE = Condition("--retrace", lambda s, spec: s.retrace)
+TRUNCATED = Condition("a finite --importance_truncation", lambda s, spec: math.isfinite(s.importance_truncation))
 TRUST_REGION = Condition("a finite --trust_region_delta", lambda s, spec: s.trust_region)
 ENTROPY = Condition("--entropy_weight above 0", lambda s, spec: s.entropy_weight > 0 or bool(s.entropy_weight_final))
 IMPORTANCE = Condition(

@@ -23,6 +23,7 @@ from acer_tf.settings.presets import PRESETS, fitting_presets, usual_preset
 from acer_tf.settings.rules import OPTIMIZERS, RULES, Rule, rule_of, rules_for
 
 _ACER, _CONTINUOUS, _DQN = ("Acer",), ("AcerContinuous",), ("Dqn",)
+_OFF_POLICY = (*_ACER, *_CONTINUOUS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,11 +196,18 @@ class Settings:
     gamma: float = setting(
         0.99, d.UNIT_INTERVAL, "discount factor", search=d.values(0.9, 0.95, 0.98, 0.99, 0.995, 0.999),
         section="Learning")
-    retrace_lambda: float = setting(1.0, d.UNIT_INTERVAL, "λ of Retrace, a factor on every trace", classes=_ACER)
+    retrace: bool = setting(
+        True, d.TRUTH, "Retrace, and Q_opc with continuous actions, else importance-sampled returns (ablation)",
+        classes=_OFF_POLICY)
+    retrace_lambda: float = setting(
+        1.0, d.UNIT_INTERVAL, "λ of Retrace, a factor on every trace", d.RETRACE, classes=_ACER)
     importance_truncation: float = setting(
         10.0, d.Range(lambda x: x >= 0, "at least 0 (inf turns truncation off)"),
         "c, the bound at which importance weights are truncated; inf for no truncation", d.IMPORTANCE,
-        classes=("Acer", "AcerContinuous", "ActorCritic"))
+        classes=(*_OFF_POLICY, "ActorCritic"))
+    bias_correction: bool = setting(
+        True, d.TRUTH, "the second term of Eq. 9, which corrects the bias of truncation, else without it (ablation)",
+        d.TRUNCATED, classes=_OFF_POLICY)
     trust_region_delta: float = setting(
         1.0, d.POSITIVE_OR_INFINITE, "δ, the radius of the trust region in each state; inf for no trust region",
         search=d.log_uniform(0.01, 10.0))
@@ -240,8 +248,6 @@ class Settings:
         d.NORMALIZED)
     dueling: bool = setting(
         True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS)
-    retrace: bool = setting(
-        True, d.TRUTH, "Retrace and Q_opc, else importance-sampled returns (ablation)", classes=_CONTINUOUS)
 
     double_q: bool = setting(
         True, d.TRUTH, "the online network chooses the next action that the target network values", classes=_DQN,

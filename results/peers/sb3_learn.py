@@ -172,9 +172,19 @@ def make_env(name: str, n_envs: int, seed: int) -> VecEnv:
     return make_vec_env(env_id, n_envs=n_envs, seed=seed, env_kwargs={"max_episode_steps": MINATAR_MAX_STEPS})
 
 
-def make_model(algorithm: str, env: str, vec_env: VecEnv, seed: int) -> BaseAlgorithm:
+def options_of(algorithm: str, changes: list[str]) -> dict[str, Any]:
+    """RL Zoo's settings with `changes`, each NAME=VALUE; a rate that falls to 0 also falls from the one given."""
     options = dict(ZOO[algorithm])
-    del options["n_envs"]
+    for name, _, text in (change.partition("=") for change in changes):
+        if name not in options:
+            sys.exit(f"error: --set={name}: must be one of {', '.join(options)}")
+        kind = type(options[name])
+        options[name] = f"lin_{float(text)}" if kind is str else kind(text)
+    return options
+
+
+def make_model(algorithm: str, env: str, vec_env: VecEnv, seed: int, options: dict[str, Any]) -> BaseAlgorithm:
+    options = {name: value for name, value in options.items() if name != "n_envs"}
     for name, value in options.items():
         if isinstance(value, str):
             options[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
@@ -222,7 +232,7 @@ def load_checkpoint(algorithm: str, env: VecEnv, folder: Path) -> tuple[BaseAlgo
     return model, state
 
 
-def document(args: argparse.Namespace) -> dict[str, Any]:
+def document(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:
     commit = runpy.run_path(str(PACKAGE / "runs" / "commit.py"))  # our package is not installed here
     names = ("stable-baselines3", "torch", "gymnasium", "ale-py", "minatar", "numpy")
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
@@ -235,7 +245,7 @@ def document(args: argparse.Namespace) -> dict[str, Any]:
             "seed": args.seed,
             "total_steps": args.total_steps,
             "log_interval": args.log_interval,
-            **ZOO[args.algorithm],
+            **options,
         },
         "command": ["python", *sys.argv],
         "threads": {"intra_op": args.threads},
@@ -259,11 +269,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--log_interval", type=int, default=20_000)
     parser.add_argument("--checkpoint_minutes", type=float, default=20.0)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="in place of RL Zoo's")
     parser.add_argument("--run_dir", type=Path, required=True)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    path, made = args.run_dir / "run.json", document(args)
+    options = options_of(args.algorithm, args.set)
+    path, made = args.run_dir / "run.json", document(args, options)
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
         if known["settings"] != made["settings"]:
@@ -273,13 +285,13 @@ def main() -> None:
             return
     frames = 4 if args.env.startswith("atari/") else 1
     record = Record(args.run_dir, args.log_interval, args.total_steps, frames, 60 * args.checkpoint_minutes)
-    vec_env = make_env(args.env, ZOO[args.algorithm]["n_envs"], args.seed)
+    vec_env = make_env(args.env, options["n_envs"], args.seed)
     if loaded := load_checkpoint(args.algorithm, vec_env, args.run_dir):
         (model, state), made = loaded, known
         # Else the environments would repeat the episodes with which the run began.
         vec_env.seed(args.seed + model.num_timesteps)
     else:
-        model, state = make_model(args.algorithm, args.env, vec_env, args.seed), None
+        model, state = make_model(args.algorithm, args.env, vec_env, args.seed, options), None
         write(path, made)
     record.begin(state, model.num_timesteps)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -34,18 +34,20 @@ def per_state(probabilities, q, trajectory, h):
     rho = probabilities[:, :-1] / trajectory.behaviour
     take = trajectory.action[..., None]
     rho_taken = np.take_along_axis(rho, take, axis=-1)[..., 0]
-    q_ret = oracles.off_policy_return(
-        np.clip(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip),
-        trajectory.discount,
-        trajectory.mask,
-        np.take_along_axis(q[:, :-1], take, axis=-1)[..., 0],
-        value[:, :-1],
-        value[:, -1],
-        np.minimum(rho_taken, 1),
-        gamma=h.gamma,
-        lambda_=h.retrace_lambda,
-    )
-    m = trajectory.mask
+    reward = np.clip(trajectory.reward, -h.effective_reward_clip, h.effective_reward_clip)
+    row, m = (reward, trajectory.discount, trajectory.mask), trajectory.mask
+    if h.retrace:
+        q_ret = oracles.off_policy_return(
+            *row,
+            np.take_along_axis(q[:, :-1], take, axis=-1)[..., 0],
+            value[:, :-1],
+            value[:, -1],
+            np.minimum(rho_taken, 1),
+            gamma=h.gamma,
+            lambda_=h.retrace_lambda,
+        )
+    else:
+        q_ret = oracles.importance_sampled_return(*row, value[:, :-1], value[:, -1], rho_taken, gamma=h.gamma)
     return rho[m], q_ret[m], value[:, :-1][m], q[:, :-1][m], trajectory.action[m]
 
 
@@ -83,7 +85,7 @@ def gradients_by_autodiff(agent, trajectory):
     rho, q_ret, value, q_rows, action = per_state(probabilities, q, trajectory, h)
     chosen, c = np.eye(ACTIONS)[action], h.importance_truncation
     phi_rows = probabilities[:, :-1][trajectory.mask]
-    corrected = np.maximum(0, 1 - c / rho) * phi_rows * (q_rows - value[:, None])
+    corrected = h.bias_correction * np.maximum(0, 1 - c / rho) * phi_rows * (q_rows - value[:, None])
     truncated = chosen * (np.minimum(np.sum(chosen * rho, axis=1), c) * (q_ret - value))[:, None]
 
     def objective(log_phi):
@@ -120,20 +122,25 @@ def gradients_by_autodiff(agent, trajectory):
 
 # δ, entropy inside the trust region, reduction, c
 CASES = list(itertools.product([0.3, np.inf], [True, False], ["mean", "sum"], [0.5, 10.0, np.inf]))
+WHOLE = {}
+ABLATIONS = [
+    (0.3, True, "mean", 0.5, {"retrace": False, "retrace_lambda": 1.0}),
+    (0.3, True, "mean", 0.5, {"bias_correction": False}),
+    (np.inf, True, "sum", 0.5, {"retrace": False, "retrace_lambda": 1.0, "bias_correction": False}),
+]
 
 
-@pytest.mark.parametrize(("delta", "inside", "reduction", "c"), CASES)
-def test_gradient_equals_autodiff_of_the_surrogate(make_agent, delta, inside, reduction, c):
+@pytest.mark.parametrize(
+    ("delta", "inside", "reduction", "c", "ablation"), [(*case, WHOLE) for case in CASES] + ABLATIONS
+)
+def test_gradient_equals_autodiff_of_the_surrogate(make_agent, delta, inside, reduction, c, ablation):
+    usual = {"gamma": 0.95, "retrace_lambda": 0.9, "entropy_weight": 0.3, "critic_weight": 0.7, "reward_clip": 1.5}
     agent = make_agent(
-        gamma=0.95,
-        retrace_lambda=0.9,
         importance_truncation=c,
         trust_region_delta=delta,
-        entropy_weight=0.3,
         entropy_in_trust_region=inside,
-        critic_weight=0.7,
         reduction=reduction,
-        reward_clip=1.5,
+        **{**usual, **ablation},
     )
     trajectory = oracles.random_trajectory(np.random.default_rng(1), 8, 12, ACTIONS, SIZE)
     gradients, _, _ = agent.parameter_gradients(optree.tree_map(tf.constant, trajectory))

@@ -128,21 +128,22 @@ def check(agent, trajectory, expected):
 
 
 @pytest.mark.parametrize(
-    ("delta", "c", "reduction", "dueling", "retrace", "shared_torso", "lstm_units"),
+    ("delta", "c", "reduction", "dueling", "retrace", "shared_torso", "lstm_units", "corrected"),
     [
-        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True], [True], [0]),
-        (2.0, 1.5, "mean", False, True, True, 0),
-        (2.0, 1.5, "mean", True, False, True, 0),
-        (2.0, 1.5, "mean", False, False, True, 0),
-        (2.0, 1.5, "mean", True, True, False, 0),
-        (2.0, 1.5, "mean", False, True, False, 0),
-        (0.3, 1.5, "mean", True, True, True, UNITS),
-        (0.3, 1.5, "mean", True, True, False, UNITS),
-        (0.3, 1.5, "mean", False, True, False, UNITS),
+        *itertools.product([2.0, np.inf], [1.5, np.inf], ["mean", "sum"], [True], [True], [True], [0], [True]),
+        (2.0, 1.5, "mean", False, True, True, 0, True),
+        (2.0, 1.5, "mean", True, False, True, 0, True),
+        (2.0, 1.5, "mean", False, False, True, 0, True),
+        (2.0, 1.5, "mean", True, True, False, 0, True),
+        (2.0, 1.5, "mean", False, True, False, 0, True),
+        (2.0, 1.5, "mean", True, True, True, 0, False),
+        (0.3, 1.5, "mean", True, True, True, UNITS, True),
+        (0.3, 1.5, "mean", True, True, False, UNITS, True),
+        (0.3, 1.5, "mean", False, True, False, UNITS, True),
     ],
 )
 def test_continuous_acer_equals_autodiff_of_the_surrogate(
-    make_continuous, delta, c, reduction, dueling, retrace, shared_torso, lstm_units
+    make_continuous, delta, c, reduction, dueling, retrace, shared_torso, lstm_units, corrected
 ):
     agent = make_continuous(
         AcerContinuous,
@@ -158,6 +159,7 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
         advantage_samples=3,
         dueling=dueling,
         retrace=retrace,
+        bias_correction=corrected,
     )
     trajectory = trajectory_of(state_size=agent.network.state_size)
     m, a, mu = trajectory.mask, trajectory.action.astype(np.float64), trajectory.behaviour.astype(np.float64)
@@ -193,7 +195,7 @@ def test_continuous_acer_equals_autodiff_of_the_surrogate(
         q_ret = q_opc = oracles.importance_sampled_return(*row, value, values[:, -1], rho, gamma=0.95)
 
     truncated = m * np.minimum(c, rho) * (q_opc - value)
-    correction = m * np.maximum(0, 1 - c / rho_drawn) * (q_drawn - value)
+    correction = corrected * m * np.maximum(0, 1 - c / rho_drawn) * (q_drawn - value)
     z = projected(
         phi,
         average,
@@ -261,6 +263,7 @@ ABLATIONS = {
     "trust region": {"trust_region_delta": np.inf},
     "truncation": {"importance_truncation": np.inf},
     "retrace": {"retrace": False},
+    "bias correction": {"bias_correction": False},
 }
 
 
@@ -280,7 +283,12 @@ def by_part(agent, trajectory):
 
 @pytest.mark.parametrize(
     ("name", "moved"),
-    [("trust region", {"policy"}), ("truncation", {"policy"}), ("retrace", {"policy", "value", "critic"})],
+    [
+        ("trust region", {"policy"}),
+        ("truncation", {"policy"}),
+        ("retrace", {"policy", "value", "critic"}),
+        ("bias correction", {"policy"}),
+    ],
 )
 def test_each_ablation_changes_only_the_gradients_that_it_should(make_continuous, name, moved):
     whole, without = (by_part(acer(make_continuous, **given), trajectory_of()) for given in ({}, ABLATIONS[name]))

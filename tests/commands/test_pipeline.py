@@ -39,6 +39,7 @@ PARTS = {
     "openai_baselines": ["--games=Pong,Breakout", "--agents=baselines,paper", "--seeds=2"],
     "figure1_minatar": ["--games=breakout,freeway", "--agents=replay4,replay4_trust", "--seeds=2"],
     "figure_trust_region": ["--games=breakout", "--agents=replay4,replay4_trust", "--seeds=2"],
+    "figure4_minatar": ["--games=breakout", "--agents=acer,no_retrace,no_bias_correction", "--seeds=1"],
     "table_minatar_priorities": ["--games=breakout", "--agents=acer,acer_rank", "--seeds=1"],
     "figure3_continuous": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=2"],
     "table_control": ["--tasks=reacher3", "--agents=acer_continuous,a3c", "--seeds=1"],

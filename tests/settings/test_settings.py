@@ -65,6 +65,7 @@ BASELINES = {
     "gamma": 0.99,
     "retrace_lambda": 1.0,
     "importance_truncation": 10.0,
+    "bias_correction": True,
     "trust_region_delta": 1.0,
     "average_decay": 0.99,
     "entropy_weight": 0.01,

@@ -521,7 +521,7 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     page = (tmp_path / "verdicts.md").read_text()
     assert page.startswith("# Is the paper reproduced?\n") and page in capsys.readouterr().out
     short = page.split("\n\n")[1]
-    assert short.startswith("27 claims: 0 supported") and short in html.unescape((tmp_path / "index.html").read_text())
+    assert short.startswith("29 claims: 0 supported") and short in html.unescape((tmp_path / "index.html").read_text())
     assert main(["verdicts", f"--results={tmp_path / 'nowhere'}"]) == 2
     assert "--results=" in capsys.readouterr().err
 
