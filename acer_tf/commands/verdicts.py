@@ -17,6 +17,12 @@ from acer_tf.reproduction.report.output import Table, markdown, write_csv
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.verdicts import KINDS, RULE, answer, folders, verdicts
 
+WORDS = (
+    "TIS: truncated importance sampling. SDN: stochastic dueling network. Trust-: with the trust region, whose radius "
+    "is δ. Q_opc: the off-policy corrected return. Ratio: replayed updates per on-policy one. Its protocol: the best 5 "
+    "of 30 draws of learning rate and δ; where a row does not say so, all methods and parts have one setting."
+)
+
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
 flag.path("results", RESULTS, "folder of the experiments' folders")
@@ -41,7 +47,9 @@ def main(argv: list[str]) -> int:
 
 def page(table: Table) -> str:
     """The verdicts as a page, whose sources link to their records; what cannot be compared yet is below each table."""
-    parts, compared = ["# Is the paper reproduced?", answer(table.rows)], table.head.index("weakest comparison")
+    counts, *decided = answer(table.rows)
+    parts = ["# Is the paper reproduced?", counts, "\n".join(f"- {line}" for line in decided), WORDS]
+    compared = table.head.index("weakest comparison")
     for kind in KINDS:
         rows = [[_linked(row), *row[1:]] for row in table.rows if row[-2] == kind]
         shown = [row[:-2] for row in rows if row[compared]]

@@ -4,6 +4,7 @@ python -m acer_tf figure1_atari57 --plan
 python -m acer_tf figure1_atari57 --games=atari5 --agents=replay4_trust,replay0 --total_steps=2_000_000
 """
 
+import functools
 import itertools
 
 import numpy as np
@@ -129,5 +130,13 @@ FIGURE = Figure(
         "prioritized": Method(_PRIORITIZED, {"agent": "dqn", "preset": "ddqn_proportional"}, atari.DQN_STEPS),
     },
     report=report,
-    claims=(Claim("more replay learns more per frame", more_replay, own_design),),
+    claims=(
+        Claim("more replay learns more per frame", more_replay, own_design),
+        Claim(
+            "the trust region gains more with more replay",
+            functools.partial(atari.trust_region_gains, score=atari.training_score_at_end),
+            own_design,
+            "ACER, Section 4",
+        ),
+    ),
 )

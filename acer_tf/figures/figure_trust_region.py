@@ -81,7 +81,7 @@ def helps(recorded: RecordedRuns) -> Finding:
 def gains_more(recorded: RecordedRuns) -> Finding:
     """Whether the trust region is a larger improvement at ratio 8 than at ratio 4, with both presets."""
     gains = {
-        f"preset {preset}": minatar.larger_gain(recorded, more, less, f"preset {preset}, ratio 8 less 4")
+        f"preset {preset}": recorded.larger_gain(more, less, f"preset {preset}, ratio 8 less 4", minatar.score)
         for preset, (less, more) in _PAIRS.items()
     }
     return _finding(gains, "a run with it beats one without, ratio 8 less 4")

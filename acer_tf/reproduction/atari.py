@@ -1,7 +1,7 @@
 """What figures on Atari share: games, human-normalised scores, their medians, tables by game, and replay ratios."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +9,9 @@ import numpy as np
 from acer_tf.envs import ATARI_GAMES
 from acer_tf.reproduction import curves
 from acer_tf.reproduction.curves import ATARI_WINDOW_STEPS, Axis, RecordedRuns, RunCurve
-from acer_tf.reproduction.figure import Method
+from acer_tf.reproduction.figure import Finding, Method
 from acer_tf.reproduction.published import Figure1Method, figure1_by_frames
-from acer_tf.reproduction.report.output import mean_with_error, number
+from acer_tf.reproduction.report.output import mean_with_error, number, numbers
 from acer_tf.reproduction.scores import INTERVAL, atari5_median, atari_references, human_normalized, of_atari5
 
 FRAMES_PER_STEP = 4
@@ -156,3 +156,19 @@ def style_of(method: Figure1Method) -> dict[str, Any]:
     if method.replay_ratio is None:
         return {"color": "black" if method.agent == "DQN" else "0.5", "linestyle": "-"}
     return {"color": f"C{RATIOS.index(method.replay_ratio)}", "linestyle": "-" if method.trust_region else ":"}
+
+
+def trust_region_gains(recorded: RecordedRuns, score: Callable[[RunCurve], float]) -> Finding:
+    """Whether the trust region is a larger improvement at the highest replay ratio than at the lowest."""
+    pairs = [pair for pair in zip(WITH_TRUST, WITHOUT, strict=True) if recorded.scores(pair, score)]
+    if len(pairs) < 2:
+        return Finding(())
+    what = f"ratio {ratios_of([pairs[-1][0]])} less {ratios_of([pairs[0][0]])}"
+    gain = recorded.larger_gain(pairs[-1], pairs[0], what, score)
+    each = numbers([recorded.improvement(*pair, score).estimate.value for pair in pairs])
+    theirs = [published_gain(with_it, without) for with_it, without in pairs]
+    return Finding(
+        [gain],
+        f"{each} (a run with it beats one without, ratios {ratios_of(key for key, _ in pairs)})",
+        f"order only: {numbers(theirs)} (median with it by that without, Atari, 150M frames)",
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.figure import Method
-from acer_tf.reproduction.statistics import Comparison, mean_and_error, probability_of_improvement
+from acer_tf.reproduction.statistics import Comparison, compare, mean_and_error, probability_of_improvement, wins
 from acer_tf.runs.records import read_progress, read_record
 
 # The ACER paper, §4: "the past 1 million consecutive frames of training"; frames are the emulator's, 4 per step.
@@ -253,6 +253,18 @@ class RecordedRuns:
         """The probability that a run of a method beats one of another, by their `scores`."""
         groups = self.scores([method, compared], score, envs)
         return probability_of_improvement(*groups) if groups else Comparison()
+
+    def larger_gain(
+        self, more: tuple[str, str], less: tuple[str, str], what: str, score: Callable[[RunCurve], float]
+    ) -> Comparison:
+        """Whether the first method of `more` beats its second more often than the first of `less` beats its second.
+
+        `what` names the difference.
+        """
+        # Of one pair the runs may be longer than of the other, and later the gain may be another.
+        if not (groups := self.scores([*more, *less], score)):
+            return Comparison()
+        return compare(lambda a, b, c, d: wins(a, b) - wins(c, d), *groups, even=0.0, what=what)
 
     @property
     def hours(self) -> float:

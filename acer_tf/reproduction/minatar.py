@@ -17,7 +17,6 @@ from acer_tf.reproduction.figure import Method
 from acer_tf.reproduction.published import read_table
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table
-from acer_tf.reproduction.statistics import Comparison, wins
 from acer_tf.settings.presets import PRESETS
 
 MINATAR = tuple(f"minatar/{game}" for game in MINATAR_GAMES)
@@ -129,17 +128,6 @@ def finals(recorded: RecordedRuns, method: str, until: float = math.inf) -> np.n
 def score(run: RunCurve) -> float:
     """The training score at the end of a run, of the last 100,000 steps."""
     return curves.final_score(run, WINDOW_STEPS)
-
-
-def larger_gain(recorded: RecordedRuns, more: tuple[str, str], less: tuple[str, str], what: str) -> Comparison:
-    """Whether the first method of `more` beats its second more often than the first of `less` beats its second.
-
-    `what` names the difference.
-    """
-    # Of one pair the runs may be longer than of the other, and later the gain may be another.
-    if not (groups := recorded.scores([*more, *less], score)):
-        return Comparison()
-    return statistics.compare(lambda a, b, c, d: wins(a, b) - wins(c, d), *groups, even=0.0, what=what)
 
 
 def compared_steps(recorded: RecordedRuns, method: str) -> float:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rliable import library, metrics
-from scipy.stats import trim_mean
+from scipy.stats import rankdata, trim_mean
 
 RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # resamples of the bootstrap
 RANGES = "of two to four runs in one task, [ ] is their range, which is no interval of 95 %"
-_ORDERS = 40  # runs that chance orders as they are once in fewer orders show nothing at 95 %: 2.5 % at either side
+_LEVEL = 0.05
+_ORDERS = 2 / _LEVEL  # where chance can order the runs in fewer ways, even the clearest order has a p above that
 _MANY = 100
 
 
@@ -35,12 +36,23 @@ class Comparison(NamedTuple):
 
     estimate: Estimate = Estimate(np.nan, np.nan, np.nan)
     even: float = 0.5
-    needs: str = "runs of it"  # what would decide it where the interval does not
+    needs: str = "runs of it"  # what would decide it where interval and test do not
     what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
+    p: float = np.nan  # of the exact permutation test, two-sided; NaN where two methods are not all that is compared
+
+    @property
+    def side(self) -> int:
+        """1 if it is shown to be better, -1 if it is shown to be worse, 0 if neither is."""
+        return 0 if self.p > _LEVEL else int(self.estimate.low > self.even) - int(self.estimate.high < self.even)
 
     def __str__(self) -> str:
         even = "" if self.even == (0.0 if self.what else 0.5) else f" (even: {self.even:g})"
-        return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate}{even}".lstrip()
+        p = "" if np.isnan(self.p) or np.isnan(self.estimate.low) else f", p {_shown(self.p)}"
+        return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate}{p}{even}".lstrip()
+
+
+def _shown(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
@@ -86,6 +98,24 @@ def wins(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean((np.sign(x[:, None] - y[None]) + 1) / 2))
 
 
+def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
+    """How often `wins` is at least as far from 0.5, to either side, if chance puts the runs of each task to X and Y.
+
+    Exact: every way to put them counts.
+    """
+    runs, others = len(x), len(y)
+    won = np.ones(1)  # the chance of each number of pairs that X wins, in halves
+    for scores in np.concatenate([x, y]).T:
+        ranks = np.rint(2 * rankdata(scores)).astype(int)  # of ties the mean, which is a half of an integer
+        ways = np.zeros((runs + 1, runs * (runs + 1) + 2 * runs * others + 1))  # to choose so many, with this sum
+        ways[0, 0] = 1.0
+        for rank in ranks:
+            ways[1:, rank:] += ways[:-1, :-rank].copy()
+        won = np.convolve(won, ways[runs, runs * (runs + 1) :] / ways[runs].sum())
+    observed = round(2 * runs * others * x.shape[1] * wins(x, y))
+    return float(min(1.0, 2 * min(won[: observed + 1].sum(), won[observed:].sum())))
+
+
 def compare(
     metric: Callable[..., float],
     *groups: np.ndarray,
@@ -97,7 +127,8 @@ def compare(
 
     With a single run of one of them the tasks are resampled. The interval is NaN if so few runs could not show a
     difference at 95 %, however clear: two groups of a and b runs have C(a + b, a) orders in each task, of which chance
-    makes every one; a group of n runs can lie on the sides of a value in 2^n ways.
+    makes every one; a group of n runs can lie on the sides of a value in 2^n ways. Of `wins` the comparison has the p
+    of the exact test too, for the bootstrap's intervals of few runs are too narrow.
 
     Args:
         metric: of resampled groups; above `even` if the claim holds.
@@ -121,7 +152,7 @@ def compare(
     bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
     text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {max(runs + 1, math.ceil(needed))} {unit}"
-    return Comparison(estimate, even, text, what)
+    return Comparison(estimate, even, text, what, permutation_p(*groups) if metric is wins else np.nan)
 
 
 def _orders(sizes: Sequence[int], tasks: int) -> int:

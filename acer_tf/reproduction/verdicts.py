@@ -21,19 +21,19 @@ from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, idle, jsonable
 
 RULE = (
-    "Supported: the 95 % interval of every comparison that the claim makes lies above even. Contradicted: one lies "
-    "below. Undecided: neither; it says what it would take in all, if the estimate stays, to support or, where that is "
-    "said, to contradict it.",
-    "The weakest of the comparisons is shown, and of how many. It is the probability that a run of one method beats "
-    "one of the other at equal steps (even: 0.5), or what is named (even: 0). [1.00, 1.00]: every run of the "
-    "one beats every run of the other.",
-    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap); "
-    "the tasks where a method has one run. None is given where so few runs would be ordered like this by chance in "
-    "more than 1 of 40 cases.",
+    "A comparison is the probability that a run of one method beats one of the other at equal steps (even: 0.5), or "
+    "what is named (even: 0). It is shown to lie above or below even if its 95 % interval does, and, between two "
+    "methods, if the exact permutation test of the runs has a p of at most 0.05 (two-sided).",
+    "Supported: every comparison of the claim that was run is shown to lie above even. Contradicted: one is shown to "
+    "lie below. Undecided: neither; it says what it would take in all, if the estimate stays, to support or, where "
+    "that is said, to contradict it. The weakest of the comparisons is shown, and of how many.",
+    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
+    "Where a method has one run per task they resample the tasks. None is given where so few runs could not have a p "
+    "of 0.05, however they are ordered. [1.00, 1.00]: every run of the one beats every run of the other.",
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the figure), "
-    "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. The control tasks "
-    "are rebuilt, as the paper's models are not public: there only the order compares. Hours: the machines', for all "
-    "runs of the row's methods in its folder.",
+    "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim that is "
+    "decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not public: there "
+    "only the order compares. Hours: the machines', for all runs of the row's methods in its folder.",
 )
 KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
@@ -43,20 +43,21 @@ HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's
 def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
     """The verdict on a claim that all comparisons are above even, and the weakest of them.
 
-    "supported" if the interval of each lies above even; "contradicted" if that of one lies below; else "undecided",
-    and what would decide the weakest.
+    "supported" if each is shown to be, "contradicted" if one is shown to lie below; else "undecided", and what would
+    decide the weakest.
     """
 
-    def place(comparison: Comparison) -> tuple[bool, bool, float]:
+    def place(comparison: Comparison) -> tuple[bool, bool, bool, float]:
         value, low, _ = comparison.estimate  # those without a value come first, then those without an interval
         known = np.isfinite(value), np.isfinite(low)
-        return *known, float(np.nan_to_num((low if known[1] else value) - comparison.even))
+        shown = comparison.side > 0
+        return *known, shown, float(np.nan_to_num((low if known[1] else value) - comparison.even))
 
-    below = [each for each in comparisons if each.estimate.high < each.even]
+    below = [each for each in comparisons if each.side < 0]
     weakest = min(below or comparisons or [Comparison()], key=place)
     if below:
         return "contradicted", weakest
-    if weakest.estimate.low > weakest.even:
+    if weakest.side > 0:
         return "supported", weakest
     against = " to contradict it" * bool(np.isfinite(weakest.estimate.low) and weakest.estimate.value < weakest.even)
     return f"undecided: needs {weakest.needs}{against}", weakest
@@ -89,24 +90,26 @@ def verdicts(results: Path) -> Table:
             records = folder
         kind = KINDS[2] if figure.aim else KINDS[any(env.startswith("minatar/") for env in figure.envs)]
         rows.append([claim.source or figure.source, claim.text, *shown, kind, records])
-    return Table(f"{answer(rows)} {' '.join(RULE)}", HEAD, rows)
+    return Table(" ".join([*answer(rows), *RULE]), HEAD, rows)
 
 
-def answer(rows: Sequence[Sequence[str]]) -> str:
-    """How many claims are supported, contradicted and undecided, and which are decided, by kind."""
+def answer(rows: Sequence[Sequence[str]]) -> list[str]:
+    """How many claims are supported, contradicted and undecided; then of each kind which are decided, and on what."""
     parts = []
     for kind in KINDS:
-        found = [row for row in rows if row[-2] == kind]
+        found = [row for row in rows if row[HEAD.index("kind")] == kind]
         decided: dict[tuple[str, str], list[str]] = {}  # the sources of a claim that several experiments decide alike
-        for source, claim, verdict, *_ in found:
+        for row in found:
+            source, claim, verdict = row[:3]
             if not verdict.startswith("undecided"):
-                decided.setdefault((claim, verdict), []).append(source)
-        named = "; ".join(f"{claim} ({' and '.join(of)}: {verdict})" for (claim, verdict), of in decided.items())
+                tasks = row[HEAD.index("share")].partition(",")[0]
+                decided.setdefault((claim, verdict), []).append(f"{source}, on {tasks}")
+        named = "; ".join(f"{claim} ({verdict}: {'; '.join(of)})" for (claim, verdict), of in decided.items())
         count = sum(map(len, decided.values()))
-        parts.append(f"Of {kind}, {count} of {len(found)} are decided{': ' * bool(named)}{named}.")
+        parts.append(f"Of {kind}, {count} of {len(found)} claims are decided{': ' * bool(named)}{named}.")
     counts = Counter(row[2].partition(":")[0] for row in rows)
     words = ", ".join(f"{counts[word]} {word}" for word in ("supported", "contradicted", "undecided"))
-    return " ".join([f"{len(rows)} claims: {words}.", *parts])
+    return [f"{len(rows)} claims, as we chose them from the papers: {words}.", *parts]
 
 
 def begun(

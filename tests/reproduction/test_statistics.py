@@ -12,7 +12,9 @@ from acer_tf.reproduction.statistics import (
     interquartile_mean_curve,
     mean_and_error,
     median,
+    permutation_p,
     probability_of_improvement,
+    wins,
 )
 
 
@@ -91,6 +93,27 @@ def test_the_probability_of_improvement_is_that_of_pairs_of_runs_by_task():
     assert probability_of_improvement(next(three) + 10, next(three)).estimate == (1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="2 and 1"):
         probability_of_improvement(x, y[:, :1])
+
+
+@pytest.mark.parametrize(("runs", "others", "tasks"), [(4, 4, 1), (3, 2, 2), (2, 2, 3), (1, 1, 5), (3, 5, 1)])
+@pytest.mark.parametrize("gap", [0, 2, -4])
+def test_the_p_counts_every_way_to_put_the_runs_of_each_task_to_both_methods(runs, others, tasks, gap):
+    rng = np.random.default_rng(runs)
+    x, y = (rng.integers(0, 6, (count, tasks)) + 0.0 for count in (runs, others))  # with ties
+    x += gap
+    together, chosen = np.concatenate([x, y]), [list(of) for of in itertools.combinations(range(runs + others), runs)]
+    won = [[wins(scores[of, None], np.delete(scores, of)[:, None]) for of in chosen] for scores in together.T]
+    every = np.array([sum(of) / tasks for of in itertools.product(*won)])
+    sides = (every >= wins(x, y) - 1e-9).mean(), (every <= wins(x, y) + 1e-9).mean()
+    assert permutation_p(x, y) == pytest.approx(min(1.0, 2 * min(sides)))
+
+
+def test_fifteen_of_sixteen_pairs_are_not_shown_although_the_bootstraps_interval_says_so():
+    found = probability_of_improvement(np.array([[2.0], [5.0], [6.0], [7.0]]), np.array([[0.0], [1.0], [1.5], [3.0]]))
+    assert found.estimate.value == 15 / 16 and found.estimate.low > 0.5
+    assert found.p == pytest.approx(4 / 70) and found.side == 0 and found.needs == "about 5 seeds"
+    assert probability_of_improvement(np.arange(4.0, 8), np.arange(4.0)).side == 1
+    assert probability_of_improvement(np.arange(4.0), np.arange(4.0, 8)).side == -1
 
 
 @pytest.mark.parametrize(

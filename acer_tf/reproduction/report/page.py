@@ -230,7 +230,7 @@ def _table(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, An
 def _verdicts(results: Path, shown: _Shown) -> dict[str, Any]:
     table = _table(results, "verdicts", " ".join(RULE), shown)
     ours = [column["head"] for column in table["columns"]] == [*HEAD]
-    return table | {"answer": answer(table["rows"]) if ours else ""}
+    return table | {"answer": " ".join(answer(table["rows"])) if ours else ""}
 
 
 def _mostly_numbers(texts: Iterable[str]) -> bool:

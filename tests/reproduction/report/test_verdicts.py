@@ -81,8 +81,10 @@ REPLAYS = ("uniform", "rank-based", "proportional", "greedy", "oracle")
 AGAINST = "undecided: needs 4 seeds to contradict it"
 
 
-def comparison(value: float, low: float = math.nan, high: float = math.nan, needs: str = "4 seeds") -> Comparison:
-    return Comparison(Estimate(value, low, high), 0.5, needs)
+def comparison(
+    value: float, low: float = math.nan, high: float = math.nan, needs: str = "4 seeds", p: float = math.nan
+) -> Comparison:
+    return Comparison(Estimate(value, low, high), 0.5, needs, p=p)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +100,18 @@ def comparison(value: float, low: float = math.nan, high: float = math.nan, need
         ([comparison(0.9, 0.6, 1.0), comparison(1.0, needs="2 seeds")], "undecided: needs 2 seeds", "1.00"),
         ([comparison(1.0, needs="2 seeds"), comparison(0.0)], "undecided: needs 4 seeds", "0.00"),
         ([comparison(1.0, needs="2 seeds"), Comparison()], "undecided: needs runs of it", ""),
+        ([comparison(0.9, 0.6, 1.0, p=0.05)], "supported", "0.90 [0.60, 1.00], p = 0.05"),
+        ([comparison(0.9, 0.6, 1.0, p=0.057)], "undecided: needs 4 seeds", "0.90 [0.60, 1.00], p = 0.057"),
+        ([comparison(0.1, 0.0, 0.4, p=0.0004)], "contradicted", "0.10 [0.00, 0.40], p < 0.001"),
+        ([comparison(0.1, 0.0, 0.4, p=0.06)], AGAINST, "0.10 [0.00, 0.40], p = 0.06"),
+        (  # what is not shown comes before what is, even if its interval ends higher
+            [comparison(0.9, 0.6, 1.0, p=0.06), comparison(0.8, 0.55, 0.9, p=0.01)],
+            "undecided: needs 4 seeds",
+            "0.90 [0.60, 1.00], p = 0.06",
+        ),
     ],
 )
-def test_a_verdict_follows_from_the_intervals_alone(comparisons: list[Comparison], word: str, shown: str) -> None:
+def test_a_verdict_follows_from_intervals_and_tests_alone(comparisons: list[Comparison], word: str, shown: str) -> None:
     verdict, weakest = decide(comparisons)
     assert (verdict, str(weakest)) == (word, shown)
 
@@ -397,7 +408,7 @@ def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | N
     assert found["verdict"].startswith(word)
     if not change:
         assert found["ours"] == "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1 (reacher3, 1.8M steps)"
-        share = "1/6 tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps; the best of 30 draws"
+        share = "1/6 tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps; the best of 30 draws, whose hours do not count"
         assert found["share"] == share
         assert found["the paper's"] == "312, 256, 86, 55, 45 (equal steps)"
     helped = row(tmp_path, "ACER, Figure 3, its protocol", "with the trust region")
@@ -521,7 +532,8 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     page = (tmp_path / "verdicts.md").read_text()
     assert page.startswith("# Is the paper reproduced?\n") and page in capsys.readouterr().out
     short = page.split("\n\n")[1]
-    assert short.startswith("29 claims: 0 supported") and short in html.unescape((tmp_path / "index.html").read_text())
+    assert short == "30 claims, as we chose them from the papers: 0 supported, 0 contradicted, 30 undecided."
+    assert short in html.unescape((tmp_path / "index.html").read_text())
     assert main(["verdicts", f"--results={tmp_path / 'nowhere'}"]) == 2
     assert "--results=" in capsys.readouterr().err
 
@@ -530,12 +542,17 @@ def test_the_answer_counts_claims_and_names_those_that_are_decided() -> None:
     own, other, aim = KINDS
     verdicts = [("supported", own), ("undecided: needs 3 seeds", own), ("contradicted", other), ("supported", aim)]
     verdicts.append(("supported", own))
-    rows = [[f"P{n}", "it learns", verdict, "", kind, ""] for n, (verdict, kind) in enumerate(verdicts, 1)]
-    assert answer(rows) == (
-        "5 claims: 3 supported, 1 contradicted, 1 undecided. Of the papers' own experiments, 2 of 3 are decided: "
-        "it learns (P1 and P5: supported). Of the same claims on other tasks, 1 of 1 are decided: it learns "
-        "(P3: contradicted). Of our own aim, 1 of 1 are decided: it learns (P4: supported)."
-    )
+    rows = [
+        [f"P{n}", "it learns", verdict, "", "", "", f"{n}/6 tasks, 3/3 seeds", "", kind, ""]
+        for n, (verdict, kind) in enumerate(verdicts, 1)
+    ]
+    assert answer(rows) == [
+        "5 claims, as we chose them from the papers: 3 supported, 1 contradicted, 1 undecided.",
+        "Of the papers' own experiments, 2 of 3 claims are decided: "
+        "it learns (supported: P1, on 1/6 tasks; P5, on 5/6 tasks).",
+        "Of the same claims on other tasks, 1 of 1 claims are decided: it learns (contradicted: P3, on 3/6 tasks).",
+        "Of our own aim, 1 of 1 claims are decided: it learns (supported: P4, on 4/6 tasks).",
+    ]
 
 
 @pytest.mark.slow
