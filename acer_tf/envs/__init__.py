@@ -150,7 +150,8 @@ def make(
     Args:
         env_id: "atari/<Game>" (one of `ATARI_GAMES`), "minatar/<game>" (one of `MINATAR_GAMES`), "control/<task>" (one
             of `CONTROL_TASKS`: those of the paper), "dm_control/<domain>-<task>-v0" (DeepMind Control Suite), or a
-            gymnasium id ("CartPole-v1") with spaces that `envs.spaces.spec_of` accepts.
+            gymnasium id ("CartPole-v1", with arguments "FrozenLake-v1,is_slippery=false") with spaces that
+            `envs.spaces.spec_of` accepts.
         num_envs: N.
         seed: one or more non-negative numbers; every environment's seed derives from all of them. A run that resumes
             after n steps passes them with the seed, and so gets new episodes.

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.util
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,7 @@ def make_gymnasium(
     wrap: Callable[[gymnasium.Env], gymnasium.Env] = lambda env: env,
     view: Callable[[gymnasium.Env], View | None] = gymnasium_view,
 ) -> VectorEnvironment:
-    """`num_envs` copies of a gymnasium environment; for errors see `acer_tf.envs.make`.
+    """`num_envs` copies of a gymnasium environment; for its id and errors see `acer_tf.envs.make`.
 
     Args:
         action_masks: whether masks that they give are used.
@@ -61,6 +62,7 @@ def make_gymnasium(
         wrap: wraps each environment.
         view: what a picture shows of one environment; None where it renders itself.
     """
+    registered, arguments = (env_id, {}) if factory is not None else split_arguments(env_id)
     if factory is not None:
         made = made_by(env_id, factory, num_envs, seeds[0])
         if isinstance(made, VectorEnv):
@@ -69,7 +71,7 @@ def make_gymnasium(
 
     def make_one(render: bool = False) -> gymnasium.Env:
         with without_gl():
-            env = wrap(_make_registered(env_id, render)) if factory is None else factory()
+            env = wrap(_make_registered(registered, arguments, render)) if factory is None else factory()
         return TimeLimit(env, max_episode_steps) if max_episode_steps < UNLIMITED else env
 
     make_first = functools.partial(make_one, render)  # the only one that is drawn
@@ -107,7 +109,7 @@ def make_gymnasium(
     if workers > 1 and not render:
         from acer_tf.envs.workers import WorkersVector
 
-        known = None if factory is not None else gymnasium.registry.get(env_id.rpartition(":")[2])
+        known = None if factory is not None else gymnasium.registry.get(registered.rpartition(":")[2])
         share = _Share(env_id, make_one, num_envs // workers, mask_of, known)
         vector: Any = WorkersVector(env_id, share, *spaces, workers, num_envs // workers)
     else:
@@ -198,7 +200,34 @@ def _limited(env: gymnasium.Env) -> bool:
     return isinstance(env, TimeLimit) or (isinstance(env, gymnasium.Wrapper) and _limited(env.env))
 
 
-def _make_registered(env_id: str, render: bool) -> gymnasium.Env:
+def split_arguments(env_id: str) -> tuple[str, dict[str, Any]]:
+    """The registered id and the arguments after it: {"is_slippery": False} in "FrozenLake-v1,is_slippery=false".
+
+    A value is a number, true, false or null, or else text.
+
+    Raises:
+        InvalidEnvironment: for what is not NAME=VALUE, a name that is given twice, or one that is set here.
+    """
+    registered, *pairs = env_id.split(",")
+    arguments: dict[str, Any] = {}
+    for name, equals, text in (pair.partition("=") for pair in pairs):
+        why = ""
+        if not (equals and name.isidentifier()):
+            why = f"'{name}{equals}{text}' must be NAME=VALUE: an id, then arguments, joined by commas"
+        elif name in arguments:
+            why = f"{name} is given twice"
+        elif name in ("render_mode", "disable_env_checker"):
+            why = f"{name} is no argument to give: it is set here"
+        if why:
+            raise InvalidEnvironment(f"{env_id}: {why}")
+        try:
+            arguments[name] = json.loads(text)
+        except ValueError:
+            arguments[name] = text
+    return registered, arguments
+
+
+def _make_registered(env_id: str, arguments: dict[str, Any], render: bool) -> gymnasium.Env:
     """`gymnasium.make` for ids that are registered as they are written: it would take the newest version for none."""
     game = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", env_id)
     if game != env_id and game in ATARI_GAMES:  # other projects' ids: "ALE/Pong-v5", "PongNoFrameskip-v4"
@@ -217,8 +246,12 @@ def _make_registered(env_id: str, render: bool) -> gymnasium.Env:
         if isinstance(known.entry_point, str):
             with without_gl():  # takes the warnings of mujoco, which the first of its environments imports
                 load_env_creator(known.entry_point)
-        return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **pictures)
+        given = {**pictures, **arguments}
+        return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **given)
     except TypeError as error:
+        for argument in arguments:
+            if f"unexpected keyword argument '{argument}'" in str(error):
+                raise InvalidEnvironment(f"{env_id} takes no argument {argument}") from error
         if render and "render_mode" in str(error):
             raise InvalidEnvironment(f"{env_id} cannot be rendered: it takes no argument render_mode") from error
         raise

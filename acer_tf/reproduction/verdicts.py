@@ -33,7 +33,7 @@ RULE = (
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the figure), "
     "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim that is "
     "decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not public: there "
-    "only the order compares. Hours: the machines', for all runs of the row's methods in its folder.",
+    "only the order compares. Hours: the machines', for all runs in the row's folder.",
 )
 KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")

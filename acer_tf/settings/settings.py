@@ -39,7 +39,8 @@ class Settings:
     # fmt: off
     env: str = setting(
         dataclasses.MISSING, d.ANY, "environment: atari/<Game>, minatar/<game>, control/<task>, "
-        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0", section="Run")
+        "dm_control/<domain>-<task>-v0, or a gymnasium id such as CartPole-v1 or module:Name-v0, with arguments "
+        "as in FrozenLake-v1,is_slippery=false", section="Run")
     agent: str = setting(
         "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
         f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "

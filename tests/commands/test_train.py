@@ -78,7 +78,7 @@ def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
     assert train.FLAGS["unroll_length"].help.endswith(expected)
     preset = "preset classic_continuous or paper_continuous"
     assert train.FLAGS["average_decay"].help.endswith(f"(default: 0.99; {preset}: 0.995)")
-    assert train.FLAGS["env"].help.endswith("CartPole-v1 or module:Name-v0")
+    assert train.FLAGS["env"].help.endswith("as in FrozenLake-v1,is_slippery=false")
 
 
 @pytest.mark.process

@@ -8,6 +8,7 @@ import pytest
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from acer_tf import envs
+from acer_tf.envs.gymnasium import split_arguments
 from acer_tf.errors import InvalidEnvironment
 
 
@@ -203,6 +204,41 @@ def test_pendulums_time_limit_is_not_a_termination():
 def test_other_projects_ids_of_atari_games_name_ours(env_id):
     game = "MsPacman" if "MsPacman" in env_id else "Pong"
     with pytest.raises(InvalidEnvironment, match=f"^{env_id} .*atari/{game}$"):
+        envs.spec(env_id)
+
+
+def test_what_follows_the_id_are_arguments():
+    assert split_arguments("FrozenLake-v1") == ("FrozenLake-v1", {})
+    text = "m:X-v0,slip=false,size=8,rate=1e-3,map=8x8,none=null"
+    expected = {"slip": False, "size": 8, "rate": 1e-3, "map": "8x8", "none": None}
+    assert split_arguments(text) == ("m:X-v0", expected)
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.process)])
+def test_an_environment_is_made_with_its_arguments(workers):
+    env = envs.make("FrozenLake-v1,is_slippery=false,map_name=8x8,max_episode_steps=3", 2, 0, workers=workers)
+    assert env.spec.observation_shape == (64,)
+    env.reset()
+    seen = [env.step(np.array([2, 1])) for _ in range(3)]  # right, and down: on ice the way would be another
+    assert [step.observation.argmax(axis=1).tolist() for step in seen] == [[1, 8], [2, 16], [3, 24]]
+    assert seen[-1].last.all() and seen[-1].discount.all(), "its limit of 3 steps truncates"
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("FrozenLake-v1,slip=1", "^FrozenLake-v1 takes no argument slip$"),
+        ("FrozenLake-v1,is_slippery", "^FrozenLake-v1,is_slippery: 'is_slippery' must be NAME=VALUE"),
+        ("FrozenLake-v1,", "^FrozenLake-v1,: '' must be NAME=VALUE"),
+        ("FrozenLake-v1,is_slippery=1,is_slippery=0", "is_slippery is given twice"),
+        ("FrozenLake-v1,render_mode=human", "render_mode is no argument to give"),
+        ("FrozenLak-v1,is_slippery=false", "there is no environment 'FrozenLak-v1'; did you mean FrozenLake-v1"),
+        ("atari/Pong,frameskip=4", "there is no environment 'atari/Pong,frameskip=4'; did you mean atari/Pong"),
+    ],
+)
+def test_arguments_that_it_does_not_take_are_refused(env_id, message):
+    with pytest.raises(InvalidEnvironment, match=message):
         envs.spec(env_id)
 
 
