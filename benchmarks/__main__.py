@@ -39,7 +39,7 @@ flag.string(
 )  # fmt: skip
 cli.define_device(FLAGS)
 flag.string(
-    "against", None, "folder of another checkout: the loops of both, and nothing else; over an hour", flag_values=FLAGS
+    "against", None, "folder of another checkout: the loops of both, and nothing else; over an hour"
 )
 flag.string("json", None, "write the JSON here, not into --output")
 flag.string(

@@ -15,11 +15,11 @@ from absl import flags, logging
 from acer_tf.errors import AcerError, EnvironmentFailure, SettingsError
 from acer_tf.settings.settings import OTHER_NAMES
 
-_KINDS = {"int": "INTEGER", "float": "NUMBER", "comma separated list of strings": "A,B,..."}
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# What stands for the value of a flag of absl's types in --help.
+_KINDS = {"int": "INTEGER", "float": "NUMBER", "comma separated list of strings": "A,B,..."}
 _FLAGS = "Flags"  # the only section of --help, unless a command names others
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
@@ -66,7 +66,7 @@ def value_of(kind: type, text: str) -> Any:
 def shown(value: Any) -> str:
     """A default as --help has it."""
     if isinstance(value, list):
-        return ",".join(value)
+        return ",".join(map(shown, value))
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
@@ -109,7 +109,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
     try:
         rest = values(["--help" if word == "-h" else word for word in argv])[1:]
         if values.help:
-            print(f"{doc}{_help(values)}")
+            print(f"{doc}{help_of(values, required)}")
             sys.exit(0)
         if rest:
             raise flags.Error(f"not a flag: {rest[0]}")
@@ -132,22 +132,20 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         sys.exit(fail(2, said))
 
 
-def _help(values: flags.FlagValues) -> str:
-    """The flags in the order in which they were defined, by section."""
+def help_of(values: flags.FlagValues, required: tuple[str, ...] = ()) -> str:
+    """The flags in the order in which they were defined, by section; those in `required` must be given."""
     sections = []
     for section, members in values.flags_by_module_dict().items():
-        lines = [f"\n{section}:"] if any(flag.name != "help" for flag in members) else []
-        for flag in members:
-            if flag.name != "help":
-                lines.append(flags.text_wrap(_usage(flag), indent=" " * 6, firstline_indent="  "))
-        sections += lines
+        if texts := [_usage(flag, flag.name in required) for flag in members if flag.name != "help"]:
+            sections.append(f"\n{section}:")
+            sections += [flags.text_wrap(text, indent=" " * 6, firstline_indent="  ") for text in texts]
     sections.append("\n  --flagfile=PATH: also take the flags in this file, one per line")
     return "\n".join(sections)
 
 
-def _usage(flag: flags.Flag[Any]) -> str:
+def _usage(flag: flags.Flag[Any], required: bool) -> str:
     """What --help says of a flag: the kind of its value, what it is, the bounds and the default."""
-    parser, notes = flag.parser, []
+    parser, notes = flag.parser, ["required"] if required else []
     kind = "PATH" if isinstance(parser, _Path) else _KINDS.get(parser.flag_type(), "TEXT")
     if isinstance(parser, flags.EnumParser):
         kind = "|".join(parser.enum_values)

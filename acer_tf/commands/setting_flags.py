@@ -11,13 +11,17 @@ from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.rules import RULES
 
 
-def define(values: flags.FlagValues) -> None:
-    """Adds a flag for each setting, without a default."""
+def define(values: flags.FlagValues, **defaults: str) -> None:
+    """Adds a flag for each setting, without a default; --help shows that of `Settings`, or of `defaults` ("" for none).
+
+    A section of --help begins where a setting declares one.
+    """
+    section = ""
     for name, declared in declarations(Settings).items():
-        if declared.section is not None:
-            flag = cli.definers(values, declared.section)
-            kinds = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.string}
-        kinds[setting_types()[name]](name, None, _help(name, declared))
+        section = declared.section or section
+        flag = cli.definers(values, section)
+        kinds = {int: flag.integer, float: flag.float, bool: flag.bool, str: flag.string}
+        kinds[setting_types()[name]](name, None, _help(name, declared, defaults.get(name)))
 
 
 def given(values: flags.FlagValues) -> dict[str, Any]:
@@ -25,8 +29,8 @@ def given(values: flags.FlagValues) -> dict[str, Any]:
     return {name: values[name].value for name in setting_types() if values[name].value is not None}
 
 
-def _help(name: str, declared: Declaration) -> str:
-    """The help of a setting's flag: what it is, which agents read it and when, and its defaults."""
+def _help(name: str, declared: Declaration, usual: str | None) -> str:
+    """The help of a setting's flag: what it is, which agents read it and when, its range if a number, and defaults."""
     classes = {
         agent: {path.partition(":")[2] for path in (rule.discrete, rule.continuous)} for agent, rule in RULES.items()
     }
@@ -41,6 +45,8 @@ def _help(name: str, declared: Declaration) -> str:
         if name in values and values[name] != default:
             presets.setdefault(values[name], []).append(preset)
     others = "".join(f"; preset {' or '.join(which)}: {cli.shown(value)}" for value, which in presets.items())
-    usual = "auto" if name == "preset" else cli.shown(default)
-    return declared.help + only + ("" if default is None else f" (default: {usual}{others})")
-
+    if usual is None:
+        usual = "auto" if name == "preset" else "" if default is None else f"{cli.shown(default)}{others}"
+    wanted = declared.range.wanted.partition(" (")[0] if setting_types()[name] in (int, float) else ""
+    notes = [wanted] * bool(wanted) + [f"default: {usual}"] * bool(usual)
+    return declared.help + only + (f" ({'; '.join(notes)})" if notes else "")

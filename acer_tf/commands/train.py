@@ -1,6 +1,8 @@
 """Trains one agent in one environment, or continues the run in --run_dir.
 
 python -m acer_tf train --env=atari/Pong --total_steps=2_000_000 --run_dir=runs/pong
+
+A run that is continued keeps its env, agent, preset, total_steps and log_interval where they are not given.
 """
 
 import contextlib

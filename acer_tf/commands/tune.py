@@ -52,6 +52,7 @@ from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
 from acer_tf.training.resolve import resolve
 
+_ROWS = 50  # of progress.csv in a run, if --log_interval is not given
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS, "Search")
 flag.path("tune_dir", None, "folder of the search; the same command continues it")
@@ -65,9 +66,7 @@ flag.multi_string("search", [], f"NAME, NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME
 flag.integer("evaluation_seeds", 5, "seeds on which the best settings and the given ones are run at last", 1, 1000)
 flag.float("stall_minutes", 30.0, "minutes without progress after which a run is stopped and counts as failed", 0.01)
 flag.float("checkpoint_minutes", 10.0, "minutes between a run's checkpoints", lower_bound=0.0)
-setting_flags.define(FLAGS)
-
-_ROWS = 50  # of progress.csv in a run, if --log_interval is not given
+setting_flags.define(FLAGS, total_steps="", log_interval=f"total_steps / {_ROWS}")
 
 
 @cli.command

@@ -256,6 +256,9 @@ def unknown(env_id: str) -> InvalidEnvironment:
         return InvalidEnvironment(f"there is no environment {env_id!r}: {error}")
     except gymnasium.error.Error:
         pass
+    known, comma, _ = env_id.partition(",")
+    if comma and split_id(known)[1] in family_of(known).names:
+        return InvalidEnvironment(f"there is no environment {env_id!r}: {known} takes no arguments")
     module, colon, name = env_id.rpartition(":")
     families = [f"{prefix}/{known}" for prefix, family in FAMILIES.items() for known in family.names]
     ids = [*gymnasium.registry] if module else [*families, *gymnasium.registry]

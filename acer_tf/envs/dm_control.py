@@ -8,7 +8,7 @@ import dm_control.suite
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
-from acer_tf.envs.gymnasium import make_gymnasium
+from acer_tf.envs.gymnasium import make_gymnasium, split_arguments
 from acer_tf.envs.mujoco_rendering import View
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import InvalidEnvironment
@@ -26,7 +26,7 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], **options: Any) 
     """
     env_id = f"dm_control/{name}"
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
-    if name not in suite and env_id in gymnasium.registry:
+    if name not in suite and split_arguments(env_id)[0] in gymnasium.registry:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
     return make_gymnasium(env_id, num_envs, seeds, has_time_limit=True, wrap=_wrapped, view=_view, **options)
 

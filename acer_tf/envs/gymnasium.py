@@ -1,9 +1,9 @@
 """Any gymnasium environment with observations of a fixed form, and discrete or bounded continuous actions."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -203,7 +203,7 @@ def _limited(env: gymnasium.Env) -> bool:
 def split_arguments(env_id: str) -> tuple[str, dict[str, Any]]:
     """The registered id and the arguments after it: {"is_slippery": False} in "FrozenLake-v1,is_slippery=false".
 
-    A value is a number, true, false or null, or else text.
+    A value is a number, true, false or none, in any case, or else text.
 
     Raises:
         InvalidEnvironment: for what is not NAME=VALUE, a name that is given twice, or one that is set here.
@@ -216,15 +216,21 @@ def split_arguments(env_id: str) -> tuple[str, dict[str, Any]]:
             why = f"'{name}{equals}{text}' must be NAME=VALUE: an id, then arguments, joined by commas"
         elif name in arguments:
             why = f"{name} is given twice"
-        elif name in ("render_mode", "disable_env_checker"):
+        elif name in ("id", "render_mode", "disable_env_checker"):
             why = f"{name} is no argument to give: it is set here"
         if why:
             raise InvalidEnvironment(f"{env_id}: {why}")
-        try:
-            arguments[name] = json.loads(text)
-        except ValueError:
-            arguments[name] = text
+        arguments[name] = _value_of(text)
     return registered, arguments
+
+
+def _value_of(text: str) -> Any:
+    if text.lower() in (words := {"true": True, "false": False, "none": None, "null": None}):
+        return words[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _make_registered(env_id: str, arguments: dict[str, Any], render: bool) -> gymnasium.Env:

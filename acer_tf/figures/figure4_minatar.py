@@ -21,7 +21,7 @@ _WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {
     "no_trust_region": ("no trust region", {"trust_region_delta": math.inf}),
     "no_retrace": ("importance-sampled returns, no Retrace", {"retrace": False}),
     "one_step": ("one-step returns, λ = 0", {"retrace_lambda": 0.0}),
-    "no_truncation": ("no truncation and bias correction", {"importance_truncation": math.inf}),
+    "no_truncation": ("neither truncation nor bias correction", {"importance_truncation": math.inf}),
     "no_bias_correction": ("truncation without bias correction", {"bias_correction": False}),
 }
 
@@ -38,7 +38,7 @@ def without(parts: Sequence[str], recorded: RecordedRuns) -> Finding:
 _PAPER = "order only: on two or three control tasks, continuous actions"
 FIGURE = Figure(
     __name__,
-    order=33,
+    order=22,
     source="ACER, Figure 4, on MinAtar",
     title="Figure 4's question on MinAtar: ablations",
     text=(

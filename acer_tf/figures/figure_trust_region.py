@@ -54,11 +54,13 @@ _AGAINST = dict(itertools.chain(*_PAIRS.values())) | {key: "replay8" for key in 
 def report(recorded: RecordedRuns) -> Report:
     """MinAtar's tables, and how often a run with the trust region beats one without."""
     figure, (axes,) = output.panels(1)
-    gains = {key: recorded.improvement(key, other, minatar.score).estimate for key, other in _AGAINST.items()}
-    known = {key: gain for key, gain in gains.items() if math.isfinite(gain.value)}
+    gains = {key: recorded.improvement(key, other, minatar.score) for key, other in _AGAINST.items()}
+    known = {key: gain for key, gain in gains.items() if math.isfinite(gain.estimate.value)}
     places = range(len(known))
-    axes.hlines(places, [gain.low for gain in known.values()], [gain.high for gain in known.values()])
-    axes.plot([gain.value for gain in known.values()], places, "o")
+    for place, gain in zip(places, known.values(), strict=True):
+        value, low, high = gain.estimate
+        axes.hlines(place, low, high, color="C0")
+        axes.plot(value, place, "o", color="C0", fillstyle="full" if gain.side else "none")
     axes.set_yticks(places, [_METHODS[key].label for key in known])
     axes.invert_yaxis()
     axes.axvline(0.5, color="0.5", linestyle=":")
@@ -66,7 +68,8 @@ def report(recorded: RecordedRuns) -> Report:
     output.dress(axes, "seconds")
     drawn = (
         "How often a run with the trust region beats one of the same preset and replay ratio without, mean over games, "
-        "with 95 % intervals (dotted: even). The rows with δ and lag, in steps, are of preset minatar at ratio 8."
+        "with 95 % intervals (dotted: even; full: shown by the rule of the verdicts). The rows with δ and lag, in "
+        "steps, are of preset minatar at ratio 8."
     )
     return Report(minatar.tables(recorded, _AGAINST), {"figure": Drawing(drawn, figure)})
 

@@ -134,7 +134,7 @@ def evaluate(
     env_id = env if isinstance(env, str) else policy.metadata["env"]
     if env is None and ":" in env_id:  # "module:Id-v0" from a policy's metadata, which may be a stranger's
         raise InvalidEnvironment(
-            f"the environment {env_id} would import a module that only a file names; if you trust its code, name "
+            f"the environment {env_id} may import a module that only a file names; if you trust its code, name "
             f"it: --env={env_id}"
         )
     if env is None and (made := policy.metadata.get("env_function")):  # `env_id` may be the id of another environment

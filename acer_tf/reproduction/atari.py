@@ -170,5 +170,5 @@ def trust_region_gains(recorded: RecordedRuns, score: Callable[[RunCurve], float
     return Finding(
         [gain],
         f"{each} (a run with it beats one without, ratios {ratios_of(key for key, _ in pairs)})",
-        f"order only: {numbers(theirs)} (median with it by that without, Atari, 150M frames)",
+        f"{numbers(theirs)} (median with it by that without, Atari, 150M frames)",
     )

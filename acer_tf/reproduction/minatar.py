@@ -72,12 +72,13 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     _draw_means(axes[0], recorded, "steps")
     _draw_means(axes[1], recorded, "seconds")
     output.shared_legend(figure, axes)
+    styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
+    dotted = any(line == ":" for _, line in styles.values())
     drawn = (
         "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
-        "runs of a method have come: against steps, and hours of the machine that ran them. Dotted: without trust "
-        "region."
+        f"runs of a method have come: against steps, and hours of the machine that ran them."
+        f"{' Dotted: without trust region.' * dotted}"
     )
-    styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
     games = output.learning_curves(recorded.by_label(), lambda env: [], styles=styles)
     games_drawn = Drawing("Training curves by game, means over seeds with standard errors.", games)
     return Report(tables(recorded, against), {"figure": Drawing(drawn, figure), "games": games_drawn})
@@ -93,10 +94,10 @@ def tables(recorded: RecordedRuns, against: Mapping[str, str]) -> dict[str, Tabl
             rows.append([*row, str(len(runs)), *[""] * 7])
             continue
         compared = against.get(key, "")
-        gain = recorded.improvement(key, compared, score).estimate
+        gain = str(recorded.improvement(key, compared, score))
         row += [f"{scores.shape[1]} of {len(recorded.envs)}", str(len(scores)), f"{compared_steps(recorded, key):,.0f}"]
         row += [str(statistics.interquartile_mean(scores)), str(statistics.median(scores)), labels.get(compared, "")]
-        rows.append([*row, "" if np.isnan(gain.value) else str(gain), output.number(curves.hours_per_run(runs))])
+        rows.append([*row, gain, output.number(curves.hours_per_run(runs))])
     head = (
         "method; cells finished; games; seeds; steps, all runs; interquartile mean [95 %]; median [95 %]; "
         "compared with; probability of improvement [95 %]; hours per run"
@@ -105,7 +106,8 @@ def tables(recorded: RecordedRuns, against: Mapping[str, str]) -> dict[str, Tabl
     caption = (
         f"Normalised training score ({shown}): 0 is random play, 1 is ACER with replay 4 and trust region at 1M steps. "
         "Interquartile mean over games and seeds, with rliable's stratified bootstrap; the probability that a run "
-        "beats one of the method that it is compared with where the shorter of the two ends, mean over games."
+        "beats one of the method that it is compared with where the shorter of the two ends, mean over games, with the "
+        "p of the exact permutation test of the runs within each game."
     )
     by_game = (
         f"Raw training score by game ({shown}): mean ± standard error over seeds, and interquartile mean with its "

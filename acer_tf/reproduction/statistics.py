@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rliable import library, metrics
-from scipy.stats import rankdata, trim_mean
+from scipy.stats import norm, rankdata, trim_mean
 
 RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # resamples of the bootstrap
 RANGES = "of two to four runs in one task, [ ] is their range, which is no interval of 95 %"
@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
     even: float = 0.5
     needs: str = "runs of it"  # what would decide it where interval and test do not
     what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
-    p: float = np.nan  # of the exact permutation test, two-sided; NaN where two methods are not all that is compared
+    p: float = np.nan  # of the exact permutation test, two-sided; NaN unless two methods are compared by `wins`
 
     @property
     def side(self) -> int:
@@ -47,12 +47,12 @@ class Comparison(NamedTuple):
 
     def __str__(self) -> str:
         even = "" if self.even == (0.0 if self.what else 0.5) else f" (even: {self.even:g})"
-        p = "" if np.isnan(self.p) or np.isnan(self.estimate.low) else f", p {_shown(self.p)}"
+        p = "" if np.isnan(self.p) else f", p {_shown(self.p)}"
         return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate}{p}{even}".lstrip()
 
 
 def _shown(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def interquartile_mean(scores: Sequence[Any] | np.ndarray) -> Estimate:
@@ -99,7 +99,7 @@ def wins(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
-    """How often `wins` is at least as far from 0.5, to either side, if chance puts the runs of each task to X and Y.
+    """Twice the smaller tail of `wins`, at most 1, if chance puts the runs of each task to X and Y.
 
     Exact: every way to put them counts.
     """
@@ -150,9 +150,13 @@ def compare(
         runs, unit = (tasks, "tasks") if unit == "seeds" else (tasks, unit)
     # The width of an interval falls with the square root of the runs.
     bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
+    p = permutation_p(*groups) if metric is wins else np.nan
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
+    if p > _LEVEL:  # as does the distance of the estimate from even, in standard errors
+        apart = norm.isf(p / 2)
+        needed = max(needed, runs * (norm.isf(_LEVEL / 2) / apart) ** 2 if apart > 0 else math.inf)
     text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {max(runs + 1, math.ceil(needed))} {unit}"
-    return Comparison(estimate, even, text, what, permutation_p(*groups) if metric is wins else np.nan)
+    return Comparison(estimate, even, text, what, p)
 
 
 def _orders(sizes: Sequence[int], tasks: int) -> int:

@@ -22,10 +22,11 @@ from acer_tf.settings.record import DEFAULTS, idle, jsonable
 
 RULE = (
     "A comparison is the probability that a run of one method beats one of the other at equal steps (even: 0.5), or "
-    "what is named (even: 0). It is shown to lie above or below even if its 95 % interval does, and, between two "
-    "methods, if the exact permutation test of the runs has a p of at most 0.05 (two-sided).",
-    "Supported: every comparison of the claim that was run is shown to lie above even. Contradicted: one is shown to "
-    "lie below. Undecided: neither; it says what it would take in all, if the estimate stays, to support or, where "
+    "what is named (even: 0). It counts as shown where its 95 % interval lies on one side of even and, between two "
+    "methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, not corrected for the number "
+    "of comparisons). A comparison of another kind has no such test.",
+    "Supported: every comparison of the claim that was run is shown, above even. Contradicted: one is shown, below. "
+    "Undecided: neither; it says what it would take in all, if the estimate stays, to support or, where "
     "that is said, to contradict it. The weakest of the comparisons is shown, and of how many.",
     "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
     "Where a method has one run per task they resample the tasks. None is given where so few runs could not have a p "
@@ -33,7 +34,7 @@ RULE = (
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the figure), "
     "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim that is "
     "decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not public: there "
-    "only the order compares. Hours: the machines', for all runs in the row's folder.",
+    "only the order compares. Hours: the machines', for all runs of the row's methods in its folder.",
 )
 KINDS = ("the papers' own experiments", "the same claims on other tasks", "our own aim")  # of claims
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
@@ -102,14 +103,15 @@ def answer(rows: Sequence[Sequence[str]]) -> list[str]:
         for row in found:
             source, claim, verdict = row[:3]
             if not verdict.startswith("undecided"):
-                tasks = row[HEAD.index("share")].partition(",")[0]
-                decided.setdefault((claim, verdict), []).append(f"{source}, on {tasks}")
+                shares = [part for part in row[HEAD.index("share")].split("; ") if not part.startswith("compared: ")]
+                of = shares[0].partition(",")[0]
+                decided.setdefault((claim, verdict), []).append(source + (f", on {of}" if of else ""))
         named = "; ".join(f"{claim} ({verdict}: {'; '.join(of)})" for (claim, verdict), of in decided.items())
         count = sum(map(len, decided.values()))
         parts.append(f"Of {kind}, {count} of {len(found)} claims are decided{': ' * bool(named)}{named}.")
     counts = Counter(row[2].partition(":")[0] for row in rows)
     words = ", ".join(f"{counts[word]} {word}" for word in ("supported", "contradicted", "undecided"))
-    return [f"{len(rows)} claims, as we chose them from the papers: {words}.", *parts]
+    return [f"{len(rows)} claims, which we chose: {words}.", *parts]
 
 
 def begun(

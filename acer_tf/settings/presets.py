@@ -39,7 +39,7 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     baselines={},
     # The paper's §4. What it leaves open is as A3C's authors told it by e-mail (RMSProp ε 0.1 presumes summed
     # gradients); the clip is the one usual in public A3Cs. One update stands for those of four threads: it costs less
-    # and moves θ as they do. The entropy weight is A3C's: with the paper's, 0.001, Pong is learned later.
+    # and moves θ as they do. The entropy weight is A3C's, as that of OpenAI baselines.
     paper=dict(
         trajectories_per_update=4, rmsprop_epsilon=0.1, rmsprop_initial_accumulator=0.0, max_gradient_norm=40.0,
         critic_weight=1.0, initialization="fan_in", reduction="threads", replay_start=0,

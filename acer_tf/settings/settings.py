@@ -45,17 +45,16 @@ class Settings:
         "acer", d.Range(lambda x: x in RULES or is_reference(x), "one of " + ", ".join(RULES) + ", or module:Class"),
         f"discrete actions: {', '.join(rules_for(continuous=False))} (a3c and trust_a3c: the same update at replay "
         f"ratio 0, without and with trust region); continuous ones: {', '.join(rules_for(continuous=True))}; or "
-        "module:Class of your own; if not given, that of the run folder, else acer")
+        "module:Class of your own")
     preset: str = setting(
         "baselines", d.Range(lambda x: x in PRESETS, f"one of {', '.join(PRESETS)}"),
-        f"named set of values, which other flags override: {', '.join(PRESETS)}; if not given, that of the run folder, "
-        "else the usual one for the agent and the environment")
+        f"named set of values, which other flags override: {', '.join(PRESETS)}; auto: the "
+        "usual one for the agent and the environment")
     seed: int = setting(0, d.at_least(0), "seed of everything random in the run")
     total_steps: int = setting(
-        10_000_000, d.between(1, 10**12), "agent decisions over all environments (an Atari step is 4 frames); "
-        "if not given, that of the run folder")
+        10_000_000, d.between(1, 10**12), "agent decisions over all environments (an Atari step is 4 frames)")
     log_interval: int = setting(
-        10_000, d.at_least(1), "steps between rows of progress.csv; if not given, that of the run folder")
+        10_000, d.at_least(1), "steps between rows of progress.csv")
 
     evaluate_every: int = setting(
         0, d.at_least(0), "steps between evaluations of whole episodes, each made where the next row of progress.csv "
@@ -149,7 +148,8 @@ class Settings:
         "units of the torso's dense layers, first to last, joined by commas; 256,256 with continuous actions",
         d.DISCRETE_ACTIONS, d.DENSE)
     dense_activation: str = setting(
-        "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of the layers of --dense_units", d.DENSE)
+        "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of the layers of "
+        "--dense_units: tanh, relu, gelu, silu or elu", d.DENSE)
     dense_normalization: bool = setting(
         False, d.TRUTH, "layer normalization before each activation of these layers", d.DENSE)
     dense_normalize_inputs: bool = setting(

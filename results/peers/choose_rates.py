@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from acer_tf.errors import AcerError
 from acer_tf.reproduction.curves import final_return, read_run
 from acer_tf.reproduction.minatar import normalize
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
@@ -40,6 +41,7 @@ METHODS = {
     "sb3_dqn": ("Stable-Baselines3's DQN", (*SB3, "--algorithm=dqn", *DQN)),
 }
 RATES = ("1e-4", "3e-4", "1e-3", "3e-3")
+SEED = 100  # of the choice; the tests have those from 0 on
 CHOOSING, TESTING = ("asterix", "breakout"), ("freeway", "seaquest", "space_invaders")
 STEPS = 500_000
 
@@ -70,24 +72,22 @@ class Run(NamedTuple):
 
 
 def choices() -> list[Run]:
-    return [Run(*key, seed=100) for key in itertools.product(METHODS, RATES, CHOOSING)]
+    return [Run(*key, SEED) for key in itertools.product(METHODS, RATES, CHOOSING)]
 
 
 def chosen() -> dict[str, str]:
     """Of each method the rate with the highest mean of the normalized scores of the games of choice."""
     best = {}
     for method in METHODS:
-        scores = {rate: np.mean(normalized(Run(method, rate, game, 100) for game in CHOOSING)) for rate in RATES}
+        scores = {rate: np.mean(normalized(Run(method, rate, game, SEED) for game in CHOOSING)) for rate in RATES}
         best[method] = max(scores, key=scores.__getitem__)
     return best
 
 
 def tests(seeds: int) -> list[Run]:
-    return [Run(method, rate, *rest) for rest in cells(seeds) for method, rate in chosen().items()]
-
-
-def cells(seeds: int) -> list[tuple[str, int]]:
-    return [(game, seed) for seed, game in itertools.product(range(seeds), TESTING)]
+    best = chosen()
+    cells = itertools.product(range(seeds), TESTING)
+    return [Run(method, rate, game, seed) for seed, game in cells for method, rate in best.items()]
 
 
 def normalized(runs: Iterable[Run]) -> list[float]:
@@ -110,7 +110,7 @@ def learn(runs: list[Run], sb3: str, processes: int) -> int:
 def show(seeds: int) -> int:
     print("| method | " + " | ".join(RATES) + " |\n|---|" + "---|" * len(RATES))
     for method, (label, _) in METHODS.items():
-        rows = [normalized(Run(method, rate, game, 100) for game in CHOOSING) for rate in RATES]
+        rows = [normalized(Run(method, rate, game, SEED) for game in CHOOSING) for rate in RATES]
         print(f"| {label} | " + " | ".join(", ".join(f"{score:.2f}" for score in row) for row in rows) + " |")
     print(f"\n| method | rate | {' | '.join(TESTING)} | interquartile mean, normalized |\n|---|---|" + "---|" * 4)
     command = [sys.executable, "-m", "acer_tf", "curves", "--output=results/peers/minatar_rates", "--page=results", "--hours"]
@@ -121,7 +121,8 @@ def show(seeds: int) -> int:
         label = METHODS[method][0]
         columns = [label, rate, *(f"{mean:.1f} ± {error:.1f}" for mean, error in shown), str(middle)]
         print(f"| {' | '.join(columns)} |")
-        command.append(f"--runs={label}=" + ",".join(str(run.folder) for row in runs for run in row))
+        folders = [str(run.folder) for row in runs for run in row]
+        command.append(f"--runs={label}={','.join(folders)}")
     return subprocess.run(command).returncode
 
 
@@ -132,11 +133,14 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
-    if args.stage == "show":
-        return show(args.seeds)
-    if args.sb3 is None or not Path(args.sb3).exists():
+    if args.stage != "show" and (args.sb3 is None or not Path(args.sb3).exists()):
         parser.error(f"--sb3={args.sb3}: must be the Python that has Stable-Baselines3")
-    return learn(choices() if args.stage == "choose" else tests(args.seeds), args.sb3, args.processes)
+    try:
+        if args.stage == "show":
+            return show(args.seeds)
+        return learn(choices() if args.stage == "choose" else tests(args.seeds), args.sb3, args.processes)
+    except AcerError as error:
+        parser.error(f"{error}: run what comes before {args.stage} to its end")
 
 
 if __name__ == "__main__":

@@ -179,7 +179,10 @@ def options_of(algorithm: str, changes: list[str]) -> dict[str, Any]:
         if name not in options:
             sys.exit(f"error: --set={name}: must be one of {', '.join(options)}")
         kind = type(options[name])
-        options[name] = f"lin_{float(text)}" if kind is str else kind(text)
+        try:
+            options[name] = f"lin_{float(text)}" if kind is str else kind(text)
+        except ValueError:
+            sys.exit(f"error: --set={name}={text}: must be a number, as {options[name]}")
     return options
 
 

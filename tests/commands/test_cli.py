@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from acer_tf import errors
 from acer_tf.commands import cli
 from acer_tf.runs.signals import signal_of
 
+ROOT = Path(__file__).parents[2]
 STATUS = {
     errors.SettingsError("--gamma=2: must be in [0, 1]"): 2,
     errors.EvidenceError("--output=x holds the evidence of y"): 2,
@@ -90,7 +93,8 @@ Second:
   --name=TEXT: of the owner (may be repeated)
   --part=left|right: which; may be repeated
   --sizes=A,B,...: some (default: 1,2)
-  --folder=PATH: where it lies
+  --count=INTEGER: of each (may be repeated; default: 1,2_000)
+  --folder=PATH: where it lies (required)
 
   --flagfile=PATH: also take the flags in this file, one per line
 """
@@ -106,8 +110,18 @@ def test_help_has_the_flags_in_the_order_of_their_definition_with_kind_bounds_an
     first.bool("loud", True, "whether it is heard")
     first.float("weight", 0.0, "0: none", 0.0, 1.0)
     second.list("sizes", ["1", "2"], "some")
+    second.multi_integer("count", [1, 2_000], "of each")
     second.path("folder", None, "where it lies")
     with pytest.raises(SystemExit) as ended:
-        cli.parse(values, ["", "--help"], "What it does.\n")
+        cli.parse(values, ["", "--help"], "What it does.\n", required=("folder",))
     assert ended.value.code == 0
     assert capsys.readouterr().out == HELP
+
+
+def test_every_command_and_benchmark_has_a_help():
+    figures = [f"acer_tf.figures.{name}" for name in ("figure_cliffwalk",)]
+    commands = [f"acer_tf.commands.{path.stem}" for path in (ROOT / "acer_tf" / "commands").glob("[!_]*.py")]
+    benchmarks = [f"benchmarks.{path.stem}" for path in (ROOT / "benchmarks").glob("*.py")]
+    modules = map(importlib.import_module, [*figures, *commands, *benchmarks])
+    found = [cli.help_of(module.FLAGS) for module in modules if hasattr(module, "FLAGS")]
+    assert len(found) >= 15 and all("\n  --" in text for text in found)

@@ -137,8 +137,8 @@ def test_atari_has_a_human_normalised_score_and_a_video(
 def test_help_describes_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     printed = capsys.readouterr().out
-    for name in ("policy", "episodes", "[no]greedy", "seed", "num_envs", "video", "[no]json"):
-        assert f"--{name}: " in printed
+    for name in ("policy=PATH", "episodes=INTEGER", "[no]greedy", "seed=INTEGER", "video=PATH", "[no]json"):
+        assert f"  --{name}: " in printed
 
 
 def test_its_flags_are_its_own() -> None:

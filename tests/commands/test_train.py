@@ -74,10 +74,10 @@ def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
 
 def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():
     ddqn = "ddqn_tuned or ddqn_rank or ddqn_proportional or minatar_dqn or classic_dqn"
-    expected = f"(default: 20; preset paper_continuous: 50; preset dqn or dqn_rank or {ddqn}: 4)"
+    expected = f"(at least 1; default: 20; preset paper_continuous: 50; preset dqn or dqn_rank or {ddqn}: 4)"
     assert train.FLAGS["unroll_length"].help.endswith(expected)
     preset = "preset classic_continuous or paper_continuous"
-    assert train.FLAGS["average_decay"].help.endswith(f"(default: 0.99; {preset}: 0.995)")
+    assert train.FLAGS["average_decay"].help.endswith(f"(in [0, 1); default: 0.99; {preset}: 0.995)")
     assert train.FLAGS["env"].help.endswith("as in FrozenLake-v1,is_slippery=false")
 
 
@@ -193,6 +193,7 @@ def test_the_flags_become_the_settings(ran):
         "max_gradient_norm": 30.0,
         "gamma": 0.995,
         "retrace_lambda": 0.9,
+        "bias_correction": False,
         "importance_truncation": math.inf,
         "trust_region_delta": 0.5,
         "average_decay": 0.995,

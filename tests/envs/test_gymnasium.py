@@ -209,9 +209,12 @@ def test_other_projects_ids_of_atari_games_name_ours(env_id):
 
 def test_what_follows_the_id_are_arguments():
     assert split_arguments("FrozenLake-v1") == ("FrozenLake-v1", {})
-    text = "m:X-v0,slip=false,size=8,rate=1e-3,map=8x8,none=null"
-    expected = {"slip": False, "size": 8, "rate": 1e-3, "map": "8x8", "none": None}
-    assert split_arguments(text) == ("m:X-v0", expected)
+    text = "m:X-v0,slip=false,wind=True,size=1_000,rate=1e-3,low=.5,high=inf,map=8x8,goal=a:b=c,none=None,null=null"
+    expected = {"slip": False, "wind": True, "size": 1_000, "rate": 1e-3, "low": 0.5, "high": np.inf, "map": "8x8"}
+    expected |= {"goal": "a:b=c", "none": None, "null": None}
+    found, arguments = split_arguments(text)
+    assert (found, arguments) == ("m:X-v0", expected)
+    assert [type(value) for value in arguments.values()] == [type(value) for value in expected.values()]
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.process)])
@@ -233,8 +236,9 @@ def test_an_environment_is_made_with_its_arguments(workers):
         ("FrozenLake-v1,", "^FrozenLake-v1,: '' must be NAME=VALUE"),
         ("FrozenLake-v1,is_slippery=1,is_slippery=0", "is_slippery is given twice"),
         ("FrozenLake-v1,render_mode=human", "render_mode is no argument to give"),
+        ("FrozenLake-v1,id=CartPole-v1", "id is no argument to give"),
         ("FrozenLak-v1,is_slippery=false", "there is no environment 'FrozenLak-v1'; did you mean FrozenLake-v1"),
-        ("atari/Pong,frameskip=4", "there is no environment 'atari/Pong,frameskip=4'; did you mean atari/Pong"),
+        ("atari/Pong,frameskip=4", "there is no environment 'atari/Pong,frameskip=4': atari/Pong takes no arguments$"),
     ],
 )
 def test_arguments_that_it_does_not_take_are_refused(env_id, message):

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from acer_tf.reproduction import statistics
 from acer_tf.reproduction.statistics import (
@@ -112,6 +113,9 @@ def test_fifteen_of_sixteen_pairs_are_not_shown_although_the_bootstraps_interval
     found = probability_of_improvement(np.array([[2.0], [5.0], [6.0], [7.0]]), np.array([[0.0], [1.0], [1.5], [3.0]]))
     assert found.estimate.value == 15 / 16 and found.estimate.low > 0.5
     assert found.p == pytest.approx(4 / 70) and found.side == 0 and found.needs == "about 5 seeds"
+    # Here the interval lies above 0.5, too, but the p needs more than one seed more.
+    found = probability_of_improvement(np.array([10.0, 29, 21, 28, 16]), np.array([3.0, 18, 3, 3, 19]))
+    assert found.estimate.low > 0.5 and found.p == pytest.approx(0.095, abs=0.001) and found.needs == "about 7 seeds"
     assert probability_of_improvement(np.arange(4.0, 8), np.arange(4.0)).side == 1
     assert probability_of_improvement(np.arange(4.0), np.arange(4.0, 8)).side == -1
 
@@ -145,7 +149,8 @@ def test_what_would_decide_grows_with_the_square_of_the_width_over_the_gap(gap):
     value, low, high = found.estimate
     assert low < 0.5 < high and (value > 0.5) == (gap > 0)
     width = value - low if gap > 0 else high - value
-    assert found.needs == f"about {math.ceil(8 * (width / (value - 0.5)) ** 2)} seeds"
+    needed = 8 * (width / (value - 0.5)) ** 2, 8 * (norm.isf(0.025) / norm.isf(found.p / 2)) ** 2
+    assert found.needs == f"about {math.ceil(max(needed))} seeds"
     assert probability_of_improvement(draws, draws).needs == "more than 100 seeds"
 
 

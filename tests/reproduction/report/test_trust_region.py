@@ -79,8 +79,17 @@ def test_the_figure_has_a_row_for_each_method_that_is_compared(tmp_path):
         "preset paper, replay 8",
         "δ 0.1, lag 400",
     ]
-    assert next(line for line in axes.lines if len(line.get_xdata()) == 5).get_xdata() == pytest.approx([0.8] * 5)
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in points] == pytest.approx([0.8] * 5)
+    assert [line.get_ydata()[0] for line in points] == [*range(5)]
     for label, preset in (("preset paper, replay 8", "paper"), ("δ 0.1, lag 400", "minatar")):
         row = row_of(report.tables["table"], label)
         assert row["compared with"] == f"preset {preset}, replay 8, without trust region"
         assert row["probability of improvement [95 %]"].startswith("0.80")
+
+
+@pytest.mark.parametrize(("gain", "fill"), [(1.2, "full"), (0.5, "none")])
+def test_a_point_is_full_where_the_rule_shows_it(tmp_path, gain, fill):
+    report = FIGURE.report(recorded(tmp_path, lambda preset, ratio: gain))
+    (axes,) = report.figures["figure"].figure.axes
+    assert {line.get_fillstyle() for line in axes.lines if line.get_marker() == "o"} == {fill}

@@ -100,14 +100,14 @@ def comparison(
         ([comparison(0.9, 0.6, 1.0), comparison(1.0, needs="2 seeds")], "undecided: needs 2 seeds", "1.00"),
         ([comparison(1.0, needs="2 seeds"), comparison(0.0)], "undecided: needs 4 seeds", "0.00"),
         ([comparison(1.0, needs="2 seeds"), Comparison()], "undecided: needs runs of it", ""),
-        ([comparison(0.9, 0.6, 1.0, p=0.05)], "supported", "0.90 [0.60, 1.00], p = 0.05"),
+        ([comparison(0.9, 0.6, 1.0, p=0.05)], "supported", "0.90 [0.60, 1.00], p = 0.050"),
         ([comparison(0.9, 0.6, 1.0, p=0.057)], "undecided: needs 4 seeds", "0.90 [0.60, 1.00], p = 0.057"),
         ([comparison(0.1, 0.0, 0.4, p=0.0004)], "contradicted", "0.10 [0.00, 0.40], p < 0.001"),
-        ([comparison(0.1, 0.0, 0.4, p=0.06)], AGAINST, "0.10 [0.00, 0.40], p = 0.06"),
+        ([comparison(0.1, 0.0, 0.4, p=0.06)], AGAINST, "0.10 [0.00, 0.40], p = 0.060"),
         (  # what is not shown comes before what is, even if its interval ends higher
             [comparison(0.9, 0.6, 1.0, p=0.06), comparison(0.8, 0.55, 0.9, p=0.01)],
             "undecided: needs 4 seeds",
-            "0.90 [0.60, 1.00], p = 0.06",
+            "0.90 [0.60, 1.00], p = 0.060",
         ),
     ],
 )
@@ -532,7 +532,7 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     page = (tmp_path / "verdicts.md").read_text()
     assert page.startswith("# Is the paper reproduced?\n") and page in capsys.readouterr().out
     short = page.split("\n\n")[1]
-    assert short == "30 claims, as we chose them from the papers: 0 supported, 0 contradicted, 30 undecided."
+    assert short == "30 claims, which we chose: 0 supported, 0 contradicted, 30 undecided."
     assert short in html.unescape((tmp_path / "index.html").read_text())
     assert main(["verdicts", f"--results={tmp_path / 'nowhere'}"]) == 2
     assert "--results=" in capsys.readouterr().err
@@ -547,7 +547,7 @@ def test_the_answer_counts_claims_and_names_those_that_are_decided() -> None:
         for n, (verdict, kind) in enumerate(verdicts, 1)
     ]
     assert answer(rows) == [
-        "5 claims, as we chose them from the papers: 3 supported, 1 contradicted, 1 undecided.",
+        "5 claims, which we chose: 3 supported, 1 contradicted, 1 undecided.",
         "Of the papers' own experiments, 2 of 3 claims are decided: "
         "it learns (supported: P1, on 1/6 tasks; P5, on 5/6 tasks).",
         "Of the same claims on other tasks, 1 of 1 claims are decided: it learns (contradicted: P3, on 3/6 tasks).",
