@@ -156,7 +156,7 @@ def _usage(flag: flags.Flag[Any], required: bool) -> str:
             notes.append("may be repeated")
     low, high = (getattr(parser, name, None) for name in ("lower_bound", "upper_bound"))
     if low is not None:
-        notes.append(f"at least {low:g}" if high is None else f"{shown(low)} to {shown(high)}")
+        notes.append(f"at least {shown(low)}" if high is None else f"{shown(low)} to {shown(high)}")
     if flag.default or flag.default == 0 and not flag.boolean:
         notes.append(f"default: {shown(flag.default)}")
     name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}={kind}"

@@ -16,7 +16,7 @@ def define(values: flags.FlagValues, **defaults: str) -> None:
 
     A section of --help begins where a setting declares one.
     """
-    section = ""
+    defaults, section = {"preset": "auto"} | defaults, ""
     for name, declared in declarations(Settings).items():
         section = declared.section or section
         flag = cli.definers(values, section)
@@ -46,7 +46,7 @@ def _help(name: str, declared: Declaration, usual: str | None) -> str:
             presets.setdefault(values[name], []).append(preset)
     others = "".join(f"; preset {' or '.join(which)}: {cli.shown(value)}" for value, which in presets.items())
     if usual is None:
-        usual = "auto" if name == "preset" else "" if default is None else f"{cli.shown(default)}{others}"
+        usual = "" if default is None else cli.shown(default) + others
     wanted = declared.range.wanted.partition(" (")[0] if setting_types()[name] in (int, float) else ""
     notes = [wanted] * bool(wanted) + [f"default: {usual}"] * bool(usual)
     return declared.help + only + (f" ({'; '.join(notes)})" if notes else "")

@@ -252,8 +252,8 @@ def _make_registered(env_id: str, arguments: dict[str, Any], render: bool) -> gy
         if isinstance(known.entry_point, str):
             with without_gl():  # takes the warnings of mujoco, which the first of its environments imports
                 load_env_creator(known.entry_point)
-        given = {**pictures, **arguments}
-        return gymnasium.make(known if known.version is None else name, disable_env_checker=True, **given)
+        options = {"disable_env_checker": True, **pictures, **arguments}
+        return gymnasium.make(known if known.version is None else name, **options)
     except TypeError as error:
         for argument in arguments:
             if f"unexpected keyword argument '{argument}'" in str(error):

@@ -73,12 +73,12 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     _draw_means(axes[1], recorded, "seconds")
     output.shared_legend(figure, axes)
     styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
-    dotted = any(line == ":" for _, line in styles.values())
     drawn = (
         "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
-        f"runs of a method have come: against steps, and hours of the machine that ran them."
-        f"{' Dotted: without trust region.' * dotted}"
+        "runs of a method have come: against steps, and hours of the machine that ran them."
     )
+    if any(line == ":" for _, line in styles.values()):
+        drawn += " Dotted: without trust region."
     games = output.learning_curves(recorded.by_label(), lambda env: [], styles=styles)
     games_drawn = Drawing("Training curves by game, means over seeds with standard errors.", games)
     return Report(tables(recorded, against), {"figure": Drawing(drawn, figure), "games": games_drawn})

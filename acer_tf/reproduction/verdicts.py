@@ -86,7 +86,7 @@ def verdicts(results: Path) -> Table:
         # A figure may have runs, but none that this claim is about.
         if judged and (finding.ours or weakest.needs != Comparison().needs):
             of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
-            share = "; ".join(filter(None, [finding.compared, judged.share]))
+            share = "; ".join(filter(None, [judged.share, finding.compared]))
             shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, share, number(judged.hours, 1)]
             records = folder
         kind = KINDS[2] if figure.aim else KINDS[any(env.startswith("minatar/") for env in figure.envs)]
@@ -103,8 +103,7 @@ def answer(rows: Sequence[Sequence[str]]) -> list[str]:
         for row in found:
             source, claim, verdict = row[:3]
             if not verdict.startswith("undecided"):
-                shares = [part for part in row[HEAD.index("share")].split("; ") if not part.startswith("compared: ")]
-                of = shares[0].partition(",")[0]
+                of = row[HEAD.index("share")].partition(",")[0]
                 decided.setdefault((claim, verdict), []).append(source + (f", on {of}" if of else ""))
         named = "; ".join(f"{claim} ({verdict}: {'; '.join(of)})" for (claim, verdict), of in decided.items())
         count = sum(map(len, decided.values()))

@@ -113,7 +113,8 @@ def show(seeds: int) -> int:
         rows = [normalized(Run(method, rate, game, SEED) for game in CHOOSING) for rate in RATES]
         print(f"| {label} | " + " | ".join(", ".join(f"{score:.2f}" for score in row) for row in rows) + " |")
     print(f"\n| method | rate | {' | '.join(TESTING)} | interquartile mean, normalized |\n|---|---|" + "---|" * 4)
-    command = [sys.executable, "-m", "acer_tf", "curves", "--output=results/peers/minatar_rates", "--page=results", "--hours"]
+    command = [sys.executable, "-m", "acer_tf", "curves", "--hours", "--page=results"]
+    command.append("--output=results/peers/minatar_rates")
     for method, rate in chosen().items():
         runs = [[Run(method, rate, game, seed) for seed in range(seeds)] for game in TESTING]
         shown = [mean_and_error([run.score() for run in row]) for row in runs]
@@ -133,10 +134,11 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
-    if args.stage != "show" and (args.sb3 is None or not Path(args.sb3).exists()):
+    trains = args.stage != "show"
+    if trains and not (args.sb3 and Path(args.sb3).exists()):
         parser.error(f"--sb3={args.sb3}: must be the Python that has Stable-Baselines3")
     try:
-        if args.stage == "show":
+        if not trains:
             return show(args.seeds)
         return learn(choices() if args.stage == "choose" else tests(args.seeds), args.sb3, args.processes)
     except AcerError as error:

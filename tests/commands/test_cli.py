@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
 
 from acer_tf import errors
-from acer_tf.commands import cli
+from acer_tf.commands import cli, pipeline
+from acer_tf.reproduction.figure import figures
 from acer_tf.runs.signals import signal_of
 
 ROOT = Path(__file__).parents[2]
@@ -119,9 +121,12 @@ def test_help_has_the_flags_in_the_order_of_their_definition_with_kind_bounds_an
 
 
 def test_every_command_and_benchmark_has_a_help():
-    figures = [f"acer_tf.figures.{name}" for name in ("figure_cliffwalk",)]
-    commands = [f"acer_tf.commands.{path.stem}" for path in (ROOT / "acer_tf" / "commands").glob("[!_]*.py")]
-    benchmarks = [f"benchmarks.{path.stem}" for path in (ROOT / "benchmarks").glob("*.py")]
-    modules = map(importlib.import_module, [*figures, *commands, *benchmarks])
-    found = [cli.help_of(module.FLAGS) for module in modules if hasattr(module, "FLAGS")]
-    assert len(found) >= 15 and all("\n  --" in text for text in found)
+    folders = ("acer_tf/commands", "acer_tf/figures", "benchmarks")
+    paths = [path for folder in folders for path in (ROOT / folder).glob("*.py")]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    found = [module.FLAGS for module in map(importlib.import_module, names) if hasattr(module, "FLAGS")]
+    found += [pipeline.define(figure) for figure in figures().values() if figure.methods]
+    assert len(found) >= 30
+    for values in found:
+        shown = re.findall(r"^  --(?:\[no\])?(\w+)", cli.help_of(values), flags=re.MULTILINE)
+        assert {*shown} == {*values, "flagfile"} - {"help"}

@@ -31,7 +31,7 @@ def test_runs_of_figure_trust_region_are_runs_of_this_one():
 def test_the_claims_compare_the_whole_with_each_part(tmp_path):
     cells = make_cells(FIGURE.methods, FIGURE.envs[:2], 4)
 
-    def returns(cell):  # seeds 0 to 3 of the whole and without Retrace 0 to 3; without the trust region always less
+    def returns(cell):  # without the trust region always less; without Retrace less by two seeds' difference
         settings = cell.train_settings
         below = 2 * (not settings.retrace) + 10 * (not settings.trust_region)
         return [20.0 + cell.seed - below] * 10
